@@ -1,0 +1,1 @@
+"""Tests of Hedwig, laid out like the packages they prove."""
