@@ -1,0 +1,1 @@
+"""What every part of Hedwig shares: model, errors, versions, wire protocol."""

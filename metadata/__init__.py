@@ -1,0 +1,30 @@
+"""Metadata: topic ownership, ledger ranges and subscriptions, changed only by compare-and-set."""
+
+from metadata.backend import Backend, BackendFactory, StoreOptions
+from metadata.layout import Layout
+from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
+from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from metadata.store import MetadataStore, format_metadata, open_metadata
+from metadata.table import VersionedTable
+from metadata.url import MetadataUrl
+
+__all__ = [
+    "Backend",
+    "BackendFactory",
+    "Delete",
+    "Layout",
+    "MetadataStore",
+    "MetadataUrl",
+    "Operation",
+    "Outcome",
+    "Read",
+    "RecordKey",
+    "StoreOptions",
+    "SubscriptionDataManager",
+    "TopicOwnershipManager",
+    "TopicPersistenceManager",
+    "VersionedTable",
+    "Write",
+    "format_metadata",
+    "open_metadata",
+]
