@@ -1,0 +1,129 @@
+"""The records that the metadata keeps: who owns a topic, which ledgers hold it, who subscribes to it.
+
+All are immutable values. Ids of messages count from 1 in every topic; a consume pointer of 0 means that nothing was
+consumed yet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NewType
+
+__all__ = [
+    "HubInfo",
+    "LedgerRange",
+    "LedgerRanges",
+    "MessageSeqId",
+    "RegionSeqId",
+    "SubscriberId",
+    "SubscriptionData",
+    "SubscriptionPreferences",
+    "SubscriptionState",
+    "Topic",
+    "UnknownFields",
+]
+
+Topic = NewType("Topic", bytes)
+"""The name of a topic: 1 to 8,192 bytes, any bytes."""
+
+SubscriberId = NewType("SubscriberId", bytes)
+"""The name of a subscriber: 1 to 8,192 bytes, any bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFields:
+    """Fields of a newer minor format, kept so that a read-modify-write by older code does not lose them.
+
+    `encoding` names the codec whose bytes `payload` holds; another codec cannot express them and leaves them out.
+    """
+
+    encoding: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubInfo:
+    """A hub as an owner record names it.
+
+    `epoch` tells one incarnation of the hub from the next: the creation zxid of its liveness node, or the start count
+    of a standalone hub. It is compared for equality only. `ssl_port` is None for a hub without a TLS listener.
+    """
+
+    host: str
+    port: int
+    ssl_port: int | None = None
+    epoch: int = 0
+    unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def address(self) -> str:
+        """Return `host:port:sslport`, -1 for no TLS listener, as redirects and owner records spell it."""
+        return f"{self.host}:{self.port}:{-1 if self.ssl_port is None else self.ssl_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSeqId:
+    """How far a message stream of another region has come."""
+
+    region: bytes
+    seq_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSeqId:
+    """The position of a message in its topic: `local` counts from 1; `remote` is one entry per other region."""
+
+    local: int = 0
+    remote: tuple[RegionSeqId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRange:
+    """The message ids of a topic that one ledger holds.
+
+    `end` is None while the ledger is open. `start` is None only in records that predate start ids.
+    """
+
+    ledger_id: int
+    start: int | None
+    end: MessageSeqId | None = None
+    unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRanges:
+    """The ledgers of a topic, oldest first; only the last may lack an end."""
+
+    ranges: tuple[LedgerRange, ...] = ()
+    unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionPreferences:
+    """What a subscriber asked for: set once, changed rarely.
+
+    `options` are application options that filters read; `message_bound` skips all but the newest so many messages;
+    `message_window_size` limits delivered, unconsumed messages. None means that the subscriber did not say.
+    """
+
+    options: Mapping[str, bytes] = field(default_factory=dict)
+    message_bound: int | None = None
+    message_filter: str | None = None
+    message_window_size: int | None = None
+    unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionState:
+    """How far a subscriber has come: `consumed` is its consume pointer, which moves often."""
+
+    consumed: MessageSeqId = MessageSeqId()
+    unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionData:
+    """A subscription. Either part may be absent; an update writes only the parts that are present."""
+
+    preferences: SubscriptionPreferences | None = None
+    state: SubscriptionState | None = None
+    unknown: UnknownFields | None = field(default=None, compare=False, repr=False)

@@ -1,0 +1,64 @@
+"""Names of topics and subscribers: their limits, and how people read and type them.
+
+A name is any bytes. For people, printable UTF-8 stays as it is, a backslash is doubled, and every other byte is written
+`\\xNN`; `parse_name` reads that back exactly.
+"""
+
+import re
+from typing import Final
+
+from hedwig.errors import InvalidArgumentError, NameLimitError
+from hedwig.model import SubscriberId, Topic
+
+__all__ = ["NAME_BYTES_MAX", "as_subscriber", "as_topic", "parse_name", "show_name"]
+
+NAME_BYTES_MAX: Final = 8192
+
+_ESCAPE: Final = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
+
+
+def as_topic(name: bytes) -> Topic:
+    """Return `name` as a topic. Raises NameLimitError if it is empty or longer than 8,192 bytes."""
+    _check_length("topic", name)
+    return Topic(name)
+
+
+def as_subscriber(name: bytes) -> SubscriberId:
+    """Return `name` as a subscriber id. Raises NameLimitError if it is empty or longer than 8,192 bytes."""
+    _check_length("subscriber id", name)
+    return SubscriberId(name)
+
+
+def show_name(name: bytes) -> str:
+    """Return the text by which people see a name; injective, and one line whatever the bytes."""
+    text = name.decode("utf-8", "surrogateescape")
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(_show_character(char) for char in text)
+
+
+def parse_name(text: str) -> bytes:
+    """Return the bytes of a name as people type it. Raises InvalidArgumentError for a lone backslash."""
+
+    def unescape(match: re.Match[bytes]) -> bytes:
+        digits: bytes | None = match[1]
+        if digits is not None:
+            return bytes([int(digits, 16)])
+        if match[0] == b"\\\\":
+            return b"\\"
+        raise InvalidArgumentError(f"a backslash in the name {text!r} must be doubled or start an escape like \\x00")
+
+    return _ESCAPE.sub(unescape, text.encode("utf-8", "surrogateescape"))
+
+
+def _check_length(what: str, name: bytes) -> None:
+    if not 1 <= len(name) <= NAME_BYTES_MAX:
+        raise NameLimitError(f"a {what} has 1 to {NAME_BYTES_MAX} bytes, not {len(name)}")
+
+
+def _show_character(char: str) -> str:
+    if char == "\\":
+        return "\\\\"
+    if char.isprintable():
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,117 @@
+"""Carrying a request through to a known outcome, or saying honestly that there is none.
+
+A store over a network can fail in two ways: surely without effect, or leaving the effect unknown. Reads are repeated after
+either. A compare-and-set is repeated too, always as the same write with the same token; once an attempt of it got lost,
+a refusal of a later attempt proves nothing by itself (the lost one may have been applied, and even overtaken since), so
+the record decides: see `Verdict`.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from hedwig.clock import Deadline
+from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from metadata.backend import StoreOptions
+
+__all__ = ["Attempts", "NotAppliedError", "OutcomeUnknownError", "Refusal", "Verdict"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_BACKOFF_FIRST_S: Final = 0.01
+_BACKOFF_MAX_S: Final = 1.0
+
+
+class NotAppliedError(Exception):
+    """An attempt that surely had no effect and is worth repeating; internal to backends."""
+
+
+class OutcomeUnknownError(Exception):
+    """An attempt that was sent and not answered; internal to backends."""
+
+
+class Verdict(enum.Enum):
+    """What a record, read after a refusal, says about this write, one attempt of which had been lost."""
+
+    APPLIED = enum.auto()
+    REFUSED = enum.auto()
+    UNCERTAIN = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Generic[S]):
+    """The store's clear no: the condition did not hold. `current` is what it held instead (None: nothing)."""
+
+    current: S | None
+
+
+class Attempts:
+    """The attempts of one operation, within its deadline."""
+
+    def __init__(self, options: StoreOptions, what: str) -> None:
+        self._options = options
+        self._what = what
+        self._pause_s = _BACKOFF_FIRST_S
+        self.deadline = Deadline.after(options.clock, options.operation_timeout_s)
+
+    async def read(self, attempt: Callable[[Deadline], Awaitable[T]]) -> T:
+        """Return what `attempt` returns, repeating it while it fails for a passing reason.
+
+        Raises: MetadataUnavailableError - the deadline passed first.
+        """
+        while True:
+            try:
+                return await attempt(self.deadline)
+            except (NotAppliedError, OutcomeUnknownError) as exc:
+                if not await self._pause():
+                    raise MetadataUnavailableError(f"{self._what}: {self._gave_up(exc)}") from exc
+
+    async def write(
+        self,
+        attempt: Callable[[Deadline], Awaitable[Refusal[S] | None]],
+        judge: Callable[[S | None], Verdict],
+    ) -> Refusal[S] | None:
+        """Carry one compare-and-set through: return None if it was applied, its Refusal if it surely was not.
+
+        `attempt` sends the same write with the same token each time and returns None once the store says that it did it.
+        `judge` reads the record of a refusal that follows a lost attempt.
+
+        Raises: MetadataUnavailableError - surely not applied by the deadline; UncertainStateError - no telling.
+        """
+        lost: OutcomeUnknownError | None = None
+        while True:
+            try:
+                refusal = await attempt(self.deadline)
+            except OutcomeUnknownError as exc:
+                lost = failure = exc
+            except NotAppliedError as exc:
+                failure = exc
+            else:
+                if refusal is None or lost is None:
+                    return refusal
+                return self._settled(refusal, judge(refusal.current), lost)
+            if not await self._pause():
+                if lost is not None:
+                    raise UncertainStateError(f"{self._what}: sent, but {self._gave_up(failure)}") from failure
+                raise MetadataUnavailableError(f"{self._what}: not done; {self._gave_up(failure)}") from failure
+
+    def _settled(self, refusal: Refusal[S], verdict: Verdict, lost: OutcomeUnknownError) -> Refusal[S] | None:
+        if verdict is Verdict.UNCERTAIN:
+            raise UncertainStateError(
+                f"{self._what}: an answer was lost ({lost}), and others have written since; read before deciding"
+            ) from lost
+        return None if verdict is Verdict.APPLIED else refusal
+
+    async def _pause(self) -> bool:
+        """Wait before the next attempt; return False if the deadline leaves no room for one."""
+        pause_s = self._pause_s * (0.5 + self._options.random.random())
+        self._pause_s = min(2 * self._pause_s, _BACKOFF_MAX_S)
+        if pause_s >= self.deadline.remaining_s():
+            return False
+        await self._options.clock.sleep(pause_s)
+        return True
+
+    def _gave_up(self, failure: Exception) -> str:
+        return f"the store did not answer within {self._options.operation_timeout_s:g} s ({failure})"

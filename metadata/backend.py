@@ -1,0 +1,88 @@
+"""What a backend is: tables, a layout, and a way to make both.
+
+Third parties add one by an entry point of the group `hedwig.metadata`, named by the URL scheme, that loads an object
+with the functions of `BackendFactory`.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from hedwig.clock import Clock, SystemClock
+from hedwig.errors import ConfigurationError
+from hedwig.model import Topic
+from metadata.kinds import RecordKind
+from metadata.layout import Layout
+from metadata.table import VersionedTable
+from metadata.url import MetadataUrl
+
+__all__ = ["Backend", "BackendFactory", "StoreOptions"]
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """How to use a store, whatever its kind.
+
+    `operation_timeout_s` bounds every operation; `in_flight_max` bounds how many wait for the store at once (more wait
+    their turn here); `page_rows` is how many records one page of a listing holds at most; `regions` is how many
+    HBase regions `format` splits each table into.
+    """
+
+    operation_timeout_s: float = 30.0
+    in_flight_max: int = 1024
+    page_rows: int = 1000
+    regions: int = 16
+    clock: Clock = field(default_factory=SystemClock)
+    random: random.Random = field(default_factory=random.SystemRandom)
+
+    def __post_init__(self) -> None:
+        if self.operation_timeout_s <= 0 or min(self.in_flight_max, self.page_rows, self.regions) < 1:
+            raise ConfigurationError("timeouts, limits and page sizes of a metadata store must be positive")
+
+
+class Backend(Protocol):
+    """An open store."""
+
+    @property
+    def partial_update(self) -> bool:
+        """Say whether a merging write leaves absent parts' stored bytes untouched."""
+        ...
+
+    def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
+        """Return the table that keeps the records of `kind`."""
+        ...
+
+    def sort_key(self, topic: Topic) -> bytes:
+        """Return bytes whose order is the order in which this backend lists topics."""
+        ...
+
+    async def describe(self) -> Mapping[str, str]:
+        """Return facts about the store for people: server versions, tables, HBase regions, sizes."""
+        ...
+
+    async def close(self) -> None:
+        """Give up every connection and thread; operations under way fail. May be called twice."""
+        ...
+
+
+class BackendFactory(Protocol):
+    """How a URL scheme becomes a backend."""
+
+    async def read_layout(self, url: MetadataUrl, options: StoreOptions) -> Layout | None:
+        """Return the layout record of the store at `url`, or None if there is none."""
+        ...
+
+    async def open(self, url: MetadataUrl, options: StoreOptions) -> Backend:
+        """Open a formatted store.
+
+        Raises: LayoutMissingError - it was never formatted, or a table is missing; LayoutMismatchError - it is another
+            backend's, or of a newer major format; MetadataUnavailableError - it does not answer.
+        """
+        ...
+
+    async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
+        """Make what is missing of the store, and return its layout; with `wipe`, delete all of its records first."""
+        ...

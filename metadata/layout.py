@@ -1,0 +1,47 @@
+"""The layout record: which backend and which format wrote a store, checked before anything else is read."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from hedwig.errors import LayoutMismatchError, LayoutMissingError
+
+__all__ = ["FORMAT_MAJOR", "FORMAT_MINOR", "Layout", "check_layout"]
+
+FORMAT_MAJOR: Final = 1
+"""Raised when older code could no longer read, or would damage, what newer code writes."""
+
+FORMAT_MINOR: Final = 0
+"""Raised when fields are added that older code keeps without understanding them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Who laid a store out: the kind of backend, its format, and the store's own id (empty where none can be kept)."""
+
+    kind: str
+    major: int = FORMAT_MAJOR
+    minor: int = FORMAT_MINOR
+    store_id: str = ""
+
+
+def check_layout(found: Layout | None, *, kind: str, url: str, major: int = FORMAT_MAJOR) -> Layout:
+    """Return `found` if this code may use the store at `url` as a store of `kind`.
+
+    Raises: LayoutMissingError - there is none; LayoutMismatchError - another kind, or a newer or older major format.
+    """
+    if found is None:
+        raise LayoutMissingError(
+            f"there is no metadata at {url}; make it with: hedwig-admin metadata format --metadata '{url}'"
+        )
+    if found.kind != kind:
+        raise LayoutMismatchError(
+            f"the metadata at {url} was laid out by the backend {found.kind!r}, but the URL opens it with {kind!r}; "
+            f"use the URL scheme of {found.kind!r}, or an empty place"
+        )
+    if found.major != major:
+        newer = "newer: upgrade this software" if found.major > major else "older: upgrade the store"
+        raise LayoutMismatchError(
+            f"the metadata at {url} has format {found.major}.{found.minor} of {found.kind!r}, "
+            f"this software reads format {major}; the store is {newer}"
+        )
+    return found

@@ -1,0 +1,215 @@
+"""The three managers: the only door to the metadata.
+
+The protocols say what a hub, a command or a job may ask; the classes behind them give the operations of a
+VersionedTable their names. Sources: Hedwig `TopicOwnershipManager`, `TopicPersistenceManager`,
+`SubscriptionDataManager`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from hedwig.errors import InvalidArgumentError
+from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
+from hedwig.versions import NEW, Version, Versioned
+from metadata.operations import Operation, Outcome, RecordKey
+from metadata.table import VersionedTable
+
+__all__ = [
+    "SubscriptionDataManager",
+    "TableOwnershipManager",
+    "TablePersistenceManager",
+    "TableSubscriptionManager",
+    "TopicOwnershipManager",
+    "TopicPersistenceManager",
+]
+
+R = TypeVar("R")
+
+
+class TopicOwnershipManager(Protocol):
+    """Which hub is responsible for a topic."""
+
+    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+        """Return the owner of `topic`, or None if it has none."""
+        ...
+
+    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+        """Record `hub` as responsible for `topic` if `version` is still current.
+
+        Args: version - NEW to claim an unowned topic, else the version last read.
+        Returns: the version of this write; keep it to release the topic.
+        Raises: TopicOwnerInfoExistsError - NEW, but present; BadVersionError - another hub wrote first;
+            NoTopicOwnerInfoError - the record is gone; UncertainStateError - sent, no answer: read before deciding;
+            MetadataUnavailableError - surely not written.
+        """
+        ...
+
+    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
+        """Release `topic` if `version` is still current. Raises as `write_owner_info`."""
+        ...
+
+    async def apply(self, operations: Sequence[Operation[HubInfo]]) -> list[Outcome[HubInfo]]:
+        """Carry out all operations, in no order among themselves; one outcome each, in the order given."""
+        ...
+
+    def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
+        """Iterate over the topics that have an owner, in the backend's key order, page by page."""
+        ...
+
+
+class TopicPersistenceManager(Protocol):
+    """Which ledgers hold the messages of a topic. A topic exists while it has this record."""
+
+    async def read_topic_persistence_info(self, topic: Topic) -> Versioned[LedgerRanges] | None:
+        """Return the ledger ranges of `topic`, or None if it does not exist."""
+        ...
+
+    async def write_topic_persistence_info(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+        """Store the ledger ranges of `topic` if `version` is still current; NEW creates the topic.
+
+        Raises: TopicPersistenceInfoExistsError, BadVersionError, NoTopicPersistenceInfoError, UncertainStateError,
+            MetadataUnavailableError - each as `TopicOwnershipManager.write_owner_info`.
+        """
+        ...
+
+    async def delete_topic_persistence_info(self, topic: Topic, version: Version) -> None:
+        """Delete the record, and with it the topic, if `version` is still current."""
+        ...
+
+    async def apply(self, operations: Sequence[Operation[LedgerRanges]]) -> list[Outcome[LedgerRanges]]:
+        """Carry out all operations, in no order among themselves; one outcome each, in the order given."""
+        ...
+
+    def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
+        """Iterate over the topics that exist, in the backend's key order, page by page."""
+        ...
+
+
+class SubscriptionDataManager(Protocol):
+    """Who subscribes to a topic, with which preferences, and how far each has consumed."""
+
+    async def create_subscription_data(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData) -> Version:
+        """Create a subscription. Raises SubscriptionStateExistsError if it exists; else as `update_…`."""
+        ...
+
+    async def update_subscription_data(
+        self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
+    ) -> Version:
+        """Write the parts that are present in `data`, and leave the others, if `version` is still current.
+
+        Raises: BadVersionError - somebody wrote since; NoSubscriptionStateError - it is gone; UncertainStateError -
+            sent, no answer; MetadataUnavailableError - surely not written; InvalidArgumentError - NEW: use `create_…`.
+        """
+        ...
+
+    async def replace_subscription_data(
+        self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
+    ) -> Version:
+        """Write the whole record if `version` is still current: a part that is absent in `data` is gone afterwards."""
+        ...
+
+    async def delete_subscription_data(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
+        """Delete a subscription if `version` is still current."""
+        ...
+
+    async def read_subscription_data(
+        self, topic: Topic, subscriber: SubscriberId
+    ) -> Versioned[SubscriptionData] | None:
+        """Return one subscription, or None."""
+        ...
+
+    def read_subscriptions(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]]]:
+        """Iterate over the subscriptions of `topic`, page by page; nothing if there are none."""
+        ...
+
+    @property
+    def is_partial_update_supported(self) -> bool:
+        """Say whether an update leaves the other part's stored bytes alone. Information only."""
+        ...
+
+    async def apply(self, operations: Sequence[Operation[SubscriptionData]]) -> list[Outcome[SubscriptionData]]:
+        """Carry out all operations, in no order among themselves; one outcome each, in the order given."""
+        ...
+
+    def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
+        """Iterate over the topics that have a subscription, in the backend's key order, page by page."""
+        ...
+
+
+class _TableManager(Generic[R]):
+    def __init__(self, table: VersionedTable[R]) -> None:
+        self._table = table
+
+    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+        return await self._table.apply(operations)
+
+    def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
+        return self._table.topics(prefix, start_after)
+
+
+class TableOwnershipManager(_TableManager[HubInfo]):
+    """A TopicOwnershipManager over any backend's table."""
+
+    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+        return await self._table.read(RecordKey(topic))
+
+    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+        return await self._table.write(RecordKey(topic), hub, version)
+
+    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
+        await self._table.delete(RecordKey(topic), version)
+
+
+class TablePersistenceManager(_TableManager[LedgerRanges]):
+    """A TopicPersistenceManager over any backend's table."""
+
+    async def read_topic_persistence_info(self, topic: Topic) -> Versioned[LedgerRanges] | None:
+        return await self._table.read(RecordKey(topic))
+
+    async def write_topic_persistence_info(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+        return await self._table.write(RecordKey(topic), ranges, version)
+
+    async def delete_topic_persistence_info(self, topic: Topic, version: Version) -> None:
+        await self._table.delete(RecordKey(topic), version)
+
+
+class TableSubscriptionManager(_TableManager[SubscriptionData]):
+    """A SubscriptionDataManager over any backend's table."""
+
+    def __init__(self, table: VersionedTable[SubscriptionData], *, partial_update: bool) -> None:
+        super().__init__(table)
+        self._partial_update = partial_update
+
+    @property
+    def is_partial_update_supported(self) -> bool:
+        return self._partial_update
+
+    async def create_subscription_data(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData) -> Version:
+        return await self._table.write(RecordKey(topic, subscriber), data, NEW)
+
+    async def update_subscription_data(
+        self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
+    ) -> Version:
+        return await self._table.write(_existing(topic, subscriber, version), data, version, merge=True)
+
+    async def replace_subscription_data(
+        self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
+    ) -> Version:
+        return await self._table.write(_existing(topic, subscriber, version), data, version)
+
+    async def delete_subscription_data(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
+        await self._table.delete(RecordKey(topic, subscriber), version)
+
+    async def read_subscription_data(
+        self, topic: Topic, subscriber: SubscriberId
+    ) -> Versioned[SubscriptionData] | None:
+        return await self._table.read(RecordKey(topic, subscriber))
+
+    def read_subscriptions(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]]]:
+        return self._table.scan(topic)
+
+
+def _existing(topic: Topic, subscriber: SubscriberId, version: Version) -> RecordKey:
+    if version == NEW:
+        raise InvalidArgumentError("an update or replacement takes a version or ANY; create_subscription_data creates")
+    return RecordKey(topic, subscriber)

@@ -1,0 +1,82 @@
+"""Operations as values, so that many can travel in one `apply`."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from hedwig.errors import HedwigError
+from hedwig.model import SubscriberId, Topic
+from hedwig.names import as_subscriber, as_topic, show_name
+from hedwig.versions import Version, Versioned
+
+__all__ = ["Delete", "Operation", "Outcome", "Read", "RecordKey", "Write"]
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKey:
+    """Which record: a topic, and for a subscription its subscriber."""
+
+    topic: Topic
+    subscriber: SubscriberId | None = None
+
+    def __str__(self) -> str:
+        topic = f"topic {show_name(self.topic)!r}"
+        return topic if self.subscriber is None else f"subscriber {show_name(self.subscriber)!r} on {topic}"
+
+    def check(self) -> None:
+        """Raise NameLimitError if a name is empty or too long."""
+        as_topic(self.topic)
+        if self.subscriber is not None:
+            as_subscriber(self.subscriber)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read one record."""
+
+    key: RecordKey
+
+
+@dataclass(frozen=True, slots=True)
+class Write(Generic[R]):
+    """Write one record if `version` is still current.
+
+    With `merge`, parts that are absent in `record` stay as they are stored; else the whole record is written.
+    """
+
+    key: RecordKey
+    record: R
+    version: Version
+    merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete one record if `version` is still current."""
+
+    key: RecordKey
+    version: Version
+
+
+Operation: TypeAlias = Read | Write[R] | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R]):
+    """What came of one operation: its error, or a Write's new version, or a Read's record (None: absent)."""
+
+    version: Version | None = None
+    record: Versioned[R] | None = None
+    error: HedwigError | None = None
+
+    def check(self) -> None:
+        """Raise the error, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+    def written(self) -> Version:
+        """Return the version of a Write that was done, else raise its error."""
+        self.check()
+        assert self.version is not None, "the outcome of a Read or Delete has no version"
+        return self.version

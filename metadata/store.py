@@ -1,0 +1,132 @@
+"""A metadata store: the three managers over one backend, chosen by URL."""
+
+import heapq
+import importlib
+from collections.abc import AsyncIterator, Mapping
+from importlib.metadata import entry_points
+from types import TracebackType
+from typing import Final, Self
+
+from hedwig.errors import ConfigurationError
+from hedwig.model import Topic
+from metadata.backend import Backend, BackendFactory, StoreOptions
+from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from metadata.layout import Layout
+from metadata.managers import (
+    SubscriptionDataManager,
+    TableOwnershipManager,
+    TablePersistenceManager,
+    TableSubscriptionManager,
+    TopicOwnershipManager,
+    TopicPersistenceManager,
+)
+from metadata.url import MetadataUrl
+
+__all__ = ["MetadataStore", "format_metadata", "open_metadata"]
+
+_BUILT_IN: Final = {
+    "sqlite": ("metadata.sqlite", None),
+    "zookeeper": ("metadata.zookeeper", "zookeeper"),
+    "hbase+thrift": ("metadata.hbase.thrift2", "thrift"),
+}
+"""URL scheme to (module that holds `FACTORY`, extra that brings its client library)."""
+
+
+class MetadataStore:
+    """An open store. Use it as an async context manager, or close it."""
+
+    ownership: TopicOwnershipManager
+    persistence: TopicPersistenceManager
+    subscriptions: SubscriptionDataManager
+
+    def __init__(self, url: MetadataUrl, backend: Backend) -> None:
+        self.url = url
+        self._backend = backend
+        self.ownership = TableOwnershipManager(backend.table(OWNERSHIP))
+        self.persistence = TablePersistenceManager(backend.table(PERSISTENCE))
+        self.subscriptions = TableSubscriptionManager(
+            backend.table(SUBSCRIPTIONS), partial_update=backend.partial_update
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give up every connection and thread. May be called twice."""
+        await self._backend.close()
+
+    async def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
+        """Iterate over every topic that any manager has a record of, each once, in the backend's key order."""
+        managers = (self.ownership, self.persistence, self.subscriptions)
+        listings = [manager.topics(prefix, start_after) for manager in managers]
+        heads: list[tuple[bytes, int, Topic]] = []
+        for index, listing in enumerate(listings):
+            await self._advance(heads, index, listing)
+        last: Topic | None = None
+        while heads:
+            _, index, topic = heapq.heappop(heads)
+            await self._advance(heads, index, listings[index])
+            if topic != last:
+                yield topic
+            last = topic
+
+    async def _advance(self, heads: list[tuple[bytes, int, Topic]], index: int, listing: AsyncIterator[Topic]) -> None:
+        topic = await anext(listing, None)
+        if topic is not None:
+            heapq.heappush(heads, (self._backend.sort_key(topic), index, topic))
+
+    async def count(self) -> Mapping[str, int]:
+        """Return how many records each manager keeps, by the manager's name."""
+        return {
+            OWNERSHIP.name: await self._backend.table(OWNERSHIP).count(),
+            PERSISTENCE.name: await self._backend.table(PERSISTENCE).count(),
+            SUBSCRIPTIONS.name: await self._backend.table(SUBSCRIPTIONS).count(),
+        }
+
+    async def describe(self) -> Mapping[str, str]:
+        """Return facts about the store, for people."""
+        return await self._backend.describe()
+
+
+async def open_metadata(url: str, options: StoreOptions | None = None) -> MetadataStore:
+    """Open the metadata store at `url`.
+
+    Raises: ConfigurationError - the URL cannot work, or its extra is not installed; LayoutMissingError,
+        LayoutMismatchError - the store was not formatted, or not by this backend; MetadataUnavailableError - it does
+        not answer within the operation timeout.
+    """
+    parsed = MetadataUrl.parse(url)
+    return MetadataStore(parsed, await _factory(parsed).open(parsed, options or StoreOptions()))
+
+
+async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe: bool = False) -> Layout:
+    """Make what is missing of the store at `url`; with `wipe`, delete all of its records first.
+
+    Raises: as `open_metadata`, but for LayoutMissingError.
+    """
+    parsed = MetadataUrl.parse(url)
+    return await _factory(parsed).format(parsed, options or StoreOptions(), wipe=wipe)
+
+
+def _factory(url: MetadataUrl) -> BackendFactory:
+    if url.scheme in _BUILT_IN:
+        module, extra = _BUILT_IN[url.scheme]
+        try:
+            factory: BackendFactory = importlib.import_module(module).FACTORY
+        except ModuleNotFoundError as exc:
+            if extra is None or (exc.name or "").split(".")[0] in ("hedwig", "metadata"):
+                raise
+            raise ConfigurationError(
+                f"{url.scheme}:// needs the package {exc.name!r}; install it with: pip install 'hedwig[{extra}]'"
+            ) from exc
+        return factory
+    for entry in entry_points(group="hedwig.metadata", name=url.scheme):
+        third_party: BackendFactory = entry.load()
+        return third_party
+    known = ", ".join(sorted(_BUILT_IN))
+    raise ConfigurationError(f"no metadata backend for {url.scheme!r} in {url.text!r}; there are {known}")

@@ -1,0 +1,65 @@
+"""The seam between the managers and a backend: one versioned table for each kind of record.
+
+A backend implements compare-and-set here once, and the three managers are names for it. The truth table that `write`
+and `delete` follow is in docs/metadata.md and in the conformance suite:
+
+    given version   record    write             delete
+    NEW             absent    created           refused as an argument
+    NEW             present   exists error      refused as an argument
+    a version       the same  done              done
+    a version       another   BadVersionError   BadVersionError
+    a version       absent    missing error     missing error
+    ANY             present   written           deleted
+    ANY             absent    created           missing error
+
+Beyond these, MetadataUnavailableError means that the store could not be asked, UncertainStateError that the outcome
+could not be learned, InvalidArgumentError that nothing was sent, CorruptRecordError that stored bytes cannot be read.
+Every operation ends within the timeout that the backend was opened with, and may be cancelled at any await: the outcome
+of a cancelled write is unknown, and the table stays usable.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol, TypeVar
+
+from hedwig.model import SubscriberId, Topic
+from hedwig.versions import Version, Versioned
+from metadata.operations import Operation, Outcome, RecordKey
+
+__all__ = ["VersionedTable"]
+
+R = TypeVar("R")
+
+
+class VersionedTable(Protocol[R]):
+    """Records of one kind, each changed only by compare-and-set."""
+
+    async def read(self, key: RecordKey) -> Versioned[R] | None:
+        """Return the record at `key`, or None."""
+        ...
+
+    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+        """Store `record` if `version` is still current; with `merge`, only the parts that are present in it."""
+        ...
+
+    async def delete(self, key: RecordKey, version: Version) -> None:
+        """Delete the record if `version` is still current."""
+        ...
+
+    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+        """Carry out all `operations`, in no order among themselves; return one outcome each, in the order given."""
+        ...
+
+    def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
+        """Iterate over the records of `topic` that have a subscriber, page by page, ordered as the backend orders."""
+        ...
+
+    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
+        """Iterate over the topics that have a record here, each once, in the backend's key order, page by page.
+
+        Topics that are there from start to end of the iteration are all named; `start_after` need not exist.
+        """
+        ...
+
+    async def count(self) -> int:
+        """Return how many records there are, as cheaply as the backend can."""
+        ...
