@@ -1,0 +1,73 @@
+"""Rules for every test: long ones on request, no quiet skips, and no hang without a dump."""
+
+import faulthandler
+from collections.abc import Generator
+
+import pytest
+
+__all__: list[str] = []
+
+_deselected_full = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full", action="store_true", help="run the tests marked full too: long fault runs, and the whole data"
+    )
+    parser.addini(
+        "exit_deadline_s",
+        "seconds from the last test to the end of the process, before it counts as hanging",
+        default="120",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests marked `full`, unless they were asked for."""
+    if config.getoption("--full"):
+        return
+    full = [item for item in items if item.get_closest_marker("full")]
+    if full:
+        config.stash[_deselected_full] = len(full)
+        config.hook.pytest_deselected(items=full)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test that skips itself, unless it needs Docker: what could not run has proved nothing."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("docker") is None:
+        _fail(report, "only tests marked docker may skip")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail a module that skips itself while it is imported."""
+    report = yield
+    if report.skipped:
+        _fail(report, "a whole module may not skip; mark its tests docker if they need Docker")
+    return report
+
+
+def _fail(report: pytest.TestReport | pytest.CollectReport, rule: str) -> None:
+    skipped_at = report.longrepr
+    reason = skipped_at[2] if isinstance(skipped_at, tuple) else str(skipped_at)
+    report.outcome = "failed"
+    report.longrepr = f"{reason} - refused: {rule}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say in one line each what did not run."""
+    if count := config.stash.get(_deselected_full, 0):
+        terminalreporter.write_line(f"{count} long tests left out; run them too with: ./test --full")
+    if count := len(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(f"{count} tests skipped because Docker is not available")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the process, with every thread's stack, when something keeps it alive after the last test."""
+    faulthandler.dump_traceback_later(float(config.getini("exit_deadline_s")), exit=True)

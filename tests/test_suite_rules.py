@@ -1,0 +1,98 @@
+"""Prove the rules of tests/conftest.py: long tests wait to be asked for, and nothing is skipped quietly."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RULES = Path(__file__).with_name("conftest.py")
+SETTINGS = RULES.parent.parent / "pyproject.toml"
+
+
+def _run(folder: Path, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest over one test module in a folder of its own, under the project's settings and rules."""
+    (folder / "conftest.py").write_text(RULES.read_text())
+    (folder / "test_sample.py").write_text("import pytest\n" + tests)
+    command = [sys.executable, "-m", "pytest", "-c", str(SETTINGS), "--rootdir", str(folder), "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, *arguments, str(folder)], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+LONG_AND_SHORT = """
+@pytest.mark.full
+def test_long() -> None:
+    pass
+
+def test_short() -> None:
+    pass
+"""
+
+
+def test_long_tests_are_left_out_and_counted(tmp_path: Path) -> None:
+    run = _run(tmp_path, LONG_AND_SHORT)
+    assert run.returncode == 0, run.stdout
+    assert "1 long tests left out" in run.stdout
+    assert "1 passed, 1 deselected" in run.stdout
+
+
+def test_full_runs_the_long_tests_too(tmp_path: Path) -> None:
+    run = _run(tmp_path, LONG_AND_SHORT, "--full")
+    assert run.returncode == 0, run.stdout
+    assert "2 passed" in run.stdout
+    assert "left out" not in run.stdout
+
+
+SKIP_IN_A_FIXTURE = """
+@pytest.fixture
+def server() -> None:
+    pytest.skip("no server")
+
+def test_it(server: None) -> None:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        'def test_it() -> None:\n    pytest.skip("no server")\n',
+        '@pytest.mark.skip(reason="no server")\ndef test_it() -> None:\n    pass\n',
+        SKIP_IN_A_FIXTURE,
+        'pytest.importorskip("no_such_module", reason="no server")\n',
+    ],
+    ids=["in the test", "by a mark", "in a fixture", "a whole module"],
+)
+def test_skip_is_a_failure(tmp_path: Path, tests: str) -> None:
+    run = _run(tmp_path, tests)
+    assert run.returncode != 0
+    assert "no server - refused: " in run.stdout
+
+
+def test_docker_tests_may_skip_and_the_run_says_so(tmp_path: Path) -> None:
+    run = _run(tmp_path, '@pytest.mark.docker\ndef test_it() -> None:\n    pytest.skip("no Docker")\n')
+    assert run.returncode == 0, run.stdout
+    assert "1 tests skipped because Docker is not available" in run.stdout
+
+
+def test_hanging_test_fails_with_a_dump(tmp_path: Path) -> None:
+    run = _run(
+        tmp_path, "import threading\n\ndef test_it() -> None:\n    threading.Event().wait()\n", "-o", "timeout=1"
+    )
+    assert run.returncode == 1
+    assert "Timeout (>1.0s)" in run.stdout
+    assert "threading.Event().wait()" in run.stdout
+
+
+def test_process_that_does_not_end_is_ended_with_a_dump(tmp_path: Path) -> None:
+    stubborn = """
+import threading
+
+def test_it() -> None:
+    threading.Thread(target=threading.Event().wait).start()
+"""
+    run = _run(tmp_path, stubborn, "-o", "exit_deadline_s=1")
+    assert "1 passed" in run.stdout
+    assert run.returncode == 1
+    assert "in _shutdown" in run.stderr
