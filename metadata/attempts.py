@@ -1,9 +1,9 @@
 """Carrying a request through to a known outcome, or saying honestly that there is none.
 
-A store over a network can fail in two ways: surely without effect, or leaving the effect unknown. Reads are repeated after
-either. A compare-and-set is repeated too, always as the same write with the same token; once an attempt of it got lost,
-a refusal of a later attempt proves nothing by itself (the lost one may have been applied, and even overtaken since), so
-the record decides: see `Verdict`.
+A store over a network can fail in two ways: surely without effect, or leaving the effect unknown. Reads are repeated
+after either. A compare-and-set is repeated too, always as the same write with the same token; once an attempt of it got
+lost, a refusal of a later attempt proves nothing by itself (the lost one may have been applied, and even overtaken
+since), so the record decides: see `Verdict`.
 """
 
 import enum
@@ -75,12 +75,13 @@ class Attempts:
     ) -> Refusal[S] | None:
         """Carry one compare-and-set through: return None if it was applied, its Refusal if it surely was not.
 
-        `attempt` sends the same write with the same token each time and returns None once the store says that it did it.
+        `attempt` sends the same write with the same token each time and returns None once the store says it is done.
         `judge` reads the record of a refusal that follows a lost attempt.
 
         Raises: MetadataUnavailableError - surely not applied by the deadline; UncertainStateError - no telling.
         """
         lost: OutcomeUnknownError | None = None
+        failure: Exception
         while True:
             try:
                 refusal = await attempt(self.deadline)

@@ -4,9 +4,9 @@ Third parties add one by an entry point of the group `hedwig.metadata`, named by
 with the functions of `BackendFactory`.
 """
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from random import Random, SystemRandom
 from typing import Protocol, TypeVar
 
 from hedwig.clock import Clock, SystemClock
@@ -36,7 +36,7 @@ class StoreOptions:
     page_rows: int = 1000
     regions: int = 16
     clock: Clock = field(default_factory=SystemClock)
-    random: random.Random = field(default_factory=random.SystemRandom)
+    random: Random = field(default_factory=SystemRandom)
 
     def __post_init__(self) -> None:
         if self.operation_timeout_s <= 0 or min(self.in_flight_max, self.page_rows, self.regions) < 1:

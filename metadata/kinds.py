@@ -73,11 +73,13 @@ class RecordKind(Generic[R]):
         return self.missing_error(f"there is no {self.noun} of {key}")
 
 
-OWNERSHIP: Final = RecordKind[HubInfo]("ownership", "owner record", TopicOwnerInfoExistsError, NoTopicOwnerInfoError)
-PERSISTENCE: Final = RecordKind[LedgerRanges](
+OWNERSHIP: Final[RecordKind[HubInfo]] = RecordKind(
+    "ownership", "owner record", TopicOwnerInfoExistsError, NoTopicOwnerInfoError
+)
+PERSISTENCE: Final[RecordKind[LedgerRanges]] = RecordKind(
     "persistence", "persistence record", TopicPersistenceInfoExistsError, NoTopicPersistenceInfoError
 )
-SUBSCRIPTIONS: Final = RecordKind[SubscriptionData](
+SUBSCRIPTIONS: Final[RecordKind[SubscriptionData]] = RecordKind(
     "subscriptions", "subscription", SubscriptionStateExistsError, NoSubscriptionStateError, has_subscriber=True
 )
 KINDS: Final = (OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS)

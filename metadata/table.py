@@ -18,14 +18,16 @@ Every operation ends within the timeout that the backend was opened with, and ma
 of a cancelled write is unknown, and the table stays usable.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, TypeVar
 
+from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
-from metadata.operations import Operation, Outcome, RecordKey
+from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 
-__all__ = ["VersionedTable"]
+__all__ = ["VersionedTable", "carry_out_all"]
 
 R = TypeVar("R")
 
@@ -63,3 +65,22 @@ class VersionedTable(Protocol[R]):
     async def count(self) -> int:
         """Return how many records there are, as cheaply as the backend can."""
         ...
+
+
+async def carry_out_all(table: VersionedTable[R], operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    """Carry out `operations` concurrently, one call each: `apply` for a backend that has no batches of its own."""
+    return list(await asyncio.gather(*(_carry_out(table, operation) for operation in operations)))
+
+
+async def _carry_out(table: VersionedTable[R], operation: Operation[R]) -> Outcome[R]:
+    try:
+        match operation:
+            case Read(key):
+                return Outcome(record=await table.read(key))
+            case Write(key, record, version, merge):
+                return Outcome(version=await table.write(key, record, version, merge=merge))
+            case Delete(key, version):
+                await table.delete(key, version)
+                return Outcome()
+    except HedwigError as exc:
+        return Outcome(error=exc)

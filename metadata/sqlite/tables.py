@@ -1,0 +1,174 @@
+"""The versioned tables of SQLite: compare-and-set inside one transaction."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from hedwig.model import SubscriberId, Topic
+from hedwig.versions import ANY, NEW, Version, Versioned
+from metadata.backend import StoreOptions
+from metadata.kinds import RecordKind
+from metadata.operations import Operation, Outcome, RecordKey, Write
+from metadata.packing import part_codec
+from metadata.sqlite.lane import Lane
+from metadata.stamps import Stamp, make_token
+from metadata.table import carry_out_all
+
+__all__ = ["SqliteTable", "table_schema"]
+
+R = TypeVar("R")
+
+_VERSION_TAG: Final = b"s"
+
+
+def table_schema(kind: RecordKind[Any]) -> str:
+    """Return the statement that creates the table of `kind`: names and values as blobs, ordered by their bytes."""
+    subscriber, key = ("subscriber BLOB NOT NULL, ", "topic, subscriber") if kind.has_subscriber else ("", "topic")
+    parts = "".join(f"{part} BLOB, " for part in part_codec(kind).parts)
+    return (
+        f"CREATE TABLE IF NOT EXISTS {kind.name} (topic BLOB NOT NULL, {subscriber}version BLOB NOT NULL, {parts}"
+        f"PRIMARY KEY ({key})) WITHOUT ROWID"
+    )
+
+
+class SqliteTable(Generic[R]):
+    """A VersionedTable in one SQLite table. A deleted record leaves nothing: its stamp's token never comes back."""
+
+    def __init__(self, kind: RecordKind[R], writer: Lane, reader: Lane, options: StoreOptions) -> None:
+        self._kind = kind
+        self._writer = writer
+        self._reader = reader
+        self._options = options
+        self._codec = part_codec(kind)
+        columns = ", ".join(self._codec.parts)
+        self._where = "topic = ? AND subscriber = ?" if kind.has_subscriber else "topic = ?"
+        self._select = f"SELECT version, {columns} FROM {kind.name} WHERE {self._where}"
+        self._assign = ", ".join(f"{part} = ?" for part in self._codec.parts)
+        self._keep = ", ".join(f"{part} = coalesce(?, {part})" for part in self._codec.parts)
+        names = "topic, subscriber" if kind.has_subscriber else "topic"
+        marks = ", ".join("?" * (names.count(",") + 2 + len(self._codec.parts)))
+        self._insert = f"INSERT INTO {kind.name} ({names}, version, {columns}) VALUES ({marks})"
+
+    async def read(self, key: RecordKey) -> Versioned[R] | None:
+        self._kind.check(key)
+        return await self._reader.run(f"read {key}", lambda connection: self._read(connection, key))
+
+    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+        work = self._write_job(Write(key, record, version, merge))
+        return await self._writer.run(f"write {self._kind.noun} of {key}", work)
+
+    async def delete(self, key: RecordKey, version: Version) -> None:
+        self._kind.check_delete(key, version)
+        await self._writer.run(
+            f"delete {self._kind.noun} of {key}", lambda connection: self._delete(connection, key, version)
+        )
+
+    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+        return await carry_out_all(self, operations)
+
+    async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
+        RecordKey(topic).check()
+        columns = ", ".join(self._codec.parts)
+        statement = (
+            f"SELECT subscriber, version, {columns} FROM {self._kind.name} WHERE topic = ? AND subscriber > ? "
+            "ORDER BY subscriber LIMIT ?"
+        )
+        last = b""
+        while True:
+            page = await self._page("scan", statement, (topic, last, self._options.page_rows))
+            for subscriber, *row in page:
+                name = SubscriberId(subscriber)
+                yield name, self._versioned(RecordKey(topic, name), row)
+            if len(page) < self._options.page_rows:
+                return
+            last = page[-1][0]
+
+    async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
+        # Distinct topics by one index search each: a topic with very many subscribers costs no more than another.
+        statement = (
+            f"WITH RECURSIVE listed(topic) AS (SELECT min(topic) FROM {self._kind.name} WHERE topic > ?1 "
+            f"AND topic >= ?2 UNION ALL SELECT (SELECT min(topic) FROM {self._kind.name} WHERE topic > listed.topic) "
+            "FROM listed WHERE listed.topic IS NOT NULL AND substr(listed.topic, 1, length(?2)) = ?2) "
+            "SELECT topic FROM listed WHERE substr(topic, 1, length(?2)) = ?2 LIMIT ?3"
+        )
+        wanted = prefix or b""
+        last: bytes = start_after or b""
+        while True:
+            page = await self._page("list topics", statement, (last, wanted, self._options.page_rows))
+            for (topic,) in page:
+                yield Topic(topic)
+            if len(page) < self._options.page_rows:
+                return
+            last = page[-1][0]
+
+    async def count(self) -> int:
+        ((number,),) = await self._page("count", f"SELECT count(*) FROM {self._kind.name}", ())
+        assert isinstance(number, int), "count(*) is a number"
+        return number
+
+    async def _page(self, what: str, statement: str, values: tuple[object, ...]) -> list[tuple[bytes, ...]]:
+        return await self._reader.run(
+            f"{what} {self._kind.name}", lambda connection: connection.execute(statement, values).fetchall()
+        )
+
+    def _read(self, connection: sqlite3.Connection, key: RecordKey) -> Versioned[R] | None:
+        row = connection.execute(self._select, _names(key)).fetchone()
+        return None if row is None else self._versioned(key, row)
+
+    def _versioned(self, key: RecordKey, row: Sequence[bytes | None]) -> Versioned[R]:
+        raw, *parts = row
+        assert raw is not None, "the version column admits no NULL"
+        return Versioned(self._codec.read(self._kind.noun, key, parts), _version(raw))
+
+    def _write_job(self, write: Write[R]) -> Callable[[sqlite3.Connection], Version]:
+        self._kind.check(write.key)
+        parts = self._codec.pack(write.record)
+        self._kind.check_size(write.key, *parts)
+        token = make_token(self._options.random)
+        return lambda connection: self._write(connection, write, parts, token)
+
+    def _write(
+        self, connection: sqlite3.Connection, write: Write[R], parts: tuple[bytes | None, ...], token: bytes
+    ) -> Version:
+        key = write.key
+        stored = self._stored_version(connection, key)
+        if stored is None:
+            if write.version not in (NEW, ANY):
+                raise self._kind.missing(key)
+            raw = Stamp.first(self._options.clock, token).encode()
+            connection.execute(self._insert, (*_names(key), raw, *parts))
+            return _version(raw)
+        self._check(connection, key, stored, write.version)
+        raw = Stamp.decode(stored).next(token).encode()
+        assign = self._keep if write.merge else self._assign
+        connection.execute(
+            f"UPDATE {self._kind.name} SET version = ?, {assign} WHERE {self._where}", (raw, *parts, *_names(key))
+        )
+        return _version(raw)
+
+    def _delete(self, connection: sqlite3.Connection, key: RecordKey, version: Version) -> None:
+        stored = self._stored_version(connection, key)
+        if stored is None:
+            raise self._kind.missing(key)
+        self._check(connection, key, stored, version)
+        connection.execute(f"DELETE FROM {self._kind.name} WHERE {self._where}", _names(key))
+
+    def _stored_version(self, connection: sqlite3.Connection, key: RecordKey) -> bytes | None:
+        row = connection.execute(f"SELECT version FROM {self._kind.name} WHERE {self._where}", _names(key)).fetchone()
+        return None if row is None else row[0]
+
+    def _check(self, connection: sqlite3.Connection, key: RecordKey, stored: bytes, version: Version) -> None:
+        """Raise the refusal if `version` does not admit a change of the record that is there."""
+        if version in (ANY, _version(stored)):
+            return
+        current = self._read(connection, key)
+        assert current is not None, "the record was there in this transaction"
+        raise self._kind.exists(key, current) if version == NEW else self._kind.stale(key, current)
+
+
+def _names(key: RecordKey) -> tuple[bytes, ...]:
+    return (key.topic,) if key.subscriber is None else (key.topic, key.subscriber)
+
+
+def _version(raw: bytes) -> Version:
+    return Version(_VERSION_TAG + raw)
