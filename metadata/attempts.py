@@ -42,9 +42,13 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal(Generic[S]):
-    """The store's clear no: the condition did not hold. `current` is what it held instead (None: nothing)."""
+    """The store's clear no: the condition did not hold. `current` is what it held instead (None: nothing).
+
+    `proven` means that no earlier attempt of the same write was applied either, so nothing is left to judge.
+    """
 
     current: S | None
+    proven: bool = False
 
 
 class Attempts:
@@ -90,7 +94,7 @@ class Attempts:
             except NotAppliedError as exc:
                 failure = exc
             else:
-                if refusal is None or lost is None:
+                if refusal is None or lost is None or refusal.proven:
                     return refusal
                 return self._settled(refusal, judge(refusal.current), lost)
             if not await self._pause():
