@@ -1,0 +1,103 @@
+"""Class paths of the servers, resolved by Maven from the poms of this package and kept for later."""
+
+import hashlib
+import importlib.resources
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from cli.dev.errors import DevError
+from cli.dev.locks import locked
+
+__all__ = ["CLASSPATHS", "ClasspathCache", "user_cache"]
+
+CLASSPATHS = ("zookeeper", "hbase", "hedwig43")
+
+# The first download of all HBase jars over a slow line; later runs take seconds.
+_MAVEN_TIMEOUT_S = 900
+
+
+def user_cache() -> Path:
+    """Return the directory for what may be made again: XDG_CACHE_HOME/hedwig, or ~/.cache/hedwig."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "hedwig"
+
+
+class ClasspathCache:
+    """One file per pom, named by its hash, with the class path that Maven made of it; shared by all directories of servers."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def classpath(self, which: str, progress: Callable[[str], None]) -> str:
+        """Return the class path `which` (one of CLASSPATHS), calling Maven only if no usable one is kept.
+
+        Raises: DevError - an unknown name, no Maven, or Maven failed (its last lines are in `log_tail`).
+        """
+        if which not in CLASSPATHS:
+            raise DevError(f"there is no class path {which!r}: choose one of {', '.join(CLASSPATHS)}")
+        pom = importlib.resources.files("cli.dev").joinpath("poms", f"{which}.xml").read_bytes()
+        kept = self._directory / f"{which}-{hashlib.sha256(pom).hexdigest()[:16]}.txt"
+        found = _usable(kept)
+        if found is not None:
+            return found
+        with locked(self._directory / f"{which}.lock", _MAVEN_TIMEOUT_S):
+            found = _usable(kept)
+            if found is None:
+                progress(f"class path {which}: fetching its jars with Maven (the first time this may take two minutes)")
+                found = _resolve(which, pom)
+                partial = kept.with_suffix(".partial")
+                partial.write_text(found)
+                partial.replace(kept)
+        return found
+
+
+def _usable(kept: Path) -> str | None:
+    """Return the class path in the file unless one of its jars has gone, for instance with a cleaned Maven repository."""
+    try:
+        content = kept.read_text().strip()
+    except FileNotFoundError:
+        return None
+    return content if content and all(Path(jar).exists() for jar in content.split(os.pathsep)) else None
+
+
+def _resolve(which: str, pom: bytes) -> str:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise DevError(
+            f"cannot fetch the jars of {which}: Maven (mvn) is not installed: run `apt-get install -y maven`"
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "pom.xml").write_bytes(pom)
+        out = Path(scratch, "classpath")
+        command = [
+            maven,
+            "-B",
+            "-q",
+            "dependency:build-classpath",
+            f"-Dmdep.outputFile={out}",
+            "-Dmdep.includeScope=runtime",
+        ]
+        try:
+            ran = subprocess.run(
+                command,
+                cwd=scratch,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_MAVEN_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as exc:
+            raise DevError(
+                f"cannot fetch the jars of {which}: Maven took longer than {_MAVEN_TIMEOUT_S} s: check the network and run it again"
+            ) from exc
+        if ran.returncode != 0 or not out.exists():
+            tail = tuple((ran.stdout + ran.stderr).strip().splitlines()[-15:])
+            raise DevError(
+                f"cannot fetch the jars of {which}: Maven failed: check the network and Maven's settings", tail
+            )
+        return out.read_text().strip()

@@ -1,0 +1,297 @@
+"""The launcher of real servers on this machine, for tests, benchmarks and the `hedwig-admin dev` commands."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from cli.dev.classpath import ClasspathCache, user_cache
+from cli.dev.errors import DevError
+from cli.dev.java import find_java, jvm_flags
+from cli.dev.ports import LOOPBACK
+from cli.dev.processes import ProcessIdentity, is_paused, send_signal, wait_gone
+from cli.dev.server_directory import ServerDirectory
+from cli.dev.services import KINDS, SERVICES, planned_servers
+from cli.dev.startup import Startup
+from cli.dev.state import ServerRecord, Settings, State
+
+__all__ = ["DevServers", "ServerState", "ServerStatus"]
+
+_LOCK_TIMEOUT_S = 15.0
+_STOP_TIMEOUT_S = 30.0
+_KILL_TIMEOUT_S = 15.0
+_TOOL_HEAP_MB = 256
+
+
+class ServerState(StrEnum):
+    """What a server is doing: `dead` ended without being asked to, `stopped` was stopped or never started."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """One server as it is now; `pid` is None unless it runs or is paused."""
+
+    name: str
+    kind: str
+    pid: int | None
+    host: str
+    port: int
+    state: ServerState
+    log: Path
+
+
+class DevServers:
+    """The servers of one directory: data, logs, ports and processes live there and nowhere else.
+
+    Methods block. Several processes may use one directory: those that change its state wait for each other, and `kill`, `pause`,
+    `resume` and `status` wait for nobody. Properties and heap sizes hold for servers started from now on, and are remembered in the
+    directory; heap sizes are by kind of server, in MiB.
+
+    Raises in every method: DevError - with one line that says what to do.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        progress: Callable[[str], None] | None = None,
+        heap_mb: Mapping[str, int] | None = None,
+        zookeeper_properties: Mapping[str, str] | None = None,
+        hbase_properties: Mapping[str, str] | None = None,
+        hub_properties: Mapping[str, str] | None = None,
+        classpath_cache: Path | None = None,
+    ) -> None:
+        self._directory = ServerDirectory(directory)
+        self._progress = progress or _say_nothing
+        self._settings = Settings(
+            heap_mb=heap_mb or {},
+            zookeeper_properties=zookeeper_properties or {},
+            hbase_properties=hbase_properties or {},
+            hub_properties=hub_properties or {},
+        )
+        for kind in self._settings.heap_mb:
+            if kind not in KINDS:
+                raise DevError(
+                    f"cannot set the heap of {kind!r}: there is no such kind of server: choose from {', '.join(KINDS)}"
+                )
+        self._classpaths = ClasspathCache(classpath_cache or user_cache() / "classpath")
+
+    @property
+    def directory(self) -> Path:
+        """Return the directory."""
+        return self._directory.root
+
+    def up(
+        self,
+        kinds: Sequence[str],
+        *,
+        regionservers: int = 1,
+        bookies: int = 1,
+        zookeepers: int = 1,
+        timeout_s: float = 180.0,
+    ) -> None:
+        """Start the services `kinds` and what they require, except what runs already, and wait until every server answers.
+
+        A directory keeps the servers it has: more region servers and bookies can be added, the number of ZooKeeper servers is fixed by the
+        first start. The time Maven takes to fetch jars does not count towards `timeout_s`.
+
+        Raises: DevError - unknown name, no JDK, no Maven, a server died or did not answer in time; what was started stays as it is.
+        """
+        counts = {"regionservers": regionservers, "bookies": bookies, "zookeepers": zookeepers}
+        for option, count in counts.items():
+            if count < 1:
+                raise DevError(f"cannot start {count} {option}: give at least 1")
+        find_java()
+        with self._directory.locked(timeout_s):
+            state = self._adopted_state()
+            known = len(state.of_kind("zookeeper"))
+            if known and zookeepers not in (1, known):
+                raise DevError(
+                    f"{self.directory} has {known} ZooKeeper servers, not {zookeepers}: run `hedwig-admin dev down` first"
+                )
+            plan = planned_servers(kinds, counts, state)
+            for which in dict.fromkeys(kind.classpath for _, kind in plan):
+                self._jars(which)
+            for name, kind in plan:
+                if name not in state.servers:
+                    state = state.with_server(self._directory.new_record(name, kind, state))
+            self._directory.write(state)
+            self._startup().run([name for name, _ in plan], timeout_s)
+
+    def status(self) -> list[ServerStatus]:
+        """Return every server of the directory, those that others build on first."""
+        state = self._directory.state()
+        return [self._status(record) for kind in KINDS for record in state.of_kind(kind)]
+
+    def address(self, kind: str) -> str:
+        """Return host:port of a service or a kind of server, joined by commas where there are several of the kind.
+
+        For `hbase` it is the address of the master.
+        """
+        name = SERVICES[kind].kinds[0].name if kind in SERVICES else kind
+        found = self._directory.site(self._directory.state()).address(name)
+        if not found:
+            raise DevError(f"there is no {kind} in {self.directory}: run `hedwig-admin dev up {kind}`")
+        return found
+
+    def port(self, name: str) -> int:
+        """Return the port that the clients of the server `name` connect to."""
+        return self._record(name).port
+
+    def pid(self, name: str) -> int:
+        """Return the process id of the server `name`, which must run or be paused."""
+        return self._process(name).pid
+
+    def log_path(self, name: str) -> Path:
+        """Return the log file of the server `name`."""
+        self._record(name)
+        return self._directory.site(State()).log(name)
+
+    def kill(self, name: str) -> None:
+        """End a server with SIGKILL, paused or not, and wait until its process is gone."""
+        self._signal_and_wait(name, signal.SIGKILL)
+
+    def pause(self, name: str) -> None:
+        """Freeze a server with SIGSTOP: its connections stay open, and nothing is answered."""
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a paused server go on."""
+        self._signal(name, signal.SIGCONT)
+
+    def stop(self, name: str) -> None:
+        """End a server with SIGTERM so that it can tidy up, and with SIGKILL if it takes longer than half a minute."""
+        process = self._process(name)
+        self._terminate(name, process, _STOP_TIMEOUT_S)
+        with self._directory.locked(_LOCK_TIMEOUT_S):
+            state = self._directory.state()
+            self._directory.write(state.with_server(replace(state.servers[name], process=None)))
+
+    def start(self, name: str, wait: bool = True, *, timeout_s: float = 180.0) -> None:
+        """Start a server that was killed, stopped or died, on the same port and data; wait until it answers unless told otherwise.
+
+        Raises: DevError - it runs already, its port is taken, it died, or it did not answer in time.
+        """
+        find_java()
+        with self._directory.locked(_LOCK_TIMEOUT_S):
+            state = self._adopted_state()
+            self._directory.write(state)
+            if self._directory.process(self._record(name)) is not None:
+                raise DevError(f"{name} runs already: nothing to start")
+            self._startup().launch(name, keep_port=True)
+        if wait:
+            self._startup().wait(name, timeout_s)
+
+    def down(self, *, keep_data: bool = False) -> None:
+        """End all servers and remove what the directory holds; with `keep_data` stop them in good order and keep everything."""
+        if not self.directory.exists():
+            return
+        with self._directory.locked(_LOCK_TIMEOUT_S):
+            if keep_data:
+                self._stop_in_order()
+            for name, process in self._directory.marked_processes().items():
+                send_signal(process, self._directory.marker(name), signal.SIGKILL)
+                self._expect_gone(name, process)
+            if keep_data:
+                state = self._directory.state()
+                stopped = {name: replace(record, process=None) for name, record in state.servers.items()}
+                self._directory.write(State(stopped, state.settings))
+            else:
+                self._directory.remove()
+
+    def classpath(self, which: str) -> str:
+        """Return the class path `which` (`zookeeper`, `hbase`, `hedwig43`), for tools and for Java programs of tests."""
+        return self._jars(which)
+
+    def java_command(self, which: str, main_class: str, arguments: Sequence[str]) -> list[str]:
+        """Return the command that runs `main_class` on the class path `which`, with our JVM flags; HBase tools get its configuration."""
+        jars = self._jars(which)
+        if which == "hbase" and self._directory.state().of_kind("hbase-master"):
+            jars = f"{self._directory.site(State()).configuration('hbase-master')}{os.pathsep}{jars}"
+        return [find_java(), *jvm_flags(_TOOL_HEAP_MB), "-XX:-UsePerfData", "-cp", jars, main_class, *arguments]
+
+    def _adopted_state(self) -> State:
+        state = self._directory.adopt(self._directory.state())
+        return State(state.servers, state.settings.overridden_by(self._settings))
+
+    def _startup(self) -> Startup:
+        return Startup(self._directory, self._jars, self._progress)
+
+    def _jars(self, which: str) -> str:
+        return self._classpaths.classpath(which, self._progress)
+
+    def _record(self, name: str) -> ServerRecord:
+        servers = self._directory.state().servers
+        if name not in servers:
+            known = f"choose from {', '.join(servers)}" if servers else "run `hedwig-admin dev up` first"
+            raise DevError(f"there is no server {name!r} in {self.directory}: {known}")
+        return servers[name]
+
+    def _process(self, name: str) -> ProcessIdentity:
+        process = self._directory.process(self._record(name))
+        if process is None:
+            raise DevError(f"{name} does not run: run `hedwig-admin dev start {name}` first")
+        return process
+
+    def _status(self, record: ServerRecord) -> ServerStatus:
+        process = self._directory.process(record)
+        if process is not None:
+            state = ServerState.PAUSED if is_paused(process) else ServerState.RUNNING
+        else:
+            state = ServerState.DEAD if record.process else ServerState.STOPPED
+        return ServerStatus(
+            name=record.name,
+            kind=record.kind,
+            pid=process.pid if process else None,
+            host=LOOPBACK,
+            port=record.port,
+            state=state,
+            log=self._directory.site(State()).log(record.name),
+        )
+
+    def _signal(self, name: str, number: signal.Signals) -> ProcessIdentity:
+        process = self._process(name)
+        if not send_signal(process, self._directory.marker(name), number):
+            raise DevError(f"{name} has just ended: run `hedwig-admin dev start {name}` first")
+        return process
+
+    def _signal_and_wait(self, name: str, number: signal.Signals) -> None:
+        self._expect_gone(name, self._signal(name, number))
+
+    def _expect_gone(self, name: str, process: ProcessIdentity) -> None:
+        if not wait_gone(process, self._directory.marker(name), _KILL_TIMEOUT_S):
+            raise DevError(
+                f"{name} (pid {process.pid}) is still there {_KILL_TIMEOUT_S:.0f} s after SIGKILL: look at it with ps, and try again"
+            )
+
+    def _terminate(self, name: str, process: ProcessIdentity, timeout_s: float) -> None:
+        marker = self._directory.marker(name)
+        send_signal(process, marker, signal.SIGTERM)
+        send_signal(process, marker, signal.SIGCONT)
+        if not wait_gone(process, marker, timeout_s):
+            send_signal(process, marker, signal.SIGKILL)
+            self._expect_gone(name, process)
+
+    def _stop_in_order(self) -> None:
+        """Stop first what builds on others; all of one kind at the same time. One deadline for everything."""
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        state = self._directory.state()
+        for kind in reversed(KINDS):
+            found = [(record.name, self._directory.process(record)) for record in state.of_kind(kind)]
+            running = [(name, process) for name, process in found if process is not None]
+            for name, process in running:
+                send_signal(process, self._directory.marker(name), signal.SIGTERM)
+            for name, process in running:
+                self._terminate(name, process, max(0.0, deadline - time.monotonic()))
+
+
+def _say_nothing(_line: str) -> None:
+    """Report progress to nobody."""

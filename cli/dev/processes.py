@@ -1,0 +1,180 @@
+"""Server processes: start one in a session of its own, recognise it later, signal it, wait for its end."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.dev.errors import DevError
+
+__all__ = [
+    "ProcessIdentity",
+    "identify_child",
+    "is_paused",
+    "marked_processes",
+    "send_signal",
+    "spawn",
+    "still_runs",
+    "wait_gone",
+]
+
+_PROC = Path("/proc")
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that cannot be mistaken for a later one with the same pid.
+
+    `started` is the start time as the system states it (clock ticks since boot on Linux), compared for equality only.
+    """
+
+    pid: int
+    started: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    state: str
+    started: str
+    command: str
+    separator: str  # between the arguments in `command`
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
+    """Start `command` as the leader of a new session, with both outputs appended to `log`; return its pid.
+
+    A session of its own keeps the Ctrl-C of the caller's terminal away from the server. posix_spawn leaves no Popen object behind that
+    would have to live as long as the server does.
+
+    Raises: DevError - the program cannot be executed.
+    """
+    null, out = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        return os.posix_spawn(
+            command[0],
+            list(command),
+            dict(environment),
+            file_actions=[(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, out, 2)],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP),
+        )
+    except OSError as exc:
+        raise DevError(f"cannot start {command[0]}: {exc.strerror}: check that it is an executable program") from exc
+    finally:
+        os.close(null)
+        os.close(out)
+
+
+def identify_child(pid: int) -> ProcessIdentity:
+    """Return the identity of a process that was spawned just now, also if it has ended already."""
+    facts = _facts(pid)
+    return ProcessIdentity(pid, facts.started if facts else "")
+
+
+def still_runs(identity: ProcessIdentity, marker: str) -> bool:
+    """Tell whether exactly this process lives: same pid, same start time, and `marker` among its arguments.
+
+    The marker tells it from a process of an earlier boot of the machine. A process has no arguments for a moment after its birth.
+    """
+    facts = _facts(identity.pid)
+    return (
+        facts is not None and facts.started == identity.started and (not facts.command or _has_argument(facts, marker))
+    )
+
+
+def is_paused(identity: ProcessIdentity) -> bool:
+    """Tell whether the process was stopped by SIGSTOP."""
+    facts = _facts(identity.pid)
+    return facts is not None and facts.state in {"T", "t"}
+
+
+def marked_processes(prefix: str) -> dict[str, ProcessIdentity]:
+    """Find every live process with an argument that starts with `prefix`, by the rest of that argument.
+
+    It finds also a process that was started but never recorded, because the launcher was killed in between.
+    """
+    found = {}
+    for pid in _pids():
+        facts = _facts(pid)
+        if facts is None:
+            continue
+        for argument in facts.command.split(facts.separator):
+            if argument.startswith(prefix):
+                found[argument.removeprefix(prefix)] = ProcessIdentity(pid, facts.started)
+    return found
+
+
+def send_signal(identity: ProcessIdentity, marker: str, number: signal.Signals) -> bool:
+    """Signal the process if it still runs; tell whether it did."""
+    if not still_runs(identity, marker):
+        return False
+    try:
+        os.kill(identity.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_gone(identity: ProcessIdentity, marker: str, timeout_s: float) -> bool:
+    """Wait until the process has ended; tell whether it did within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while still_runs(identity, marker):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _has_argument(facts: _Facts, argument: str) -> bool:
+    edge = facts.separator
+    return f"{edge}{argument}{edge}" in f"{edge}{facts.command}{edge}"
+
+
+def _facts(pid: int) -> _Facts | None:
+    """Read what the system knows of a live process; a zombie is none, and is reaped when it is a child of ours."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except (ChildProcessError, OverflowError):
+        pass
+    return _facts_from_proc(pid) if _PROC.joinpath("self/stat").exists() else _facts_from_ps(pid)
+
+
+def _facts_from_proc(pid: int) -> _Facts | None:
+    try:
+        stat = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
+        command = _PROC.joinpath(str(pid), "cmdline").read_text(errors="surrogateescape")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    # The program name, in parentheses, may itself hold blanks and parentheses.
+    fields = stat.rpartition(")")[2].split()
+    if fields[0] in {"Z", "X"}:
+        return None
+    return _Facts(state=fields[0], started=fields[19], command=command, separator="\0")
+
+
+def _facts_from_ps(pid: int) -> _Facts | None:
+    """Do the same where there is no /proc."""
+    found = subprocess.run(
+        ["ps", "-ww", "-p", str(pid), "-o", "state=", "-o", "lstart=", "-o", "command="],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=10,
+    )
+    # The state, the five words of the start time, the command line as it is.
+    words = found.stdout.strip().split(maxsplit=6)
+    if found.returncode != 0 or len(words) < 7 or words[0].startswith("Z"):
+        return None
+    return _Facts(state=words[0][0], started=" ".join(words[1:6]), command=words[6], separator=" ")
+
+
+def _pids() -> list[int]:
+    if _PROC.joinpath("self/stat").exists():
+        return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+    listed = subprocess.run(["ps", "-ax", "-o", "pid="], capture_output=True, text=True, check=False, timeout=10)
+    return [int(word) for word in listed.stdout.split()]

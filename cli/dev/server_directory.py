@@ -1,0 +1,115 @@
+"""One directory of servers: its files, its lock, its state, and the processes that belong to it."""
+
+import random
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from cli.dev.errors import DevError
+from cli.dev.locks import locked
+from cli.dev.ports import LOOPBACK, choose_port
+from cli.dev.processes import ProcessIdentity, marked_processes, still_runs
+from cli.dev.server_kind import ServerKind, Site
+from cli.dev.state import ServerRecord, State, read_state, write_state
+
+__all__ = ["ServerDirectory"]
+
+_STATE, _LOCK, _HOSTS = "state.json", "lock", "hosts"
+_FOLDERS = ("conf", "data", "logs", "tmp")
+_TAIL_BYTES = 65_536
+
+
+class ServerDirectory:
+    """The directory `root`, in which nothing but the launcher's own files is ever written or removed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().absolute()
+        self._rng = random.Random()
+
+    @contextmanager
+    def locked(self, timeout_s: float) -> Iterator[None]:
+        """Exclude every other launcher from changing the state.
+
+        Raises: DevError - another one is at work for longer than `timeout_s`, or the directory holds files of somebody else.
+        """
+        if self.root.is_dir() and any(self.root.iterdir()) and not (self.root / _LOCK).exists():
+            raise DevError(
+                f"cannot keep servers in {self.root}: it holds other files: give an empty or a new directory with --dir"
+            )
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise DevError(f"cannot make {self.root}: {exc.strerror}: give another directory with --dir") from exc
+        with locked(self.root / _LOCK, timeout_s):
+            yield
+
+    def state(self) -> State:
+        """Read the state."""
+        return read_state(self.root / _STATE)
+
+    def write(self, state: State) -> State:
+        """Replace the state, and return it. Only for the holder of the lock."""
+        write_state(self.root / _STATE, state)
+        return state
+
+    def site(self, state: State) -> Site:
+        """Return the view of the directory that the kinds of server get."""
+        return Site(self.root, state)
+
+    def marker(self, name: str) -> str:
+        """Return the argument by which the process of a server is known as ours."""
+        return f"-Dhedwig.dev.server={self.root}/{name}"
+
+    def process(self, record: ServerRecord) -> ProcessIdentity | None:
+        """Return the process of a server if it lives."""
+        found = record.process
+        return found if found is not None and still_runs(found, self.marker(record.name)) else None
+
+    def adopt(self, state: State) -> State:
+        """Record processes of ours that nobody recorded, because their launcher was killed at the wrong moment."""
+        found = self.marked_processes()
+        for record in state.servers.values():
+            if record.name in found and self.process(record) is None:
+                state = state.with_server(replace(record, process=found[record.name]))
+        return state
+
+    def marked_processes(self) -> dict[str, ProcessIdentity]:
+        """Return all live processes of this directory by the name of their server, recorded or not."""
+        return marked_processes(self.marker(""))
+
+    def new_record(self, name: str, kind: ServerKind, state: State) -> ServerRecord:
+        """Return a record with a free port for every role, none of them given to another server of the directory."""
+        taken = {port for record in state.servers.values() for port in record.ports.values()}
+        ports = {}
+        for role in kind.port_roles:
+            ports[role] = choose_port(taken, self._rng)
+            taken.add(ports[role])
+        return ServerRecord(name, kind.name, ports)
+
+    def hosts_file(self) -> Path:
+        """Write the file that is the servers' only source of host names: this machine's own name is loopback too."""
+        path = self.root / _HOSTS
+        path.write_text(f"{LOOPBACK} localhost {socket.gethostname()}\n")
+        return path
+
+    def log_tail(self, name: str, lines: int) -> tuple[str, ...]:
+        """Return the last lines of a server's log; none if it has no log."""
+        try:
+            with self.site(State()).log(name).open("rb") as log:
+                log.seek(max(0, log.seek(0, 2) - _TAIL_BYTES))
+                content = log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ()
+        return tuple(content.splitlines()[-lines:]) if lines > 0 else ()
+
+    def remove(self) -> None:
+        """Remove all that the launcher made, and the directory if nothing else is in it. Only for the holder of the lock."""
+        for folder in _FOLDERS:
+            shutil.rmtree(self.root / folder, ignore_errors=True)
+        for file in (_STATE, _HOSTS, _LOCK):
+            (self.root / file).unlink(missing_ok=True)
+        if not any(self.root.iterdir()):
+            self.root.rmdir()

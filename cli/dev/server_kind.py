@@ -1,0 +1,120 @@
+"""What a kind of server must say of itself so that the launcher can run it; one module per kind or family of kinds does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cli.dev.ports import LOOPBACK
+from cli.dev.state import ServerRecord, State
+
+__all__ = ["PROBE_TIMEOUT_S", "Launch", "NotReadyError", "ServerKind", "Service", "Site", "write_properties"]
+
+PROBE_TIMEOUT_S = 3.0
+
+
+class NotReadyError(Exception):
+    """The server does not yet do its work; the text says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The directory of the servers as their kinds see it."""
+
+    root: Path
+    state: State
+
+    def data(self, name: str) -> Path:
+        """Return the directory for the data of one server, or of several that share it."""
+        return _made(self.root / "data" / name)
+
+    def configuration(self, name: str) -> Path:
+        """Return the directory for the configuration files of one server."""
+        return _made(self.root / "conf" / name)
+
+    def scratch(self, name: str) -> Path:
+        """Return the directory for the temporary files of one server."""
+        return _made(self.root / "tmp" / name)
+
+    def log(self, name: str) -> Path:
+        """Return the log file of one server."""
+        return _made(self.root / "logs") / f"{name}.log"
+
+    def address(self, kind: str) -> str:
+        """Return host:port of every server of a kind, joined by commas."""
+        return ",".join(f"{LOOPBACK}:{record.port}" for record in self.state.of_kind(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to run a server: `flags` for the JVM, and `class_directory` before the jars of the class path."""
+
+    main_class: str
+    arguments: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    class_directory: Path | None = None
+
+
+class ServerKind(Protocol):
+    """One kind of server process."""
+
+    @property
+    def name(self) -> str:
+        """Name the kind, for instance `regionserver`."""
+
+    @property
+    def classpath(self) -> str:
+        """Name the class path it runs on."""
+
+    @property
+    def port_roles(self) -> Sequence[str]:
+        """Name the ports it listens on, that of its clients first."""
+
+    @property
+    def heap_mb(self) -> int:
+        """Return its heap limit unless the caller sets one."""
+
+    @property
+    def count_option(self) -> str | None:
+        """Name the count that says how many there are; None when there is always one, whose name is that of the kind."""
+
+    @property
+    def starts_after(self) -> Sequence[str]:
+        """Name the kinds that must answer before this one is started."""
+
+    @property
+    def answers_after(self) -> Sequence[str]:
+        """Name the kinds that must answer before this one can be asked whether it does."""
+
+    @property
+    def keeps_port(self) -> bool:
+        """Tell whether its data name its port, so that it cannot be moved to another one."""
+
+    def prepare(self, site: Site, record: ServerRecord) -> Launch:
+        """Write the server's configuration and say how to run it."""
+
+    def check(self, site: Site, record: ServerRecord) -> None:
+        """Return when the server really answers.
+
+        Raises: NotReadyError, OSError - it does not do so yet.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a user asks for by one name: the kinds of server it consists of and the services it needs."""
+
+    name: str
+    kinds: Sequence[ServerKind]
+    requires: Sequence[str] = ()
+
+
+def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
+    """Write a file of `name=value` lines, as ZooKeeper, BookKeeper, Hedwig and log4j read them."""
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory

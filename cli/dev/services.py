@@ -1,0 +1,57 @@
+"""All services that the launcher knows, and what a request for some of them comes to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from cli.dev.errors import DevError
+from cli.dev.hbase import HBASE
+from cli.dev.server_kind import ServerKind, Service
+from cli.dev.state import State
+from cli.dev.thrift import THRIFT1, THRIFT2
+from cli.dev.zookeeper import ZOOKEEPER
+
+__all__ = ["DEFAULT_SERVICES", "KINDS", "SERVICES", "kinds_needing", "planned_servers"]
+
+# In the order in which they start; a service comes after those it requires.
+SERVICES: Mapping[str, Service] = {service.name: service for service in (ZOOKEEPER, HBASE, THRIFT2, THRIFT1)}
+KINDS: Mapping[str, ServerKind] = {kind.name: kind for service in SERVICES.values() for kind in service.kinds}
+DEFAULT_SERVICES = ("zookeeper", "hbase", "thrift2")
+
+
+def planned_servers(names: Sequence[str], counts: Mapping[str, int], state: State) -> list[tuple[str, ServerKind]]:
+    """Return name and kind of every server that the services `names` consist of, those they require included.
+
+    A server that is already known stays part of its service, also when `counts` asks for fewer.
+
+    Raises: DevError - a name that is no service.
+    """
+    wanted: set[str] = set()
+    for name in names:
+        if name not in SERVICES:
+            raise DevError(f"there is no service {name!r}: choose from {', '.join(SERVICES)}")
+        wanted |= {name, *_required_by(name)}
+    plan: list[tuple[str, ServerKind]] = []
+    for service in SERVICES.values():
+        if service.name in wanted:
+            for kind in service.kinds:
+                plan += [(name, kind) for name in _server_names(kind, counts, state)]
+    return plan
+
+
+def kinds_needing(kind: str) -> set[str]:
+    """Return the kinds of all services that need the service of `kind`, its own other kinds and itself included."""
+    own = next(service.name for service in SERVICES.values() if any(one.name == kind for one in service.kinds))
+    needing = [service for service in SERVICES.values() if service.name == own or own in _required_by(service.name)]
+    return {one.name for service in needing for one in service.kinds}
+
+
+def _required_by(name: str) -> Iterator[str]:
+    for required in SERVICES[name].requires:
+        yield required
+        yield from _required_by(required)
+
+
+def _server_names(kind: ServerKind, counts: Mapping[str, int], state: State) -> list[str]:
+    if kind.count_option is None:
+        return [kind.name]
+    known = max((record.number for record in state.of_kind(kind.name)), default=0)
+    return [f"{kind.name}-{number}" for number in range(1, max(counts[kind.count_option], known) + 1)]

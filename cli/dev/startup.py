@@ -1,0 +1,190 @@
+"""Bring a set of servers to the point where each of them really answers."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from cli.dev.errors import DevError
+from cli.dev.java import find_java, jvm_flags
+from cli.dev.ports import LOOPBACK, is_free
+from cli.dev.processes import identify_child, is_paused, spawn
+from cli.dev.server_directory import ServerDirectory
+from cli.dev.server_kind import NotReadyError, ServerKind
+from cli.dev.services import KINDS, kinds_needing
+from cli.dev.state import ServerRecord
+
+__all__ = ["Startup"]
+
+LOG_TAIL_LINES = 15
+
+_POLL_S = 0.05
+_TALK_EVERY_S = 10.0
+# How often a server may lose its port to another program between our look and its own bind.
+_PORT_LOSSES_MAX = 3
+
+
+class Startup:
+    """Start servers, each as soon as those it builds on answer, and wait for all of them.
+
+    The holder of the directory's lock makes one for each `up` or `start`.
+    """
+
+    def __init__(self, directory: ServerDirectory, jars: Callable[[str], str], progress: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._jars = jars
+        self._progress = progress
+
+    def run(self, names: Sequence[str], timeout_s: float) -> None:
+        """Start those of the recorded servers `names` that do not run, and wait until all answer.
+
+        Raises: DevError - a server died, is paused, lost its port, or did not answer within `timeout_s`.
+        """
+        started_at = time.monotonic()
+        deadline, talk_at = started_at + timeout_s, started_at + _TALK_EVERY_S
+        waiting = dict.fromkeys(names, "not started: it waits for others")
+        launched: dict[str, float] = {}
+        losses = dict.fromkeys(names, 0)
+        while waiting:
+            unready = {self._kind(name).name for name in waiting}
+            for name in tuple(waiting):
+                record, kind = self._record(name), self._kind(name)
+                if self._directory.process(record) is None:
+                    if name in launched:
+                        losses[name] += 1
+                        self._handle_death(record, losses[name])
+                    if unready.isdisjoint(kind.starts_after):
+                        self.launch(name)
+                        launched[name] = time.monotonic()
+                        waiting[name] = "not asked yet: it waits for others"
+                elif unready.isdisjoint(kind.answers_after):
+                    waiting[name] = self._what_is_missing(record, kind)
+                    if not waiting[name]:
+                        del waiting[name]
+                        self._progress(self._ready_line(record, launched.get(name)))
+            if waiting and time.monotonic() > deadline:
+                name, why = next(iter(waiting.items()))
+                raise self._failure(name, f"does not answer after {timeout_s:.0f} s: {why}")
+            if waiting and time.monotonic() > talk_at:
+                talk_at += _TALK_EVERY_S
+                reasons = ", ".join(f"{name} ({why})" for name, why in waiting.items())
+                self._progress(f"still waiting after {time.monotonic() - started_at:.0f} s: {reasons}")
+            if waiting:
+                time.sleep(_POLL_S)
+
+    def wait(self, name: str, timeout_s: float) -> None:
+        """Wait until a server that was launched answers; needs no lock, as it starts nothing.
+
+        Raises: DevError - it died, is paused, or did not answer within `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
+        while True:
+            record, kind = self._record(name), self._kind(name)
+            if self._directory.process(record) is None:
+                raise self._failure(name, "died while it started")
+            why = self._what_is_missing(record, kind)
+            if not why:
+                self._progress(self._ready_line(record, began))
+                return
+            if time.monotonic() > deadline:
+                raise self._failure(name, f"does not answer after {timeout_s:.0f} s: {why}")
+            time.sleep(_POLL_S)
+
+    def launch(self, name: str, *, keep_port: bool = False) -> None:
+        """Start one server and record its process.
+
+        Raises: DevError - one of its ports is taken, and `keep_port` or a running server that knows the port forbids another one.
+        """
+        record, kind = self._record(name), self._kind(name)
+        if not all(map(is_free, record.ports.values())):
+            record = self._move(record, kind, keep_port)
+        state = self._directory.state()
+        site = self._directory.site(state)
+        launch = kind.prepare(site, record)
+        heap_mb = state.settings.heap_mb.get(kind.name, kind.heap_mb)
+        scratch, log = site.scratch(name), site.log(name)
+        jars = self._jars(kind.classpath)
+        command = [
+            find_java(),
+            self._directory.marker(name),
+            *jvm_flags(heap_mb, self._directory.hosts_file()),
+            # A killed server would leave its performance data and unpacked libraries in the system's temporary directory.
+            "-XX:-UsePerfData",
+            f"-Djava.io.tmpdir={scratch}",
+            f"-XX:ErrorFile={log.with_suffix('.crash.log')}",
+            "-XX:+ExitOnOutOfMemoryError",
+            *launch.flags,
+            "-cp",
+            f"{launch.class_directory}{os.pathsep}{jars}" if launch.class_directory else jars,
+            launch.main_class,
+            *launch.arguments,
+        ]
+        with _signals_held():
+            pid = spawn(command, os.environ, log)
+            self._directory.write(state.with_server(replace(record, process=identify_child(pid))))
+
+    def _what_is_missing(self, record: ServerRecord, kind: ServerKind) -> str:
+        """Return the empty string if the server answers, else why not."""
+        process = self._directory.process(record)
+        if process is not None and is_paused(process):
+            raise DevError(f"{record.name} is paused, so it cannot answer: run `hedwig-admin dev resume {record.name}`")
+        try:
+            kind.check(self._directory.site(self._directory.state()), record)
+        except NotReadyError as exc:
+            return str(exc)
+        except OSError as exc:
+            return f"it does not answer: {exc}"
+        return ""
+
+    def _handle_death(self, record: ServerRecord, losses: int) -> None:
+        """Let a server that lost its port before it could bind it be started again on another; else give up."""
+        if losses >= _PORT_LOSSES_MAX or all(map(is_free, record.ports.values())):
+            raise self._failure(record.name, "died while it started")
+
+    def _move(self, record: ServerRecord, kind: ServerKind, keep_port: bool) -> ServerRecord:
+        """Give a server fresh ports in place of those that another program has."""
+        state = self._directory.state()
+        dependents = kinds_needing(kind.name)
+        users = [
+            one.name
+            for one in state.servers.values()
+            if one.name != record.name and one.kind in dependents and self._directory.process(one) is not None
+        ]
+        taken = ", ".join(str(port) for port in record.ports.values() if not is_free(port))
+        if keep_port or kind.keeps_port or (users and kind.name == "zookeeper"):
+            raise DevError(
+                f"cannot start {record.name}: another program has taken its port {taken}: stop that one, or `hedwig-admin dev down`"
+            )
+        moved = replace(self._directory.new_record(record.name, kind, state), process=None)
+        self._directory.write(state.with_server(moved))
+        self._progress(f"{record.name}: another program has taken port {taken}, moved to {moved.port}")
+        return moved
+
+    def _failure(self, name: str, what: str) -> DevError:
+        tail = self._directory.log_tail(name, LOG_TAIL_LINES)
+        return DevError(
+            f"{name} {what}: see `hedwig-admin dev logs {name}`, then run `up` again or `hedwig-admin dev down`", tail
+        )
+
+    def _ready_line(self, record: ServerRecord, launched: float | None) -> str:
+        how = "was running" if launched is None else f"ready after {time.monotonic() - launched:.1f} s"
+        return f"{record.name} {how} on {LOOPBACK}:{record.port}"
+
+    def _record(self, name: str) -> ServerRecord:
+        return self._directory.state().servers[name]
+
+    def _kind(self, name: str) -> ServerKind:
+        return KINDS[self._record(name).kind]
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let Ctrl-C wait until a process that was started is recorded too; only the main thread is ever interrupted by it."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -1,0 +1,110 @@
+"""What the launcher remembers of one directory: its servers, their ports and processes, and the settings given for them."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from cli.dev.errors import DevError
+from cli.dev.processes import ProcessIdentity
+
+__all__ = ["ServerRecord", "Settings", "State", "read_state", "write_state"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """One server: its kind, its ports by role (the first is the one clients use), and its process while it should run."""
+
+    name: str
+    kind: str
+    ports: Mapping[str, int]
+    process: ProcessIdentity | None = None
+
+    @property
+    def port(self) -> int:
+        """Return the port that clients connect to."""
+        return next(iter(self.ports.values()))
+
+    @property
+    def number(self) -> int:
+        """Return the number at the end of the name; 1 where there is only one of the kind."""
+        tail = self.name.rpartition("-")[2]
+        return int(tail) if tail.isdigit() else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What callers set, kept so that a server which is started again gets the same; properties go into the configuration as they are."""
+
+    heap_mb: Mapping[str, int] = field(default_factory=dict)
+    zookeeper_properties: Mapping[str, str] = field(default_factory=dict)
+    hbase_properties: Mapping[str, str] = field(default_factory=dict)
+    hub_properties: Mapping[str, str] = field(default_factory=dict)
+
+    def overridden_by(self, other: "Settings") -> "Settings":
+        """Return these settings with those of `other` on top."""
+        return Settings(
+            heap_mb={**self.heap_mb, **other.heap_mb},
+            zookeeper_properties={**self.zookeeper_properties, **other.zookeeper_properties},
+            hbase_properties={**self.hbase_properties, **other.hbase_properties},
+            hub_properties={**self.hub_properties, **other.hub_properties},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The servers of a directory by name, and the settings they were given."""
+
+    servers: Mapping[str, ServerRecord] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+    def with_server(self, record: ServerRecord) -> "State":
+        """Return the state with `record` added, or put in the place of the one with its name."""
+        return State({**self.servers, record.name: record}, self.settings)
+
+    def of_kind(self, kind: str) -> list[ServerRecord]:
+        """Return the servers of one kind, in the order of their numbers."""
+        return sorted((one for one in self.servers.values() if one.kind == kind), key=lambda one: one.number)
+
+
+def read_state(path: Path) -> State:
+    """Read the state file; an absent one is an empty state.
+
+    Raises: DevError - the file is damaged, or was written by another release.
+    """
+    try:
+        raw = json.loads(path.read_text())
+        if raw["format"] != _FORMAT:
+            raise DevError(
+                f"cannot use {path}: its format is {raw['format']}, this release reads {_FORMAT}: give another --dir, or delete it"
+            )
+        servers = {name: _record(name, entry) for name, entry in raw["servers"].items()}
+        return State(servers, Settings(**raw["settings"]))
+    except FileNotFoundError:
+        return State()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise DevError(f"cannot read {path}: {exc!r}: give another --dir, or delete the directory") from exc
+
+
+def write_state(path: Path, state: State) -> None:
+    """Replace the state file in one step: a reader sees the old state or the new one, never a part."""
+    servers = {
+        one.name: {"kind": one.kind, "ports": dict(one.ports), "process": asdict(one.process) if one.process else None}
+        for one in state.servers.values()
+    }
+    settings = {name: dict(value) for name, value in asdict(state.settings).items()}
+    content = json.dumps({"format": _FORMAT, "servers": servers, "settings": settings}, indent=2)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(content + "\n")
+    partial.replace(path)
+
+
+def _record(name: str, entry: Mapping[str, object]) -> ServerRecord:
+    kind, ports, process = entry["kind"], entry["ports"], entry["process"]
+    if not isinstance(kind, str) or not isinstance(ports, dict):
+        raise ValueError(f"server {name} has no kind or no ports")
+    identity = ProcessIdentity(**process) if isinstance(process, dict) else None
+    return ServerRecord(name, kind, {str(role): int(port) for role, port in ports.items()}, identity)
