@@ -27,7 +27,7 @@ def user_cache() -> Path:
 
 
 class ClasspathCache:
-    """One file per pom, named by its hash, with the class path that Maven made of it; shared by all directories of servers."""
+    """A file per pom, named by its hash, with the class path Maven made of it; all directories of servers use it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,7 +56,7 @@ class ClasspathCache:
 
 
 def _usable(kept: Path) -> str | None:
-    """Return the class path in the file unless one of its jars has gone, for instance with a cleaned Maven repository."""
+    """Return the class path in the file, unless one of its jars has gone with a Maven repository that was cleaned."""
     try:
         content = kept.read_text().strip()
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def _resolve(which: str, pom: bytes) -> str:
             )
         except subprocess.TimeoutExpired as exc:
             raise DevError(
-                f"cannot fetch the jars of {which}: Maven took longer than {_MAVEN_TIMEOUT_S} s: check the network and run it again"
+                f"cannot fetch the jars of {which}: Maven took over {_MAVEN_TIMEOUT_S} s: check the network and repeat"
             ) from exc
         if ran.returncode != 0 or not out.exists():
             tail = tuple((ran.stdout + ran.stderr).strip().splitlines()[-15:])

@@ -6,8 +6,8 @@ __all__ = ["DevError"]
 class DevError(Exception):
     """Say in one line what failed, on what, why, and what to do.
 
-    `log_tail` holds the last lines of the server's log when a server is the cause; they are a note of the exception too, so that an
-    uncaught one shows them.
+    `log_tail` holds the last lines of the server's log when a server is the cause; they are a note of the exception
+    too, so that an uncaught one shows them.
     """
 
     def __init__(self, message: str, log_tail: tuple[str, ...] = ()) -> None:

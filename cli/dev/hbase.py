@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 from cli.dev.hbase_wire import HBaseCallError, HBaseConnection
 from cli.dev.log4j import write_log4j
 from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, Service, Site
+from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
 from cli.dev.state import ServerRecord
 
 __all__ = ["HBASE", "MASTER", "REGION_SERVER", "MasterKind", "RegionServerKind", "write_hbase_configuration"]
@@ -23,8 +23,8 @@ _NEVER_MS = 2_000_000_000
 def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str, object]) -> Path:
     """Write hbase-site.xml and log4j.properties for one HBase process and return their directory.
 
-    The log is flushed to the system on each write and the page cache outlives the process, so what a region server acknowledged survives
-    its kill -9; it need not survive a crash of the machine.
+    The log is flushed to the system on each write and the page cache outlives the process, so what a region server
+    acknowledged survives its kill -9; it need not survive a crash of the machine.
     """
     zookeepers = site.state.of_kind("zookeeper")
     shared = site.data("hbase")
@@ -80,7 +80,7 @@ class MasterKind:
     count_option: str | None = None
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
-    keeps_port: bool = False
+    port_kept_by: PortKeeper = PortKeeper.NOBODY
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""
@@ -103,7 +103,7 @@ class RegionServerKind:
     count_option: str | None = "regionservers"
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
-    keeps_port: bool = False
+    port_kept_by: PortKeeper = PortKeeper.NOBODY
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""

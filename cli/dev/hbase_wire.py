@@ -1,9 +1,9 @@
 """As much of HBase's own RPC as the launcher needs to ask a master and a region server whether they work.
 
-Messages are put together and taken apart by field number. Source: HBase's RPC.proto, Master.proto, Admin.proto, Client.proto, Registry.proto.
+Messages are put together and taken apart by field number. Source: HBase's RPC.proto, Master.proto, Admin.proto,
+Client.proto, Registry.proto.
 """
 
-import getpass
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -13,6 +13,7 @@ from cli.dev.socket_frames import FrameSocket
 __all__ = ["HBaseCallError", "HBaseConnection", "HBaseServerName"]
 
 _PREAMBLE = b"HBas\x00\x50"  # version 0, simple authentication
+_USER = b"hedwig"
 _META_REGION = b"hbase:meta,,1"
 _BY_REGION_NAME = 1
 
@@ -44,7 +45,7 @@ class HBaseConnection(FrameSocket):
         self._calls = 0
 
     def __enter__(self) -> Self:
-        user = _field(1, getpass.getuser().encode())
+        user = _field(1, _USER)
         self.send(_PREAMBLE)
         self.send_frame(_field(1, user) + _field(2, self._service.encode()))
         return self

@@ -56,7 +56,7 @@ def _version(java: str) -> int:
 
 
 def jvm_flags(heap_mb: int, hosts_file: Path | None = None) -> list[str]:
-    """Return flags for a small server that starts quickly and stays on loopback, with what HBase needs opened on Java 17.
+    """Return flags for a small server that starts quickly and stays on loopback, with what HBase needs on Java 17.
 
     `hosts_file` is then the only source of host names: the servers must not depend on what this machine calls itself.
     """

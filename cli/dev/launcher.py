@@ -51,9 +51,9 @@ class ServerStatus:
 class DevServers:
     """The servers of one directory: data, logs, ports and processes live there and nowhere else.
 
-    Methods block. Several processes may use one directory: those that change its state wait for each other, and `kill`, `pause`,
-    `resume` and `status` wait for nobody. Properties and heap sizes hold for servers started from now on, and are remembered in the
-    directory; heap sizes are by kind of server, in MiB.
+    Methods block. Several processes may use one directory: those that change its state wait for each other, and `kill`,
+    `pause`, `resume` and `status` wait for nobody. Properties and heap sizes hold for servers started from now on, and
+    are remembered in the directory; heap sizes are by kind of server, in MiB.
 
     Raises in every method: DevError - with one line that says what to do.
     """
@@ -98,12 +98,13 @@ class DevServers:
         zookeepers: int = 1,
         timeout_s: float = 180.0,
     ) -> None:
-        """Start the services `kinds` and what they require, except what runs already, and wait until every server answers.
+        """Start the services `kinds` and what they require, except what runs, and wait until all servers answer.
 
-        A directory keeps the servers it has: more region servers and bookies can be added, the number of ZooKeeper servers is fixed by the
-        first start. The time Maven takes to fetch jars does not count towards `timeout_s`.
+        A directory keeps the servers it has: more region servers and bookies can be added, the number of ZooKeeper
+        servers is fixed by the first start. The time Maven takes to fetch jars does not count towards `timeout_s`.
 
-        Raises: DevError - unknown name, no JDK, no Maven, a server died or did not answer in time; what was started stays as it is.
+        Raises: DevError - unknown name, no JDK, no Maven, a server died or did not answer in time; what was started
+            stays as it is.
         """
         counts = {"regionservers": regionservers, "bookies": bookies, "zookeepers": zookeepers}
         for option, count in counts.items():
@@ -115,7 +116,7 @@ class DevServers:
             known = len(state.of_kind("zookeeper"))
             if known and zookeepers not in (1, known):
                 raise DevError(
-                    f"{self.directory} has {known} ZooKeeper servers, not {zookeepers}: run `hedwig-admin dev down` first"
+                    f"{self.directory} has {known} ZooKeeper servers, not {zookeepers}: run `hedwig-admin dev down`"
                 )
             plan = planned_servers(kinds, counts, state)
             for which in dict.fromkeys(kind.classpath for _, kind in plan):
@@ -176,7 +177,7 @@ class DevServers:
             self._directory.write(state.with_server(replace(state.servers[name], process=None)))
 
     def start(self, name: str, wait: bool = True, *, timeout_s: float = 180.0) -> None:
-        """Start a server that was killed, stopped or died, on the same port and data; wait until it answers unless told otherwise.
+        """Start a server that was killed, stopped or died, on the same port and data, and wait until it answers.
 
         Raises: DevError - it runs already, its port is taken, it died, or it did not answer in time.
         """
@@ -191,7 +192,7 @@ class DevServers:
             self._startup().wait(name, timeout_s)
 
     def down(self, *, keep_data: bool = False) -> None:
-        """End all servers and remove what the directory holds; with `keep_data` stop them in good order and keep everything."""
+        """End all servers and remove what the directory holds; with `keep_data` stop them in order and keep all."""
         if not self.directory.exists():
             return
         with self._directory.locked(_LOCK_TIMEOUT_S):
@@ -208,11 +209,14 @@ class DevServers:
                 self._directory.remove()
 
     def classpath(self, which: str) -> str:
-        """Return the class path `which` (`zookeeper`, `hbase`, `hedwig43`), for tools and for Java programs of tests."""
+        """Return the class path `which` (`zookeeper`, `hbase` or `hedwig43`), for tools and Java programs of tests."""
         return self._jars(which)
 
     def java_command(self, which: str, main_class: str, arguments: Sequence[str]) -> list[str]:
-        """Return the command that runs `main_class` on the class path `which`, with our JVM flags; HBase tools get its configuration."""
+        """Return the command that runs `main_class` on the class path `which` with our JVM flags.
+
+        On `hbase` it finds the configuration of the HBase of this directory, if there is one.
+        """
         jars = self._jars(which)
         if which == "hbase" and self._directory.state().of_kind("hbase-master"):
             jars = f"{self._directory.site(State()).configuration('hbase-master')}{os.pathsep}{jars}"
@@ -269,7 +273,8 @@ class DevServers:
     def _expect_gone(self, name: str, process: ProcessIdentity) -> None:
         if not wait_gone(process, self._directory.marker(name), _KILL_TIMEOUT_S):
             raise DevError(
-                f"{name} (pid {process.pid}) is still there {_KILL_TIMEOUT_S:.0f} s after SIGKILL: look at it with ps, and try again"
+                f"{name} (pid {process.pid}) did not end within {_KILL_TIMEOUT_S:.0f} s of its SIGKILL: "
+                "look at it with ps, then repeat"
             )
 
     def _terminate(self, name: str, process: ProcessIdentity, timeout_s: float) -> None:
@@ -284,7 +289,7 @@ class DevServers:
         """Stop first what builds on others; all of one kind at the same time. One deadline for everything."""
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         state = self._directory.state()
-        for kind in reversed(KINDS):
+        for kind in reversed(list(KINDS)):
             found = [(record.name, self._directory.process(record)) for record in state.of_kind(kind)]
             running = [(name, process) for name, process in found if process is not None]
             for name, process in running:

@@ -1,4 +1,4 @@
-"""The log4j 1 configuration of HBase and of the original Hedwig: everything to standard error, which is the server's log file."""
+"""The log4j 1 configuration of HBase and of the original Hedwig: all to standard error, the server's log file."""
 
 from pathlib import Path
 

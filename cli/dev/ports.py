@@ -33,8 +33,8 @@ def is_free(port: int) -> bool:
 def choose_port(taken: Container[int], rng: random.Random) -> int:
     """Return a free port that is not in `taken`.
 
-    Ports from which the system serves outgoing connections are avoided: such a connection could sit on the port of a server that is down
-    for a moment, and keep it from starting again.
+    Ports from which the system serves outgoing connections are avoided: such a connection could sit on the port of a
+    server that is down for a moment, and keep it from starting again.
 
     Raises: DevError - no port in the range is free.
     """

@@ -1,5 +1,6 @@
 """Server processes: start one in a session of its own, recognise it later, signal it, wait for its end."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -47,8 +48,8 @@ class _Facts:
 def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
     """Start `command` as the leader of a new session, with both outputs appended to `log`; return its pid.
 
-    A session of its own keeps the Ctrl-C of the caller's terminal away from the server. posix_spawn leaves no Popen object behind that
-    would have to live as long as the server does.
+    A session of its own keeps the Ctrl-C of the caller's terminal away from the server. posix_spawn leaves no Popen
+    object behind that would have to live as long as the server does.
 
     Raises: DevError - the program cannot be executed.
     """
@@ -58,7 +59,12 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             command[0],
             list(command),
             dict(environment),
-            file_actions=[(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, out, 2)],
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, null, 0),
+                (os.POSIX_SPAWN_DUP2, out, 1),
+                (os.POSIX_SPAWN_DUP2, out, 2),
+                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited_files()),
+            ],
             setsid=True,
             setsigmask=(),
             setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP),
@@ -79,7 +85,8 @@ def identify_child(pid: int) -> ProcessIdentity:
 def still_runs(identity: ProcessIdentity, marker: str) -> bool:
     """Tell whether exactly this process lives: same pid, same start time, and `marker` among its arguments.
 
-    The marker tells it from a process of an earlier boot of the machine. A process has no arguments for a moment after its birth.
+    The marker tells it from a process of an earlier boot of the machine. A process has no arguments for a moment after
+    its birth.
     """
     facts = _facts(identity.pid)
     return (
@@ -130,6 +137,16 @@ def wait_gone(identity: ProcessIdentity, marker: str, timeout_s: float) -> bool:
     return True
 
 
+def _inherited_files() -> list[int]:
+    """Return the files that would pass to a child although nobody gave them to it, such as a lock of the caller."""
+    found = []
+    for entry in list(Path("/dev/fd").iterdir()):
+        with contextlib.suppress(OSError):  # the one that listed them is closed again
+            if int(entry.name) > 2 and os.get_inheritable(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
 def _has_argument(facts: _Facts, argument: str) -> bool:
     edge = facts.separator
     return f"{edge}{argument}{edge}" in f"{edge}{facts.command}{edge}"
@@ -137,10 +154,8 @@ def _has_argument(facts: _Facts, argument: str) -> bool:
 
 def _facts(pid: int) -> _Facts | None:
     """Read what the system knows of a live process; a zombie is none, and is reaped when it is a child of ours."""
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except (ChildProcessError, OverflowError):
-        pass
     return _facts_from_proc(pid) if _PROC.joinpath("self/stat").exists() else _facts_from_ps(pid)
 
 

@@ -33,7 +33,8 @@ class ServerDirectory:
     def locked(self, timeout_s: float) -> Iterator[None]:
         """Exclude every other launcher from changing the state.
 
-        Raises: DevError - another one is at work for longer than `timeout_s`, or the directory holds files of somebody else.
+        Raises: DevError - another one is at work for longer than `timeout_s`, or the directory holds files of somebody
+            else.
         """
         if self.root.is_dir() and any(self.root.iterdir()) and not (self.root / _LOCK).exists():
             raise DevError(
@@ -92,7 +93,12 @@ class ServerDirectory:
     def hosts_file(self) -> Path:
         """Write the file that is the servers' only source of host names: this machine's own name is loopback too."""
         path = self.root / _HOSTS
-        path.write_text(f"{LOOPBACK} localhost {socket.gethostname()}\n")
+        content = f"{LOOPBACK} localhost {socket.gethostname()}\n"
+        if not path.exists() or path.read_text() != content:
+            # In one step: servers that run read it at every look-up.
+            partial = path.with_suffix(".partial")
+            partial.write_text(content)
+            partial.replace(path)
         return path
 
     def log_tail(self, name: str, lines: int) -> tuple[str, ...]:
@@ -106,7 +112,7 @@ class ServerDirectory:
         return tuple(content.splitlines()[-lines:]) if lines > 0 else ()
 
     def remove(self) -> None:
-        """Remove all that the launcher made, and the directory if nothing else is in it. Only for the holder of the lock."""
+        """Remove all that the launcher made, and the directory if nothing else is in it. For the lock's holder only."""
         for folder in _FOLDERS:
             shutil.rmtree(self.root / folder, ignore_errors=True)
         for file in (_STATE, _HOSTS, _LOCK):

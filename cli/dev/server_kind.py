@@ -1,16 +1,34 @@
-"""What a kind of server must say of itself so that the launcher can run it; one module per kind or family of kinds does."""
+"""What a kind of server must say of itself so that the launcher can run it; each family of kinds has its module."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from cli.dev.ports import LOOPBACK
 from cli.dev.state import ServerRecord, State
 
-__all__ = ["PROBE_TIMEOUT_S", "Launch", "NotReadyError", "ServerKind", "Service", "Site", "write_properties"]
+__all__ = [
+    "PROBE_TIMEOUT_S",
+    "Launch",
+    "NotReadyError",
+    "PortKeeper",
+    "ServerKind",
+    "Service",
+    "Site",
+    "write_properties",
+]
 
 PROBE_TIMEOUT_S = 3.0
+
+
+class PortKeeper(StrEnum):
+    """What else, beside a server, knows the port it listens on, so that it cannot be moved to another one."""
+
+    NOBODY = "nobody"
+    ITS_DATA = "its data"
+    THOSE_WHO_NEED_IT = "the configurations of those who need it"
 
 
 class NotReadyError(Exception):
@@ -76,7 +94,7 @@ class ServerKind(Protocol):
 
     @property
     def count_option(self) -> str | None:
-        """Name the count that says how many there are; None when there is always one, whose name is that of the kind."""
+        """Name the count of how many there are; None when there is always one, which has the name of the kind."""
 
     @property
     def starts_after(self) -> Sequence[str]:
@@ -87,8 +105,8 @@ class ServerKind(Protocol):
         """Name the kinds that must answer before this one can be asked whether it does."""
 
     @property
-    def keeps_port(self) -> bool:
-        """Tell whether its data name its port, so that it cannot be moved to another one."""
+    def port_kept_by(self) -> PortKeeper:
+        """Tell what forbids to move it to another port."""
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write the server's configuration and say how to run it."""

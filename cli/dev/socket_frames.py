@@ -14,7 +14,8 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 class FrameSocket:
     """A connection whose every send and receive has a deadline.
 
-    Raises in every operation: OSError (ConnectionError and TimeoutError among them) - no answer, or the server closed the connection.
+    Raises in every operation: OSError (ConnectionError and TimeoutError among them) - no answer, or the server closed
+        the connection.
     """
 
     def __init__(self, port: int, timeout_s: float) -> None:

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import assert_never
 
 from cli.dev.errors import DevError
 from cli.dev.java import find_java, jvm_flags
 from cli.dev.ports import LOOPBACK, is_free
 from cli.dev.processes import identify_child, is_paused, spawn
 from cli.dev.server_directory import ServerDirectory
-from cli.dev.server_kind import NotReadyError, ServerKind
+from cli.dev.server_kind import NotReadyError, PortKeeper, ServerKind
 from cli.dev.services import KINDS, kinds_needing
 from cli.dev.state import ServerRecord
 
@@ -20,8 +21,8 @@ __all__ = ["Startup"]
 
 LOG_TAIL_LINES = 15
 
-_POLL_S = 0.05
-_TALK_EVERY_S = 10.0
+_POLL_S = 0.1
+_TALK_EVERY_S = 15.0
 # How often a server may lose its port to another program between our look and its own bind.
 _PORT_LOSSES_MAX = 3
 
@@ -96,7 +97,8 @@ class Startup:
     def launch(self, name: str, *, keep_port: bool = False) -> None:
         """Start one server and record its process.
 
-        Raises: DevError - one of its ports is taken, and `keep_port` or a running server that knows the port forbids another one.
+        Raises: DevError - one of its ports is taken, and `keep_port` or a running server that knows the port forbids
+            another one.
         """
         record, kind = self._record(name), self._kind(name)
         if not all(map(is_free, record.ports.values())):
@@ -111,7 +113,8 @@ class Startup:
             find_java(),
             self._directory.marker(name),
             *jvm_flags(heap_mb, self._directory.hosts_file()),
-            # A killed server would leave its performance data and unpacked libraries in the system's temporary directory.
+            # A killed server would leave its performance data and unpacked libraries in the system's temporary
+            # directory.
             "-XX:-UsePerfData",
             f"-Djava.io.tmpdir={scratch}",
             f"-XX:ErrorFile={log.with_suffix('.crash.log')}",
@@ -146,22 +149,30 @@ class Startup:
 
     def _move(self, record: ServerRecord, kind: ServerKind, keep_port: bool) -> ServerRecord:
         """Give a server fresh ports in place of those that another program has."""
-        state = self._directory.state()
-        dependents = kinds_needing(kind.name)
-        users = [
-            one.name
-            for one in state.servers.values()
-            if one.name != record.name and one.kind in dependents and self._directory.process(one) is not None
-        ]
         taken = ", ".join(str(port) for port in record.ports.values() if not is_free(port))
-        if keep_port or kind.keeps_port or (users and kind.name == "zookeeper"):
+        if keep_port or self._is_port_kept(record, kind):
             raise DevError(
-                f"cannot start {record.name}: another program has taken its port {taken}: stop that one, or `hedwig-admin dev down`"
+                f"cannot start {record.name}: another program has taken its port {taken}: "
+                "stop that program, or run `hedwig-admin dev down`"
             )
+        state = self._directory.state()
         moved = replace(self._directory.new_record(record.name, kind, state), process=None)
         self._directory.write(state.with_server(moved))
         self._progress(f"{record.name}: another program has taken port {taken}, moved to {moved.port}")
         return moved
+
+    def _is_port_kept(self, record: ServerRecord, kind: ServerKind) -> bool:
+        match kind.port_kept_by:
+            case PortKeeper.NOBODY:
+                return False
+            case PortKeeper.ITS_DATA:
+                return any(self._directory.site(self._directory.state()).data(record.name).iterdir())
+            case PortKeeper.THOSE_WHO_NEED_IT:
+                needing = kinds_needing(kind.name)
+                others = [one for one in self._directory.state().servers.values() if one.kind in needing]
+                return any(self._directory.process(one) is not None for one in others)
+            case _ as unknown:
+                assert_never(unknown)
 
     def _failure(self, name: str, what: str) -> DevError:
         tail = self._directory.log_tail(name, LOG_TAIL_LINES)
@@ -182,7 +193,7 @@ class Startup:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let Ctrl-C wait until a process that was started is recorded too; only the main thread is ever interrupted by it."""
+    """Let Ctrl-C wait until a process that was started is recorded too; it interrupts no thread but the main one."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

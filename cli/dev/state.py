@@ -1,4 +1,4 @@
-"""What the launcher remembers of one directory: its servers, their ports and processes, and the settings given for them."""
+"""What the launcher remembers of one directory: its servers, their ports and processes, and the settings they got."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """One server: its kind, its ports by role (the first is the one clients use), and its process while it should run."""
+    """One server: its kind, its ports by role (clients use the first), and its process while it should run."""
 
     name: str
     kind: str
@@ -37,7 +37,7 @@ class ServerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What callers set, kept so that a server which is started again gets the same; properties go into the configuration as they are."""
+    """What callers set, kept so that a server which is started again gets the same."""
 
     heap_mb: Mapping[str, int] = field(default_factory=dict)
     zookeeper_properties: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def read_state(path: Path) -> State:
         raw = json.loads(path.read_text())
         if raw["format"] != _FORMAT:
             raise DevError(
-                f"cannot use {path}: its format is {raw['format']}, this release reads {_FORMAT}: give another --dir, or delete it"
+                f"cannot use {path}: its format is {raw['format']}, not {_FORMAT}: delete it, or give another --dir"
             )
         servers = {name: _record(name, entry) for name, entry in raw["servers"].items()}
         return State(servers, Settings(**raw["settings"]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cli.dev.hbase import MASTER, REGION_SERVER, write_hbase_configuration
 from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, Service, Site
+from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
 from cli.dev.state import ServerRecord
 from cli.dev.thrift_wire import thrift1_lists_tables, thrift2_finds_table
 
@@ -25,7 +25,7 @@ class GatewayKind:
     starts_after: Sequence[str] = ("zookeeper",)
     # Asked earlier it would try for minutes, with growing pauses, to reach HBase.
     answers_after: Sequence[str] = (MASTER, REGION_SERVER)
-    keeps_port: bool = False
+    port_kept_by: PortKeeper = PortKeeper.NOBODY
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""

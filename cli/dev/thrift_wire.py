@@ -1,6 +1,7 @@
 """One call to each HBase Thrift gateway, in Thrift's binary protocol over a plain (unframed) transport.
 
-Source: the Thrift binary protocol specification; tableExists of THBaseService (Thrift2), getTableNames of Hbase (Thrift1).
+Source: the Thrift binary protocol specification; tableExists of THBaseService (Thrift2), getTableNames of Hbase
+    (Thrift1).
 """
 
 import struct

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, Service, Site, write_properties
+from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site, write_properties
 from cli.dev.state import ServerRecord
 from cli.dev.zookeeper_wire import four_letter_word
 
@@ -25,7 +25,7 @@ class ZooKeeperKind:
     count_option: str | None = "zookeepers"
     starts_after: Sequence[str] = ()
     answers_after: Sequence[str] = ()
-    keeps_port: bool = False
+    port_kept_by: PortKeeper = PortKeeper.THOSE_WHO_NEED_IT
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write zoo.cfg, and myid when there are several."""

@@ -1,6 +1,7 @@
 """As much of ZooKeeper's client protocol as the launcher needs: four-letter words, exists, create, children.
 
-Source: the jute records ConnectRequest, RequestHeader, ExistsRequest, CreateRequest and GetChildrenRequest of zookeeper.jute.
+Source: the jute records ConnectRequest, RequestHeader, ExistsRequest, CreateRequest and GetChildrenRequest of
+    zookeeper.jute.
 """
 
 import struct
