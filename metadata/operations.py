@@ -21,8 +21,8 @@ class RecordKey:
     subscriber: SubscriberId | None = None
 
     def __str__(self) -> str:
-        topic = f"topic {show_name(self.topic)!r}"
-        return topic if self.subscriber is None else f"subscriber {show_name(self.subscriber)!r} on {topic}"
+        topic = f"topic '{show_name(self.topic)}'"
+        return topic if self.subscriber is None else f"subscriber '{show_name(self.subscriber)}' on {topic}"
 
     def check(self) -> None:
         """Raise NameLimitError if a name is empty or too long."""

@@ -1,0 +1,215 @@
+"""Opening and laying out a namespace of HBase tables, over any driver."""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgpack
+
+from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError
+from hedwig.model import Topic
+from metadata.attempts import Attempts
+from metadata.backend import StoreOptions
+from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
+from metadata.hbase.keys import topic_key
+from metadata.hbase.schema import LAYOUT_COLUMN, LAYOUT_VERSION_COLUMN, Tables
+from metadata.hbase.tables import HBaseTable
+from metadata.kinds import KINDS, RecordKind
+from metadata.layout import Layout, check_layout
+from metadata.stamps import Stamp, make_token
+from metadata.stamps import judge as judge_stamp
+from metadata.table import VersionedTable
+from metadata.url import MetadataUrl
+
+__all__ = ["HBaseBackend", "HBaseFactory"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+_KIND: Final = "hbase"
+"""One kind for all drivers: they share the tables, so what one wrote the other opens."""
+
+
+class HBaseFactory:
+    """A BackendFactory over a function that connects a driver."""
+
+    def __init__(self, connect: Callable[[MetadataUrl, StoreOptions], Awaitable[HBaseDriver]]) -> None:
+        self._connect = connect
+
+    async def read_layout(self, url: MetadataUrl, options: StoreOptions) -> Layout | None:
+        store = await self._reach(url, options)
+        try:
+            return await store.read_layout()
+        finally:
+            await store.close()
+
+    async def open(self, url: MetadataUrl, options: StoreOptions) -> "HBaseBackend":
+        store = await self._reach(url, options)
+        try:
+            check_layout(await store.read_layout(), kind=_KIND, url=url.text)
+            await store.check_tables()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
+        store = await self._reach(url, options)
+        try:
+            return await store.format(wipe=wipe)
+        finally:
+            await store.close()
+
+    async def _reach(self, url: MetadataUrl, options: StoreOptions) -> "HBaseBackend":
+        namespace = url.path.strip("/")
+        if not namespace:
+            raise ConfigurationError(
+                f"{url.text!r} names no namespace; write for example {url.scheme}://{url.hosts or 'localhost'}/hedwig"
+            )
+        tables = Tables(namespace)
+        return HBaseBackend(url, tables, await self._connect(url, options), options)
+
+
+class HBaseBackend:
+    """An open namespace."""
+
+    partial_update = True
+
+    def __init__(self, url: MetadataUrl, tables: Tables, driver: HBaseDriver, options: StoreOptions) -> None:
+        self._url = url
+        self._names = tables
+        self._driver = driver
+        self._options = options
+        self._tables: dict[str, HBaseTable[Any]] = {
+            kind.name: HBaseTable(kind, tables.name(kind), driver, options) for kind in KINDS
+        }
+
+    def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
+        return cast(VersionedTable[R], self._tables[kind.name])
+
+    def sort_key(self, topic: Topic) -> bytes:
+        return topic_key(topic)
+
+    async def close(self) -> None:
+        await self._driver.close()
+
+    async def describe(self) -> Mapping[str, str]:
+        layout = check_layout(await self.read_layout(), kind=_KIND, url=self._url.text)
+        facts = {
+            "backend": _KIND,
+            "format": f"{layout.major}.{layout.minor}",
+            "store id": layout.store_id,
+            **await self._attempts("describe").read(self._driver.describe),
+        }
+        for kind in KINDS:
+            facts[self._names.name(kind)] = await self._describe_table(self._names.name(kind))
+        return facts
+
+    async def _describe_table(self, name: str) -> str:
+        found = await self._attempts(f"describe {name}").read(
+            lambda deadline: self._driver.describe_table(name, deadline)
+        )
+        servers = sorted(set(found.region_servers))
+        regions = f"{len(found.region_servers)} HBase regions on {', '.join(servers)}"
+        return f"{regions}; families {', '.join(found.families)}"
+
+    async def read_layout(self) -> Layout | None:
+        """Return the layout, None if the namespace has none or one that was not finished.
+
+        Raises: LayoutMismatchError - the records of the managers contradict one another.
+        """
+        if not await self._exists(self._names.layout):
+            return None
+        found = [await self._layout_of(kind.name) for kind in KINDS]
+        if None in found:
+            return None
+        if len(set(found)) > 1:
+            raise LayoutMismatchError(f"the managers' layout records in {self._names.layout} differ: {found}")
+        return found[0]
+
+    async def check_tables(self) -> None:
+        """Raise LayoutMissingError for a table that is not there."""
+        for kind in KINDS:
+            name = self._names.name(kind)
+            if not await self._exists(name):
+                raise LayoutMissingError(
+                    f"HBase has no table {name}; make it with: "
+                    f"hedwig-admin metadata format --metadata '{self._url.text}'"
+                )
+
+    async def format(self, *, wipe: bool) -> Layout:
+        """Make what is missing, and return the layout; with `wipe`, drop all tables first."""
+        if wipe:
+            for spec in reversed(self._names.specs(self._options.regions)):
+                await self._drop(spec.name)
+        else:
+            found = await self.read_layout()
+            if found is not None:
+                check_layout(found, kind=_KIND, url=self._url.text)
+        await self._attempts(f"create namespace {self._names.namespace}").read(
+            lambda deadline: self._driver.create_namespace(self._names.namespace, deadline)
+        )
+        for spec in self._names.specs(self._options.regions):
+            # Making what exists is harmless, so a lost answer is simply asked again.
+            await self._attempts(f"create table {spec.name}").read(
+                lambda deadline, spec=spec: self._driver.create_table(spec, deadline)  # type: ignore[misc]
+            )
+        store_id = uuid.uuid4().hex
+        for kind in KINDS:
+            store_id = await self._write_layout(kind.name, store_id)
+        return check_layout(await self.read_layout(), kind=_KIND, url=self._url.text)
+
+    async def _write_layout(self, manager: str, store_id: str) -> str:
+        """Record the layout of one manager unless it has one; return the store id that is recorded."""
+        mine = Stamp.first(self._options.clock, make_token(self._options.random))
+        layout = Layout(kind=_KIND, store_id=store_id)
+        fields = {"k": layout.kind, "a": layout.major, "i": layout.minor, "u": layout.store_id}
+        put = ConditionalPut(
+            table=self._names.layout,
+            row=manager.encode(),
+            column=LAYOUT_VERSION_COLUMN,
+            expected=None,
+            values={LAYOUT_VERSION_COLUMN: mine.encode(), LAYOUT_COLUMN: msgpack.packb(fields)},
+            token=mine.token,
+            show=(LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN),
+        )
+        attempts = self._attempts(f"record the layout of {manager}")
+        refusal = await attempts.write(
+            lambda deadline: self._driver.put_if(put, deadline), lambda row: judge_stamp(mine, _stamp(row))
+        )
+        if refusal is None or refusal.current is None:
+            return store_id
+        return _layout(refusal.current).store_id
+
+    async def _layout_of(self, manager: str) -> Layout | None:
+        columns = (LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN)
+        row = await self._attempts(f"read the layout of {manager}").read(
+            lambda deadline: self._driver.get(self._names.layout, manager.encode(), columns, deadline)
+        )
+        return None if row is None else _layout(row)
+
+    async def _exists(self, table: str) -> bool:
+        return await self._attempts(f"look for table {table}").read(
+            lambda deadline: self._driver.table_exists(table, deadline)
+        )
+
+    async def _drop(self, table: str) -> None:
+        await self._attempts(f"drop table {table}").read(lambda deadline: self._driver.drop_table(table, deadline))
+
+    def _attempts(self, what: str) -> Attempts:
+        return Attempts(self._options, what)
+
+
+def _stamp(row: Row | None) -> Stamp | None:
+    raw = None if row is None else row.value(LAYOUT_VERSION_COLUMN)
+    return None if raw is None else Stamp.decode(raw)
+
+
+def _layout(row: Row) -> Layout:
+    try:
+        fields = msgpack.unpackb(row.value(LAYOUT_COLUMN) or b"")
+        return Layout(kind=fields["k"], major=fields["a"], minor=fields["i"], store_id=fields["u"])
+    except (ValueError, KeyError, TypeError, msgpack.UnpackException) as exc:
+        raise LayoutMismatchError(
+            f"the layout record of {row.key!r} is not one that {_KIND!r} can read; another program wrote it"
+        ) from exc

@@ -1,0 +1,150 @@
+"""The driver seam: all that an access path to HBase must offer.
+
+A driver is get, put-if, delete-if, scan and a little administration; the tables, the codec and the rule for lost
+replies stand above it, once for all drivers. Columns are named `family:qualifier`. Failures of a data call are told
+apart:
+
+    NotAppliedError       nothing happened, and another try may succeed (not connected, busy, moving)
+    OutcomeUnknownError   it was sent and not answered
+    LayoutMissingError    the table does not exist; the text names the command that makes it
+    MetadataError         the server refuses the request for good
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hedwig.clock import Deadline
+from metadata.attempts import Refusal
+
+__all__ = ["Cell", "ConditionalPut", "HBaseDriver", "Row", "ScanRange", "TableDescription", "TableSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A stored value and the time in ms at which the region server wrote it."""
+
+    value: bytes
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row as it was read: the cells of the columns asked for that exist."""
+
+    key: bytes
+    cells: Mapping[bytes, Cell]
+
+    def value(self, column: bytes) -> bytes | None:
+        """Return the value of a column, or None: an empty value is an absent one, as in HBase's own conditions."""
+        cell = self.cells.get(column)
+        return cell.value or None if cell is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalPut:
+    """One compare-and-set of a row: if `column` holds `expected` (None: absent or empty), write all of `values`.
+
+    `values` must give `column` a value that the row never held before, so that a late duplicate of the request cannot
+    match again. `token` is unique to this write and the same in each attempt of it. `show` are the columns that a
+    refusal brings back.
+    """
+
+    table: str
+    row: bytes
+    column: bytes
+    expected: bytes | None
+    values: Mapping[bytes, bytes]
+    token: bytes
+    show: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRange:
+    """Rows from `start` (included) to `stop` (excluded) and which of their columns to read.
+
+    `live_column`: only rows in which the value of this column begins with `L`. `name_prefix`: only rows whose key goes
+    on with these bytes after the four characters of the hash. Both are checked by the server.
+    """
+
+    start: bytes
+    stop: bytes
+    columns: Sequence[bytes]
+    live_column: bytes | None = None
+    name_prefix: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """A table to be made: its full name (`namespace:table`), its families, and the row keys between its regions."""
+
+    name: str
+    families: Sequence[bytes]
+    family_attributes: Mapping[str, str]
+    table_attributes: Mapping[str, str]
+    split_points: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """A table as it is: its families with their attributes, and the start keys of its HBase regions by server."""
+
+    name: str
+    families: Mapping[str, Mapping[str, str]]
+    region_servers: Sequence[str]
+
+
+class HBaseDriver(Protocol):
+    """An access path to one HBase cluster."""
+
+    async def get(self, table: str, row: bytes, columns: Sequence[bytes], deadline: Deadline) -> Row | None:
+        """Return the row with those of `columns` that it has, or None if it has none of them."""
+        ...
+
+    async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
+        """Carry out one conditional put: return None if it was applied, else the Refusal with the row as it is."""
+        ...
+
+    async def delete_if(
+        self,
+        table: str,
+        row: bytes,
+        column: bytes,
+        expected: bytes,
+        cells: Mapping[bytes, int],
+        deadline: Deadline,
+    ) -> bool:
+        """Delete `cells` (column to timestamp in ms: that version and older ones) if `column` holds `expected`."""
+        ...
+
+    async def scan(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[Row]:
+        """Return the first `limit` rows of the range in key order; fewer only if there are no more."""
+        ...
+
+    async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
+        """Make a namespace; harmless if it exists."""
+        ...
+
+    async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
+        """Make a table; harmless if it exists."""
+        ...
+
+    async def drop_table(self, table: str, deadline: Deadline) -> None:
+        """Disable and delete a table; harmless if it does not exist."""
+        ...
+
+    async def table_exists(self, table: str, deadline: Deadline) -> bool:
+        """Say whether a table exists."""
+        ...
+
+    async def describe_table(self, table: str, deadline: Deadline) -> TableDescription:
+        """Return a table as it is."""
+        ...
+
+    async def describe(self, deadline: Deadline) -> Mapping[str, str]:
+        """Return facts about the access path and the cluster, for people."""
+        ...
+
+    async def close(self) -> None:
+        """Give up every connection and thread. May be called twice."""
+        ...

@@ -1,0 +1,89 @@
+"""The tables of a namespace: their names, columns and attributes. docs/hbase-layout.md shows a worked example row."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hedwig.errors import ConfigurationError
+from metadata.hbase.driver import TableSpec
+from metadata.hbase.keys import split_points
+from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+
+__all__ = ["LAYOUT_COLUMN", "LAYOUT_VERSION_COLUMN", "TableColumns", "Tables", "columns_of"]
+
+LAYOUT_VERSION_COLUMN: Final = b"m:v"
+LAYOUT_COLUMN: Final = b"m:d"
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The columns of a record: the compared version, and one for each part of the record in the order of its codec."""
+
+    version: bytes
+    parts: tuple[bytes, ...]
+
+    @property
+    def all(self) -> tuple[bytes, ...]:
+        return (self.version, *self.parts)
+
+    @property
+    def families(self) -> list[bytes]:
+        return sorted({column.partition(b":")[0] for column in self.all})
+
+
+_COLUMNS: Final[Mapping[str, TableColumns]] = {
+    OWNERSHIP.name: TableColumns(b"o:v", (b"o:d",)),
+    PERSISTENCE.name: TableColumns(b"p:v", (b"p:d",)),
+    # One version column covers both parts and stands beside the one that changes often: moving a consume pointer
+    # writes only the state family.
+    SUBSCRIPTIONS.name: TableColumns(b"s:v", (b"p:d", b"s:d")),
+}
+
+_FAMILY_ATTRIBUTES: Final = {
+    "VERSIONS": "1",
+    # Without this a delete hides a put of the same millisecond for good, though both are reported as done.
+    "NEW_VERSION_BEHAVIOR": "true",
+    "BLOOMFILTER": "ROW",
+}
+_POINT_READS: Final = {**_FAMILY_ATTRIBUTES, "IN_MEMORY": "true", "BLOCKSIZE": "16384"}
+_PREFIX_SCANS: Final = {**_FAMILY_ATTRIBUTES, "BLOCKSIZE": "32768", "DATA_BLOCK_ENCODING": "FAST_DIFF"}
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,200}")
+
+
+def columns_of(kind: RecordKind[Any]) -> TableColumns:
+    """Return the columns in which records of `kind` are kept."""
+    return _COLUMNS[kind.name]
+
+
+class Tables:
+    """The tables of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        if not _NAMESPACE.fullmatch(namespace):
+            raise ConfigurationError(
+                f"{namespace!r} cannot be an HBase namespace; use letters, digits and underscores, "
+                "as in hbase+thrift://localhost:9090/hedwig"
+            )
+        self.namespace = namespace
+        self.layout = f"{namespace}:layout"
+
+    def name(self, kind: RecordKind[Any]) -> str:
+        """Return the full name of the table of a record kind."""
+        return f"{self.namespace}:{kind.name}"
+
+    def specs(self, regions: int) -> list[TableSpec]:
+        """Return all tables to be made, the layout last: where it exists, all others do."""
+        specs = [
+            TableSpec(
+                name=self.name(kind),
+                families=columns_of(kind).families,
+                family_attributes=_PREFIX_SCANS if kind.has_subscriber else _POINT_READS,
+                # Pre-split by hash, so a region never needs to split by itself.
+                table_attributes={"SPLIT_ENABLED": "false"},
+                split_points=split_points(regions),
+            )
+            for kind in KINDS
+        ]
+        layout = TableSpec(name=self.layout, families=[b"m"], family_attributes=_FAMILY_ATTRIBUTES, table_attributes={})
+        return [*specs, layout]

@@ -1,0 +1,272 @@
+"""The versioned tables of HBase, over any driver.
+
+A record is a row with one compared column, its stamp (metadata/stamps.py), written in the same atomic row mutation as
+the data. Nothing is deleted on the live path: a delete overwrites the record with a tombstone, the stamp of the next
+write with the letter T, and empties its parts; whoever creates the record anew takes the tombstone over by
+compare-and-set. So a row's compared value never repeats, and HBase's delete markers, which hide puts of the same
+millisecond, do not arise.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Final, Generic, TypeVar
+
+from hedwig.clock import Deadline
+from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
+from hedwig.model import SubscriberId, Topic
+from hedwig.versions import ANY, NEW, Version, Versioned
+from metadata.attempts import Attempts, NotAppliedError, Refusal, Verdict
+from metadata.backend import StoreOptions
+from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, ScanRange
+from metadata.hbase.keys import BUCKETS, after, bucket_start, escape, past_prefix, split_row, topic_key
+from metadata.hbase.schema import columns_of
+from metadata.kinds import RecordKind
+from metadata.operations import Operation, Outcome, RecordKey
+from metadata.packing import part_codec
+from metadata.stamps import Stamp, judge, make_token
+from metadata.table import carry_out_all
+
+__all__ = ["HBaseTable"]
+
+R = TypeVar("R")
+
+_VERSION_TAG: Final = b"h"
+_NOTHING: Final[Stamp | None] = None
+_SLICES: Final = 256
+"""Into how many ranges of the hash a filtered listing is cut, so that no call searches long without an answer."""
+
+
+class HBaseTable(Generic[R]):
+    """A VersionedTable in one HBase table."""
+
+    def __init__(self, kind: RecordKind[R], table: str, driver: HBaseDriver, options: StoreOptions) -> None:
+        self._kind = kind
+        self._table = table
+        self._driver = driver
+        self._options = options
+        self._codec = part_codec(kind)
+        self._columns = columns_of(kind)
+
+    async def read(self, key: RecordKey) -> Versioned[R] | None:
+        self._kind.check(key)
+        row = await self._get(key)
+        stamp = self._stamp(key, row)
+        return self._versioned(key, row, stamp) if row is not None and stamp is not None and stamp.live else None
+
+    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+        self._kind.check(key)
+        parts = self._codec.pack(record)
+        self._kind.check_size(key, *parts)
+        if version == ANY:
+            return await self._write_any(key, parts, merge=merge)
+        if version == NEW:
+            return await self._create(key, parts)
+        expected = await self._expected(key, version)
+        values = self._values(parts, keep_absent=merge)
+        return _version(await self._replace(key, expected, values))
+
+    async def delete(self, key: RecordKey, version: Version) -> None:
+        self._kind.check_delete(key, version)
+        if version == ANY:
+            await self._delete_any(key)
+        else:
+            await self._bury(key, await self._expected(key, version))
+
+    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+        # A driver that can gather calls of the same moment into one does so below this.
+        return await carry_out_all(self, operations)
+
+    async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
+        RecordKey(topic).check()
+        start = topic_key(topic)
+        rows = self._rows(start, past_prefix(start), self._columns.all)
+        async for row in rows:
+            key = RecordKey(topic, split_row(row.key)[1])
+            stamp = self._stamp(key, row)
+            if stamp is not None and key.subscriber is not None:
+                yield key.subscriber, self._versioned(key, row, stamp)
+
+    async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
+        start = b"" if start_after is None else past_prefix(topic_key(start_after))
+        for begin, end in _slices(start, filtered=bool(prefix)):
+            async for topic in self._topics_between(begin, end, escape(prefix or b"")):
+                yield topic
+
+    async def count(self) -> int:
+        number = 0
+        async for _ in self._rows(b"", bucket_start(BUCKETS), (self._columns.version,)):
+            number += 1
+        return number
+
+    async def _topics_between(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[Topic]:
+        limit = self._options.page_rows
+        while True:
+            page = await self._page(start, stop, (self._columns.version,), limit, prefix)
+            last: Topic | None = None
+            for row in page:
+                topic = split_row(row.key)[0]
+                if topic != last:
+                    yield topic
+                last = topic
+            if len(page) < limit or last is None:
+                return
+            # The rest of a topic's subscriptions is stepped over, however many there are.
+            start = past_prefix(topic_key(last))
+
+    async def _rows(self, start: bytes, stop: bytes, columns: Sequence[bytes]) -> AsyncIterator[Row]:
+        """Iterate over the rows of live records, page by page."""
+        limit = self._options.page_rows
+        while True:
+            page = await self._page(start, stop, columns, limit, b"")
+            for row in page:
+                yield row
+            if len(page) < limit:
+                return
+            start = after(page[-1].key)
+
+    async def _page(self, start: bytes, stop: bytes, columns: Sequence[bytes], limit: int, prefix: bytes) -> list[Row]:
+        rows = ScanRange(start=start, stop=stop, columns=columns, live_column=self._columns.version, name_prefix=prefix)
+        attempts = Attempts(self._options, f"list {self._table}")
+        return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
+
+    async def _get(self, key: RecordKey) -> Row | None:
+        attempts = Attempts(self._options, f"read {self._kind.noun} of {key}")
+        return await attempts.read(
+            lambda deadline: self._driver.get(self._table, _row(key), self._columns.all, deadline)
+        )
+
+    async def _create(self, key: RecordKey, parts: tuple[bytes | None, ...]) -> Version:
+        """Create a record where none is: in an absent row, or in one that holds a tombstone."""
+        token = make_token(self._options.random)
+        values = self._values(parts, keep_absent=True)
+        attempts = Attempts(self._options, f"create {self._kind.noun} of {key}")
+        mine, expected = Stamp.first(self._options.clock, token), _NOTHING
+        while True:
+            refusal = await self._put_if(attempts, key, expected, mine, values)
+            if refusal is None:
+                return _version(mine)
+            found = self._stamp(key, refusal.current)
+            if found is not None and found.live:
+                raise self._kind.exists(key, self._versioned(key, refusal.current, found))
+            expected = found
+            mine = Stamp.first(self._options.clock, token) if found is None else found.next(token)
+
+    async def _replace(self, key: RecordKey, expected: Stamp, values: dict[bytes, bytes]) -> Stamp:
+        """Write over the record at `expected`."""
+        mine = expected.next(make_token(self._options.random))
+        attempts = Attempts(self._options, f"write {self._kind.noun} of {key}")
+        refusal = await self._put_if(attempts, key, expected, mine, values)
+        if refusal is not None:
+            raise self._conflict(key, refusal.current)
+        return mine
+
+    async def _bury(self, key: RecordKey, expected: Stamp) -> None:
+        """Write a tombstone over the record at `expected`."""
+        mine = expected.next(make_token(self._options.random), live=False)
+        attempts = Attempts(self._options, f"delete {self._kind.noun} of {key}")
+        refusal = await self._put_if(attempts, key, expected, mine, dict.fromkeys(self._columns.parts, b""))
+        if refusal is not None:
+            raise self._conflict(key, refusal.current)
+
+    async def _write_any(self, key: RecordKey, parts: tuple[bytes | None, ...], *, merge: bool) -> Version:
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        while True:
+            found = self._stamp(key, await self._get(key))
+            try:
+                if found is None or not found.live:
+                    return await self._create(key, parts)
+                return _version(await self._replace(key, found, self._values(parts, keep_absent=merge)))
+            except (BadVersionError, NoRecordError):
+                if deadline.expired:
+                    raise
+
+    async def _delete_any(self, key: RecordKey) -> None:
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        while True:
+            found = self._stamp(key, await self._get(key))
+            if found is None or not found.live:
+                raise self._kind.missing(key)
+            try:
+                return await self._bury(key, found)
+            except BadVersionError:
+                if deadline.expired:
+                    raise
+
+    async def _put_if(
+        self, attempts: Attempts, key: RecordKey, expected: Stamp | None, mine: Stamp, values: dict[bytes, bytes]
+    ) -> Refusal[Row] | None:
+        condition = None if expected is None else expected.encode()
+        put = ConditionalPut(
+            table=self._table,
+            row=_row(key),
+            column=self._columns.version,
+            expected=condition,
+            values={self._columns.version: mine.encode(), **values},
+            token=mine.token,
+            show=self._columns.all,
+        )
+
+        async def attempt(deadline: Deadline) -> Refusal[Row] | None:
+            refusal = await self._driver.put_if(put, deadline)
+            if refusal is not None and _compared(refusal.current, self._columns.version) == condition:
+                # The row came to what the condition asks for between the refusal and the look at it.
+                raise NotAppliedError("the record changed back and forth")
+            return refusal
+
+        def verdict(row: Row | None) -> Verdict:
+            return judge(mine, self._stamp(key, row))
+
+        return await attempts.write(attempt, verdict)
+
+    async def _expected(self, key: RecordKey, version: Version) -> Stamp:
+        """Return the stamp that `version` stands for. Raises the refusal if it is no version of ours."""
+        if version.raw[:1] == _VERSION_TAG:
+            with suppress(ValueError):
+                return Stamp.decode(version.raw[1:])
+        raise self._conflict(key, await self._get(key))
+
+    def _conflict(self, key: RecordKey, row: Row | None) -> BadVersionError | NoRecordError:
+        stamp = self._stamp(key, row)
+        if row is None or stamp is None or not stamp.live:
+            return self._kind.missing(key)
+        return self._kind.stale(key, self._versioned(key, row, stamp))
+
+    def _values(self, parts: tuple[bytes | None, ...], *, keep_absent: bool) -> dict[bytes, bytes]:
+        """Return the cells to write; an absent part is left as it is, or emptied."""
+        pairs = zip(self._columns.parts, parts, strict=True)
+        return {column: part or b"" for column, part in pairs if part is not None or not keep_absent}
+
+    def _stamp(self, key: RecordKey, row: Row | None) -> Stamp | None:
+        raw = _compared(row, self._columns.version)
+        if raw is None:
+            return None
+        try:
+            return Stamp.decode(raw)
+        except ValueError as exc:
+            raise CorruptRecordError(f"the version of the {self._kind.noun} of {key} cannot be read: {exc}") from exc
+
+    def _versioned(self, key: RecordKey, row: Row | None, stamp: Stamp) -> Versioned[R]:
+        assert row is not None, "a stamp comes from a row"
+        values = [row.value(column) for column in self._columns.parts]
+        return Versioned(self._codec.read(self._kind.noun, key, values), _version(stamp))
+
+
+def _row(key: RecordKey) -> bytes:
+    return topic_key(key.topic) + (key.subscriber or b"")
+
+
+def _version(stamp: Stamp) -> Version:
+    return Version(_VERSION_TAG + stamp.encode())
+
+
+def _compared(row: Row | None, column: bytes) -> bytes | None:
+    return None if row is None else row.value(column)
+
+
+def _slices(start: bytes, *, filtered: bool) -> list[tuple[bytes, bytes]]:
+    """Return the ranges of row keys to list, from `start` to the end of the table."""
+    if not filtered:
+        return [(start, bucket_start(BUCKETS))]
+    bounds = [bucket_start(index * BUCKETS // _SLICES) for index in range(_SLICES + 1)]
+    return [(max(start, begin), end) for begin, end in pairwise(bounds) if end > start]

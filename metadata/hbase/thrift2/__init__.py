@@ -1,0 +1,33 @@
+"""HBase through its Thrift2 gateway: for clusters that cannot be reached otherwise."""
+
+from typing import Final
+
+from hedwig.errors import ConfigurationError
+from metadata.backend import StoreOptions
+from metadata.hbase.backend import HBaseFactory
+from metadata.hbase.thrift2.driver import Thrift2Driver
+from metadata.url import MetadataUrl
+
+__all__ = ["FACTORY", "Thrift2Driver"]
+
+_PORT: Final = 9090
+_CONNECTIONS: Final = 16
+_CONNECTIONS_MAX: Final = 256
+
+
+async def _connect(url: MetadataUrl, options: StoreOptions) -> Thrift2Driver:
+    url.check_parameters(frozenset({"connections", "transport"}))
+    endpoints = url.endpoints(_PORT)
+    if len(endpoints) != 1:
+        raise ConfigurationError(f"{url.text!r} must name one gateway; put a balancer before several")
+    transport = url.parameters.get("transport", "buffered")
+    if transport not in ("buffered", "framed"):
+        raise ConfigurationError(f"{url.text!r}: the parameter transport is buffered or framed, not {transport!r}")
+    connections = url.parameters.get("connections", str(_CONNECTIONS))
+    if not (connections.isascii() and connections.isdigit() and 1 <= int(connections) <= _CONNECTIONS_MAX):
+        raise ConfigurationError(f"{url.text!r}: the parameter connections is 1 to {_CONNECTIONS_MAX}")
+    ((host, port),) = endpoints
+    return Thrift2Driver(host, port, options, connections=int(connections), framed=transport == "framed")
+
+
+FACTORY: Final = HBaseFactory(_connect)

@@ -1,0 +1,113 @@
+"""One connection to a Thrift2 gateway, used by one thread at a time."""
+
+import time
+from importlib.resources import as_file, files
+from types import ModuleType
+from typing import Any, Final
+
+import thriftpy2
+from thriftpy2.protocol import TCyBinaryProtocolFactory
+from thriftpy2.protocol.exc import TProtocolException
+from thriftpy2.thrift import TApplicationException, TClient
+from thriftpy2.transport import (
+    TCyBufferedTransportFactory,
+    TCyFramedTransportFactory,
+    TSocket,
+    TTransportException,
+)
+
+from hedwig.clock import Deadline
+from metadata.attempts import NotAppliedError, OutcomeUnknownError
+
+__all__ = ["GATEWAY", "Connection"]
+
+_IDLE_MAX_S: Final = 50.0
+"""The gateway closes a connection that was idle for 60 s; one that comes near is replaced before use."""
+
+_CONNECT_TIMEOUT_S: Final = 5.0
+
+
+def _load() -> ModuleType:
+    with as_file(files(__package__).joinpath("gateway.thrift")) as path:
+        module: ModuleType = thriftpy2.load(str(path), module_name="hedwig_gateway_thrift")
+        return module
+
+
+GATEWAY: Final[Any] = _load()
+"""The structures and the service of gateway.thrift."""
+
+
+_PROTOCOL_FACTORY: Final[Any] = TCyBinaryProtocolFactory
+_PROTOCOLS: Final = _PROTOCOL_FACTORY()
+
+
+class Connection:
+    """A connection that opens itself when it is needed and closes itself after any doubt about its state."""
+
+    def __init__(self, host: str, port: int, *, framed: bool) -> None:
+        self._host = host
+        self._port = port
+        self._transports: Any = TCyFramedTransportFactory() if framed else TCyBufferedTransportFactory()
+        self._protocols = _PROTOCOLS
+        self._socket: Any = None
+        self._client: Any = None
+        self._make_socket: Any = TSocket
+        self._used_at = 0.0
+
+    def call(self, deadline: Deadline, method: str, *arguments: Any) -> Any:
+        """Return the gateway's answer to one call.
+
+        Raises: GATEWAY.TIOError - the gateway's own error; NotAppliedError - not sent; OutcomeUnknownError - sent, and
+            not answered before the deadline, or answered with what is no answer.
+        """
+        self._open(deadline)
+        self._socket.set_timeout(max(1, int(deadline.remaining_s() * 1000)))
+        try:
+            answer = getattr(self._client, method)(*arguments)
+        except GATEWAY.TIOError:
+            self._used_at = time.monotonic()
+            raise
+        except TApplicationException as exc:
+            self.close()
+            raise OutcomeUnknownError(f"the gateway at {self._place} failed in {method}: {exc.message}") from exc
+        except (TTransportException, TProtocolException, OSError, EOFError, ValueError) as exc:
+            self.close()
+            raise OutcomeUnknownError(f"no answer to {method} from the gateway at {self._place}: {_say(exc)}") from exc
+        except BaseException:
+            # Whatever else ends a call half-way leaves bytes of its answer behind, which the next call must not read.
+            self.close()
+            raise
+        self._used_at = time.monotonic()
+        return answer
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = self._client = None
+
+    @property
+    def _place(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    def _open(self, deadline: Deadline) -> None:
+        if self._client is not None and time.monotonic() - self._used_at > _IDLE_MAX_S:
+            self.close()
+        if deadline.expired:
+            raise NotAppliedError(f"no time was left to ask the gateway at {self._place}")
+        if self._client is not None:
+            return
+        timeout_ms = max(1, int(min(_CONNECT_TIMEOUT_S, deadline.remaining_s()) * 1000))
+        new_socket = self._make_socket(self._host, self._port, connect_timeout=timeout_ms, socket_timeout=timeout_ms)
+        transport = self._transports.get_transport(new_socket)
+        try:
+            transport.open()
+        except (TTransportException, OSError) as exc:
+            new_socket.close()
+            raise NotAppliedError(f"cannot connect to the gateway at {self._place}: {_say(exc)}") from exc
+        self._socket = new_socket
+        self._client = TClient(GATEWAY.THBaseService, self._protocols.get_protocol(transport))
+
+
+def _say(error: BaseException) -> str:
+    return str(getattr(error, "message", None) or str(error) or type(error).__name__)

@@ -1,0 +1,277 @@
+"""The driver for HBase's Thrift2 gateway.
+
+The gateway hides one thing that a compare-and-set cannot do without: it repeats a mutation by itself after a lost
+answer from the region server, and then reports `False` for a write that its first try did apply. So each conditional
+write also leaves a receipt, a cell of its own named after the write's token, in the same atomic mutation. After a
+`False` the receipt decides: there, the write was applied; not there, it never was, nor will be, since the condition
+cannot come true again. Receipts expire by themselves long after every call that could ask for them.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from hedwig.clock import Deadline
+from hedwig.errors import LayoutMissingError, MetadataError
+from metadata.attempts import NotAppliedError, OutcomeUnknownError, Refusal
+from metadata.backend import StoreOptions
+from metadata.hbase.driver import Cell, ConditionalPut, Row, ScanRange, TableDescription, TableSpec
+from metadata.hbase.thrift2.connection import GATEWAY, Connection
+from metadata.hbase.thrift2.pool import ConnectionPool
+from metadata.stamps import LIVE
+
+__all__ = ["Thrift2Driver"]
+
+T = TypeVar("T")
+
+_EQUAL: Final = 2
+_DELETE_COLUMNS: Final = 1
+_SYNC_WAL: Final = 3
+_READ_POINTWISE: Final = 3
+_READ_STREAM: Final = 2
+_FEW_ROWS: Final = 100
+
+_RECEIPT_QUALIFIER: Final = b"~"
+"""Sorts after every column that we read by name, so that reads never step over receipts."""
+
+_RECEIPT_TTL_MIN_MS: Final = 600_000
+_TTL_ATTRIBUTE: Final = b"_ttl"
+_ASCII_PREFIX: Final = re.compile(rb"[\x01-\x7f]*")
+_REFUSED_FOR_GOOD: Final = re.compile(
+    r"NoSuchColumnFamily|AccessDenied|KeyValue size too large|Row length|FailedSanityCheck"
+)
+
+
+class Thrift2Driver:
+    """An HBaseDriver over a pool of gateway connections."""
+
+    def __init__(self, host: str, port: int, options: StoreOptions, *, connections: int, framed: bool) -> None:
+        self._place = f"{host}:{port}"
+        self._receipt_ttl = struct.pack(">q", max(_RECEIPT_TTL_MIN_MS, int(20 * options.operation_timeout_s * 1000)))
+        self._pool = ConnectionPool(
+            lambda: Connection(host, port, framed=framed), connections=connections, waiting_max=options.in_flight_max
+        )
+
+    async def get(self, table: str, row: bytes, columns: Sequence[bytes], deadline: Deadline) -> Row | None:
+        return await self._run(table, deadline, lambda call: _get(call, table, row, columns))
+
+    async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
+        receipt = _receipt_column(put)
+        mutations = [
+            GATEWAY.TMutation(put=_put(put.row, put.values)),
+            GATEWAY.TMutation(put=_put(put.row, {receipt: b"1"}, attributes={_TTL_ATTRIBUTE: self._receipt_ttl})),
+        ]
+
+        def work(call: _Call) -> Refusal[Row] | None:
+            if _check_and_mutate(call, put.table, put.row, put.column, put.expected, mutations):
+                return None
+            found = _get(call, put.table, put.row, (*put.show, receipt))
+            if found is not None and found.value(receipt) is not None:
+                return None
+            return Refusal(found, proven=True)
+
+        return await self._run(put.table, deadline, work)
+
+    async def delete_if(
+        self,
+        table: str,
+        row: bytes,
+        column: bytes,
+        expected: bytes,
+        cells: Mapping[bytes, int],
+        deadline: Deadline,
+    ) -> bool:
+        columns = [_column(name, timestamp=timestamp_ms) for name, timestamp_ms in cells.items()]
+        delete = GATEWAY.TDelete(row=row, columns=columns, deleteType=_DELETE_COLUMNS, durability=_SYNC_WAL)
+        mutations = [GATEWAY.TMutation(deleteSingle=delete)]
+        return await self._run(
+            table, deadline, lambda call: _check_and_mutate(call, table, row, column, expected, mutations)
+        )
+
+    async def scan(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[Row]:
+        scan = GATEWAY.TScan(
+            startRow=rows.start,
+            stopRow=rows.stop,
+            columns=[_column(name) for name in rows.columns],
+            caching=limit,
+            filterString=_filter_string(rows),
+            readType=_READ_POINTWISE if limit <= _FEW_ROWS else _READ_STREAM,
+            limit=limit,
+        )
+        found: list[Any] = await self._run(
+            table, deadline, lambda call: call("getScannerResults", table.encode(), scan, limit)
+        )
+        return [_row(result) for result in found]
+
+    async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
+        def work(call: _Call) -> None:
+            if namespace not in call("listNamespaces"):
+                call("createNamespace", GATEWAY.TNamespaceDescriptor(name=namespace))
+
+        await self._run(None, deadline, work)
+
+    async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
+        families = [
+            GATEWAY.TColumnFamilyDescriptor(name=family, attributes=_encoded(spec.family_attributes))
+            for family in spec.families
+        ]
+        table = GATEWAY.TTableDescriptor(
+            tableName=_table_name(spec.name), columns=families, attributes=_encoded(spec.table_attributes)
+        )
+
+        def work(call: _Call) -> None:
+            if not call("tableExists", table.tableName):
+                call("createTable", table, list(spec.split_points))
+
+        await self._run(None, deadline, work)
+
+    async def drop_table(self, table: str, deadline: Deadline) -> None:
+        name = _table_name(table)
+
+        def work(call: _Call) -> None:
+            if call("tableExists", name):
+                if call("isTableEnabled", name):
+                    call("disableTable", name)
+                call("deleteTable", name)
+
+        await self._run(None, deadline, work)
+
+    async def table_exists(self, table: str, deadline: Deadline) -> bool:
+        name = _table_name(table)
+        return await self._run(None, deadline, lambda call: bool(call("tableExists", name)))
+
+    async def describe_table(self, table: str, deadline: Deadline) -> TableDescription:
+        def work(call: _Call) -> TableDescription:
+            found = call("getTableDescriptor", _table_name(table))
+            locations = call("getAllRegionLocations", table.encode())
+            return TableDescription(
+                name=table,
+                families={_text(family.name): _decoded(family.attributes or {}) for family in found.columns},
+                region_servers=[f"{at.serverName.hostName}:{at.serverName.port}" for at in locations],
+            )
+
+        return await self._run(table, deadline, work)
+
+    async def describe(self, deadline: Deadline) -> Mapping[str, str]:
+        cluster = await self._run(None, deadline, lambda call: call("getClusterId"))
+        return {"access": f"Thrift2 gateway at {self._place}", "HBase cluster": cluster}
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def _run(self, table: str | None, deadline: Deadline, work: "Callable[[_Call], T]") -> T:
+        def in_thread(connection: Connection) -> T:
+            def call(method: str, *arguments: Any) -> Any:
+                return connection.call(deadline, method, *arguments)
+
+            try:
+                return work(call)
+            except GATEWAY.TIOError as exc:
+                raise _translated(exc, call, table) from exc
+
+        return await self._pool.run(in_thread, deadline)
+
+
+_Call = Callable[..., Any]
+
+
+def _translated(error: Any, call: _Call, table: str | None) -> Exception:
+    """Return what the gateway's error means.
+
+    Its text is that of the Java exception without the class name, so a table that is missing is found by asking.
+    """
+    text = " ".join(str(error.message).split())[:300]
+    if error.canRetry is False and table is not None and _is_missing(call, table):
+        namespace = table.partition(":")[0]
+        return LayoutMissingError(
+            f"HBase has no table {table}; make the tables of {namespace} with: "
+            f"hedwig-admin metadata format --metadata hbase+thrift://HOST:PORT/{namespace}"
+        )
+    if _REFUSED_FOR_GOOD.search(text):
+        return MetadataError(f"HBase refuses the request: {text}")
+    return OutcomeUnknownError(f"the gateway reports: {text}")
+
+
+def _is_missing(call: _Call, table: str) -> bool:
+    try:
+        return not call("tableExists", _table_name(table))
+    except (GATEWAY.TIOError, NotAppliedError, OutcomeUnknownError):
+        return False
+
+
+def _get(call: _Call, table: str, row: bytes, columns: Sequence[bytes]) -> Row | None:
+    get = GATEWAY.TGet(row=row, columns=[_column(name) for name in columns])
+    found = call("get", table.encode(), get)
+    return _row(found) if found.row is not None else None
+
+
+def _check_and_mutate(
+    call: _Call, table: str, row: bytes, column: bytes, expected: bytes | None, mutations: list[Any]
+) -> bool:
+    family, _, qualifier = column.partition(b":")
+    changes = GATEWAY.TRowMutations(row=row, mutations=mutations)
+    # An empty value compares equal to an absent cell; a missing value would be an internal error of the gateway.
+    return bool(call("checkAndMutate", table.encode(), row, family, qualifier, _EQUAL, expected or b"", changes))
+
+
+def _put(row: bytes, values: Mapping[bytes, bytes], attributes: dict[bytes, bytes] | None = None) -> Any:
+    cells = []
+    for name, value in values.items():
+        family, _, qualifier = name.partition(b":")
+        cells.append(GATEWAY.TColumnValue(family=family, qualifier=qualifier, value=value))
+    return GATEWAY.TPut(row=row, columnValues=cells, attributes=attributes, durability=_SYNC_WAL)
+
+
+def _receipt_column(put: ConditionalPut) -> bytes:
+    return put.column.partition(b":")[0] + b":" + _RECEIPT_QUALIFIER + put.token
+
+
+def _column(name: bytes, timestamp: int | None = None) -> Any:
+    family, _, qualifier = name.partition(b":")
+    return GATEWAY.TColumn(family=family, qualifier=qualifier, timestamp=timestamp)
+
+
+def _row(result: Any) -> Row:
+    cells = {
+        _bytes(cell.family) + b":" + _bytes(cell.qualifier): Cell(_bytes(cell.value), cell.timestamp)
+        for cell in result.columnValues
+    }
+    return Row(_bytes(result.row), cells)
+
+
+def _filter_string(rows: ScanRange) -> str | None:
+    filters = []
+    if rows.live_column is not None:
+        family, _, qualifier = rows.live_column.decode().partition(":")
+        filters.append(
+            f"SingleColumnValueFilter('{family}', '{qualifier}', =, 'binaryprefix:{LIVE.decode()}', true, true)"
+        )
+    # The server reads a key as text before it matches, so only the leading ASCII part of a prefix can be left to it.
+    match = _ASCII_PREFIX.match(rows.name_prefix)
+    if match is not None and match[0]:
+        pattern = "".join(f"\\x{byte:02x}" for byte in match[0])
+        filters.append(f"RowFilter(=, 'regexstring:^....{pattern}')")
+    return " AND ".join(filters) or None
+
+
+def _table_name(table: str) -> Any:
+    namespace, _, name = table.partition(":")
+    return GATEWAY.TTableName(ns=namespace.encode(), qualifier=name.encode())
+
+
+def _encoded(attributes: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {key.encode(): value.encode() for key, value in attributes.items()}
+
+
+def _decoded(attributes: Mapping[Any, Any]) -> dict[str, str]:
+    return {_text(key): _text(value) for key, value in attributes.items()}
+
+
+def _bytes(value: Any) -> bytes:
+    """Return a binary field as bytes: the library hands out text where the bytes happen to be UTF-8."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,68 @@
+"""A pool of threads, each with a gateway connection of its own.
+
+The gateway answers the calls of one connection one at a time, so throughput comes from several connections: measured
+against one region server, 16 do three times the work of one.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from hedwig.clock import Deadline
+from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from metadata.hbase.thrift2.connection import Connection
+from metadata.jobs import Job, JobQueue, NotBegunError, UnfinishedError
+
+__all__ = ["ConnectionPool"]
+
+T = TypeVar("T")
+
+
+class ConnectionPool:
+    """Runs blocking calls for asyncio callers, as many at once as there are connections."""
+
+    def __init__(self, make: Callable[[], Connection], *, connections: int, waiting_max: int) -> None:
+        self._queue: JobQueue[Connection] = JobQueue(waiting_max)
+        self._connections = [make() for _ in range(connections)]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(connection,), name=f"hedwig-thrift2-{number}", daemon=True)
+            for number, connection in enumerate(self._connections)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    async def run(self, work: Callable[[Connection], T], deadline: Deadline) -> T:
+        """Return what `work` returns, called in a thread with a connection.
+
+        Raises: what `work` raises; NotAppliedError - it did not begin; OutcomeUnknownError - it goes on past the
+        deadline.
+        """
+        try:
+            return await self._queue.run(work, deadline)
+        except NotBegunError as exc:
+            raise NotAppliedError(str(exc)) from exc
+        except UnfinishedError as exc:
+            raise OutcomeUnknownError(str(exc)) from exc
+
+    async def close(self) -> None:
+        """Close all connections and end the threads. May be called twice."""
+        self._queue.close()
+        await asyncio.to_thread(self._join)
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self, connection: Connection) -> None:
+        while self._queue.wait():
+            for job in self._queue.take(1):
+                self._carry_out(job, connection)
+        connection.close()
+
+    def _carry_out(self, job: Job[Connection], connection: Connection) -> None:
+        try:
+            job.result = job.work(connection)
+        except BaseException as exc:
+            job.error = exc
+        self._queue.answer((job,))
