@@ -1,12 +1,15 @@
 """The records that the metadata keeps: who owns a topic, which ledgers hold it, who subscribes to it.
 
 All are immutable values. Ids of messages count from 1 in every topic; a consume pointer of 0 means that nothing was
-consumed yet.
+consumed yet. A value that some backend could not keep (a number out of the wire format's range, text that is not
+Unicode) raises InvalidArgumentError when it is made, so that all backends refuse alike.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import Final, NewType
+
+from hedwig.errors import InvalidArgumentError
 
 __all__ = [
     "HubInfo",
@@ -27,6 +30,23 @@ Topic = NewType("Topic", bytes)
 
 SubscriberId = NewType("SubscriberId", bytes)
 """The name of a subscriber: 1 to 8,192 bytes, any bytes."""
+
+
+_UINT64_MAX: Final = (1 << 64) - 1
+_UINT32_MAX: Final = (1 << 32) - 1
+_PORT_MAX: Final = (1 << 16) - 1
+
+
+def _check_number(what: str, number: int, most: int) -> None:
+    if not 0 <= number <= most:
+        raise InvalidArgumentError(f"{what} is 0 to {most}, not {number}")
+
+
+def _check_text(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidArgumentError(f"{what} is Unicode text, which {text!r} is not") from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,16 @@ class HubInfo:
     epoch: int = 0
     unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        _check_text("a hub's host", self.host)
+        if not self.host or not self.host.isprintable() or any(char in self.host for char in ' :"\\'):
+            # An address is host:port:sslport on the wire and in ZooKeeper, so a colon cannot be expressed.
+            raise InvalidArgumentError(f"a hub's host is a name or an IPv4 address, not {self.host!r}")
+        _check_number("a hub's port", self.port, _PORT_MAX)
+        if self.ssl_port is not None:
+            _check_number("a hub's TLS port", self.ssl_port, _PORT_MAX)
+        _check_number("a hub's epoch", self.epoch, _UINT64_MAX)
+
     @property
     def address(self) -> str:
         """Return `host:port:sslport`, -1 for no TLS listener, as redirects and owner records spell it."""
@@ -67,6 +97,9 @@ class RegionSeqId:
     region: bytes
     seq_id: int
 
+    def __post_init__(self) -> None:
+        _check_number("a message id of another region", self.seq_id, _UINT64_MAX)
+
 
 @dataclass(frozen=True, slots=True)
 class MessageSeqId:
@@ -74,6 +107,9 @@ class MessageSeqId:
 
     local: int = 0
     remote: tuple[RegionSeqId, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_number("a message id", self.local, _UINT64_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +123,11 @@ class LedgerRange:
     start: int | None
     end: MessageSeqId | None = None
     unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_number("a ledger id", self.ledger_id, _UINT64_MAX)
+        if self.start is not None:
+            _check_number("the first message id of a ledger range", self.start, _UINT64_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +151,16 @@ class SubscriptionPreferences:
     message_filter: str | None = None
     message_window_size: int | None = None
     unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self.options:
+            _check_text("the name of an option", name)
+        if self.message_bound is not None:
+            _check_number("a message bound", self.message_bound, _UINT32_MAX)
+        if self.message_filter is not None:
+            _check_text("the name of a message filter", self.message_filter)
+        if self.message_window_size is not None:
+            _check_number("a message window size", self.message_window_size, _UINT32_MAX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ millisecond, do not arise.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
@@ -32,7 +33,6 @@ __all__ = ["HBaseTable"]
 R = TypeVar("R")
 
 _VERSION_TAG: Final = b"h"
-_NOTHING: Final[Stamp | None] = None
 _SLICES: Final = 256
 """Into how many ranges of the hash a filtered listing is cut, so that no call searches long without an answer."""
 
@@ -63,15 +63,17 @@ class HBaseTable(Generic[R]):
         if version == NEW:
             return await self._create(key, parts)
         expected = await self._expected(key, version)
-        values = self._values(parts, keep_absent=merge)
-        return _version(await self._replace(key, expected, values))
+        mine = expected.next(make_token(self._options.random))
+        return await self._replace(key, expected.encode(), mine, self._values(parts, keep_absent=merge))
 
     async def delete(self, key: RecordKey, version: Version) -> None:
         self._kind.check_delete(key, version)
         if version == ANY:
             await self._delete_any(key)
         else:
-            await self._bury(key, await self._expected(key, version))
+            expected = await self._expected(key, version)
+            mine = expected.next(make_token(self._options.random), live=False)
+            await self._replace(key, expected.encode(), mine, self._emptied())
 
     async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
         # A driver that can gather calls of the same moment into one does so below this.
@@ -90,7 +92,7 @@ class HBaseTable(Generic[R]):
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         start = b"" if start_after is None else past_prefix(topic_key(start_after))
         for begin, end in _slices(start, filtered=bool(prefix)):
-            async for topic in self._topics_between(begin, end, escape(prefix or b"")):
+            async for topic in self._topics_between(begin, end, prefix or b""):
                 yield topic
 
     async def count(self) -> int:
@@ -102,11 +104,12 @@ class HBaseTable(Generic[R]):
     async def _topics_between(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[Topic]:
         limit = self._options.page_rows
         while True:
-            page = await self._page(start, stop, (self._columns.version,), limit, prefix)
+            page = await self._page(start, stop, (self._columns.version,), limit, escape(prefix))
             last: Topic | None = None
             for row in page:
                 topic = split_row(row.key)[0]
-                if topic != last:
+                # The server's filter may let names past that it cannot judge.
+                if topic != last and topic.startswith(prefix):
                     yield topic
                 last = topic
             if len(page) < limit or last is None:
@@ -141,42 +144,35 @@ class HBaseTable(Generic[R]):
         token = make_token(self._options.random)
         values = self._values(parts, keep_absent=True)
         attempts = Attempts(self._options, f"create {self._kind.noun} of {key}")
-        mine, expected = Stamp.first(self._options.clock, token), _NOTHING
+        condition: bytes | None = None
+        mine = Stamp.first(self._options.clock, token)
         while True:
-            refusal = await self._put_if(attempts, key, expected, mine, values)
+            refusal = await self._put_if(attempts, key, condition, mine, values)
             if refusal is None:
                 return _version(mine)
             found = self._stamp(key, refusal.current)
             if found is not None and found.live:
                 raise self._kind.exists(key, self._versioned(key, refusal.current, found))
-            expected = found
-            mine = Stamp.first(self._options.clock, token) if found is None else found.next(token)
+            condition = None if found is None else found.encode()
+            mine = self._following(found, token)
 
-    async def _replace(self, key: RecordKey, expected: Stamp, values: dict[bytes, bytes]) -> Stamp:
-        """Write over the record at `expected`."""
-        mine = expected.next(make_token(self._options.random))
-        attempts = Attempts(self._options, f"write {self._kind.noun} of {key}")
-        refusal = await self._put_if(attempts, key, expected, mine, values)
+    async def _replace(self, key: RecordKey, condition: bytes, mine: Stamp, values: dict[bytes, bytes]) -> Version:
+        """Write over the record whose version column holds `condition`; with a tombstone, delete it."""
+        attempts = Attempts(self._options, f"{'write' if mine.live else 'delete'} {self._kind.noun} of {key}")
+        refusal = await self._put_if(attempts, key, condition, mine, values)
         if refusal is not None:
             raise self._conflict(key, refusal.current)
-        return mine
-
-    async def _bury(self, key: RecordKey, expected: Stamp) -> None:
-        """Write a tombstone over the record at `expected`."""
-        mine = expected.next(make_token(self._options.random), live=False)
-        attempts = Attempts(self._options, f"delete {self._kind.noun} of {key}")
-        refusal = await self._put_if(attempts, key, expected, mine, dict.fromkeys(self._columns.parts, b""))
-        if refusal is not None:
-            raise self._conflict(key, refusal.current)
+        return _version(mine)
 
     async def _write_any(self, key: RecordKey, parts: tuple[bytes | None, ...], *, merge: bool) -> Version:
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         while True:
-            found = self._stamp(key, await self._get(key))
+            condition, found = await self._whatever_is(key)
             try:
-                if found is None or not found.live:
+                if condition is None or (found is not None and not found.live):
                     return await self._create(key, parts)
-                return _version(await self._replace(key, found, self._values(parts, keep_absent=merge)))
+                mine = self._following(found, make_token(self._options.random))
+                return await self._replace(key, condition, mine, self._values(parts, keep_absent=merge))
             except (BadVersionError, NoRecordError):
                 if deadline.expired:
                     raise
@@ -184,19 +180,35 @@ class HBaseTable(Generic[R]):
     async def _delete_any(self, key: RecordKey) -> None:
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         while True:
-            found = self._stamp(key, await self._get(key))
-            if found is None or not found.live:
+            condition, found = await self._whatever_is(key)
+            if condition is None or (found is not None and not found.live):
                 raise self._kind.missing(key)
+            mine = self._following(found, make_token(self._options.random), live=False)
             try:
-                return await self._bury(key, found)
+                await self._replace(key, condition, mine, self._emptied())
+                return
             except BadVersionError:
                 if deadline.expired:
                     raise
 
+    async def _whatever_is(self, key: RecordKey) -> tuple[bytes | None, Stamp | None]:
+        """Return the stored version column, and its stamp unless that cannot be read, which ANY is there to repair."""
+        condition = _compared(await self._get(key), self._columns.version)
+        with suppress(ValueError):
+            return condition, None if condition is None else Stamp.decode(condition)
+        return condition, None
+
+    def _following(self, found: Stamp | None, token: bytes, *, live: bool = True) -> Stamp:
+        if found is not None:
+            return found.next(token, live=live)
+        return replace(Stamp.first(self._options.clock, token), live=live)
+
+    def _emptied(self) -> dict[bytes, bytes]:
+        return dict.fromkeys(self._columns.parts, b"")
+
     async def _put_if(
-        self, attempts: Attempts, key: RecordKey, expected: Stamp | None, mine: Stamp, values: dict[bytes, bytes]
+        self, attempts: Attempts, key: RecordKey, condition: bytes | None, mine: Stamp, values: dict[bytes, bytes]
     ) -> Refusal[Row] | None:
-        condition = None if expected is None else expected.encode()
         put = ConditionalPut(
             table=self._table,
             row=_row(key),
@@ -223,7 +235,9 @@ class HBaseTable(Generic[R]):
         """Return the stamp that `version` stands for. Raises the refusal if it is no version of ours."""
         if version.raw[:1] == _VERSION_TAG:
             with suppress(ValueError):
-                return Stamp.decode(version.raw[1:])
+                expected = Stamp.decode(version.raw[1:])
+                if expected.live:
+                    return expected
         raise self._conflict(key, await self._get(key))
 
     def _conflict(self, key: RecordKey, row: Row | None) -> BadVersionError | NoRecordError:

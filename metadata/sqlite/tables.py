@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from hedwig.errors import HedwigError, MetadataError
+from hedwig.errors import CorruptRecordError, HedwigError, MetadataError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.backend import StoreOptions
@@ -150,6 +150,10 @@ class SqliteTable(Generic[R]):
     def _versioned(self, key: RecordKey, row: Sequence[bytes | None]) -> Versioned[R]:
         raw, *parts = row
         assert raw is not None, "the version column admits no NULL"
+        try:
+            Stamp.decode(raw)
+        except ValueError as exc:
+            raise CorruptRecordError(f"the version of the {self._kind.noun} of {key} cannot be read: {exc}") from exc
         return Versioned(self._codec.read(self._kind.noun, key, parts), _version(raw))
 
     def _write_work(self, write: Write[R]) -> Callable[[sqlite3.Connection], Version]:
@@ -175,12 +179,19 @@ class SqliteTable(Generic[R]):
             connection.execute(self._insert, (*_names(key), raw, *parts))
             return _version(raw)
         self._check(connection, key, stored, write.version)
-        raw = Stamp.decode(stored).next(token).encode()
+        raw = self._following(stored, token).encode()
         assign = self._keep if write.merge else self._assign
         connection.execute(
             f"UPDATE {self._kind.name} SET version = ?, {assign} WHERE {self._where}", (raw, *parts, *_names(key))
         )
         return _version(raw)
+
+    def _following(self, stored: bytes, token: bytes) -> Stamp:
+        """Return the stamp after the stored one; a first one if that cannot be read, which only ANY gets past."""
+        try:
+            return Stamp.decode(stored).next(token)
+        except ValueError:
+            return Stamp.first(self._options.clock, token)
 
     def _delete(self, connection: sqlite3.Connection, key: RecordKey, version: Version) -> None:
         stored = self._stored_version(connection, key)
