@@ -63,8 +63,8 @@ class ConditionalPut:
 class ScanRange:
     """Rows from `start` (included) to `stop` (excluded) and which of their columns to read.
 
-    `live_column`: only rows in which the value of this column begins with `L`. `name_prefix`: rows whose key does not go
-    on with these bytes after the four characters of the hash may be left out. The server does both.
+    `live_column`: only rows in which the value of this column begins with `L`. `name_prefix`: rows whose key does not
+    go on with these bytes after the four characters of the hash may be left out. The server does both.
     """
 
     start: bytes
