@@ -76,8 +76,8 @@ class HubInfo:
 
     def __post_init__(self) -> None:
         _check_text("a hub's host", self.host)
-        if not self.host or not self.host.isprintable() or any(char in self.host for char in ' "\\'):
-            raise InvalidArgumentError(f"a hub's host is a name or an address, not {self.host!r}")
+        if not self.host:
+            raise InvalidArgumentError("a hub's host is a name or an address, not empty")
         _check_number("a hub's port", self.port, _PORT_MAX)
         if self.ssl_port is not None:
             _check_number("a hub's TLS port", self.ssl_port, _PORT_MAX)
