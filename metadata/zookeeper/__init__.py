@@ -1,0 +1,5 @@
+"""Metadata in ZooKeeper, laid out as the original Hedwig does; docs/zookeeper-layout.md describes it."""
+
+from metadata.zookeeper.factory import FACTORY
+
+__all__ = ["FACTORY"]

@@ -1,0 +1,69 @@
+"""An open store in ZooKeeper."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from hedwig.model import Topic
+from metadata.backend import StoreOptions
+from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from metadata.operations import RecordKey
+from metadata.table import VersionedTable
+from metadata.zookeeper.bridge import Bridge
+from metadata.zookeeper.hub_info_text import HUB_INFO
+from metadata.zookeeper.mutation import Ground
+from metadata.zookeeper.names import Place, Places, sort_key
+from metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION
+from metadata.zookeeper.server_facts import server_facts
+from metadata.zookeeper.tables import ZnodeTable
+
+__all__ = ["ZookeeperBackend"]
+
+R = TypeVar("R")
+
+
+class ZookeeperBackend:
+    """The tables of one store, over one session at a time."""
+
+    partial_update = False
+    """A subscription is one node's content, written whole."""
+
+    def __init__(
+        self, bridge: Bridge, places: Places, endpoints: tuple[tuple[str, int], ...], options: StoreOptions
+    ) -> None:
+        self._bridge = bridge
+        self._places = places
+        self._endpoints = endpoints
+        self._options = options
+        self._tables: dict[str, ZnodeTable[Any]] = {
+            OWNERSHIP.name: ZnodeTable(Ground(bridge, places, options, OWNERSHIP, HUB_INFO), self._owner_place, "hub"),
+            PERSISTENCE.name: ZnodeTable(
+                Ground(bridge, places, options, PERSISTENCE, LEDGER_RANGES), self._ranges_place, "ledgers"
+            ),
+            SUBSCRIPTIONS.name: ZnodeTable(
+                Ground(bridge, places, options, SUBSCRIPTIONS, SUBSCRIPTION), places.subscription, "subscribers"
+            ),
+        }
+
+    def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
+        return cast(VersionedTable[R], self._tables[kind.name])
+
+    def sort_key(self, topic: Topic) -> bytes:
+        return sort_key(topic)
+
+    async def describe(self) -> Mapping[str, str]:
+        hosts = ",".join(f"{host}:{port}" for host, port in self._endpoints)
+        return {
+            "backend": "zookeeper",
+            "hosts": hosts,
+            "prefix": self._places.prefix,
+            **await server_facts(self._endpoints, self._options),
+        }
+
+    async def close(self) -> None:
+        await self._bridge.close()
+
+    def _owner_place(self, key: RecordKey) -> Place:
+        return self._places.topic_record(key.topic, "hub")
+
+    def _ranges_place(self, key: RecordKey) -> Place:
+        return self._places.topic_record(key.topic, "ledgers")

@@ -1,0 +1,296 @@
+"""Kazoo's callbacks on one side, awaitable requests with deadlines on the other.
+
+How kazoo 2.11 treats a request, which is what the outcomes here rest on:
+
+- It goes into a queue, then over the socket, and its reply is matched first in, first out. So does ZooKeeper treat the
+  requests of a session: an answer to a later request proves that every earlier one took effect or never will. After a
+  loss, the server that a session or its successor connects to has settled what the old connection had sent.
+- When the connection or the session is lost, everything queued or unanswered fails, whether or not it was sent. What is
+  queued after that waits for the next connection and is sent then.
+- Between the two steps by which an expired session is cleared, a request can vanish without any answer.
+
+Therefore: nothing is submitted before there is a connection (NotAppliedError if there is none in time); whatever was
+submitted and not answered is OutcomeUnknownError, even if kazoo only had it queued; and what is still open when a new
+connection begins is given up too, so that nothing waits for an answer that cannot come.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+    ZookeeperError,
+)
+from kazoo.protocol.states import KazooState, KeeperState
+
+from hedwig.clock import Deadline
+from hedwig.errors import MetadataUnavailableError
+from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from metadata.backend import StoreOptions
+from metadata.zookeeper.handler import PromptHandler
+
+__all__ = ["AbortedError", "Bridge", "Request"]
+
+Request: TypeAlias = Callable[[KazooClient], Any]
+"""Submits one request to kazoo and returns its completion."""
+
+log = logging.getLogger(__name__)
+
+_LOST: Final = (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+_CLOSED: Final = "the metadata store was closed"
+_SESSION_MIN_S: Final = 4.0
+_SESSION_MAX_S: Final = 10.0
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+_REVIVE_PAUSE_S: Final = 1.0
+
+
+class AbortedError(Exception):
+    """No attempt can succeed any more; `sent` says whether this one had left, so that its outcome is not known."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+class Bridge:
+    """One ZooKeeper session after another, for many requests in flight at once."""
+
+    def __init__(self, hosts: str, options: StoreOptions) -> None:
+        self._hosts = hosts
+        self._options = options
+        # The session holds nothing, so it only decides how soon a silent server is left: kazoo does so after two
+        # thirds of it. A third of the operation timeout leaves time for another attempt.
+        self._session_s = min(_SESSION_MAX_S, max(_SESSION_MIN_S, options.operation_timeout_s / 3))
+        self._slots = asyncio.Semaphore(options.in_flight_max)
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._woken = False
+        self._calls: set[_Call] = set()
+        self._connected = asyncio.Event()
+        self._last_zxid = 0
+        self._session: tuple[int, bytes] | None = None
+        self._revival: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._client = self._start_client()
+
+    async def connect(self) -> None:
+        """Wait for the first connection. Raises MetadataUnavailableError, naming the hosts, if none comes in time."""
+        timeout_s = self._options.operation_timeout_s
+        try:
+            await self._wait_connected(Deadline.after(self._options.clock, timeout_s))
+        except NotAppliedError as exc:
+            raise MetadataUnavailableError(f"no ZooKeeper at {self._hosts} answered within {timeout_s:g} s") from exc
+
+    @property
+    def zxid_seen(self) -> int:
+        """Return a zxid such that everything up to it happened before now; 0 if none is known."""
+        self._last_zxid = max(self._last_zxid, self._client.last_zxid)
+        return self._last_zxid
+
+    async def send(self, deadline: Deadline, *requests: Request) -> list[Any]:
+        """Submit `requests` back to back and return their results in order; an error answer is its exception.
+
+        Raises: NotAppliedError - never submitted; OutcomeUnknownError - submitted, and one of them was not answered;
+            AbortedError - the bridge was closed.
+        """
+        await self._take_slot(deadline)
+        try:
+            await self._wait_connected(deadline)
+            self._check_open()
+            call = _Call(len(requests), self._loop)
+        except BaseException:
+            self._slots.release()
+            raise
+        self._calls.add(call)
+        for index, request in enumerate(requests):
+            self._submit(call, index, request)
+        try:
+            async with asyncio.timeout(deadline.remaining_s()):
+                return await call.answer
+        except TimeoutError as exc:
+            raise OutcomeUnknownError("ZooKeeper did not answer in time") from exc
+
+    async def close(self) -> None:
+        """End the session and its threads; requests under way raise AbortedError. May be called twice."""
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._end())
+            self._give_up(AbortedError(_CLOSED, sent=True))
+            self._connected.set()  # Whoever waits for a connection finds that the bridge is closed.
+        await asyncio.shield(self._closing)
+
+    # ------------------------------------------------------------------------------------------- before submission
+
+    async def _take_slot(self, deadline: Deadline) -> None:
+        self._check_open()
+        if not self._slots.locked():
+            await self._slots.acquire()
+            return
+        try:
+            async with asyncio.timeout(deadline.remaining_s()):
+                await self._slots.acquire()
+        except TimeoutError as exc:
+            raise NotAppliedError(f"{self._options.in_flight_max} requests are waiting for ZooKeeper already") from exc
+
+    async def _wait_connected(self, deadline: Deadline) -> None:
+        if deadline.expired:
+            raise NotAppliedError("no time was left to ask")
+        if self._connected.is_set():
+            return
+        try:
+            async with asyncio.timeout(deadline.remaining_s()):
+                await self._connected.wait()
+        except TimeoutError as exc:
+            raise NotAppliedError(f"there is no connection to ZooKeeper at {self._hosts}") from exc
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise AbortedError(_CLOSED, sent=False)
+
+    # ------------------------------------------------------------------------------ from kazoo's thread to the loop
+
+    def _submit(self, call: "_Call", index: int, request: Request) -> None:
+        request(self._client).rawlink(lambda done: self._post(lambda: self._settle(call, index, done)))
+
+    def _post(self, handle: Callable[[], None]) -> None:
+        """Hand over to the event loop, from any thread: one wake-up for all that gathers until the loop gets to it."""
+        self._inbox.append(handle)
+        if not self._woken:
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                # The loop ended without close(); nobody waits any more.
+                return
+
+    def _drain(self) -> None:
+        # Before taking: what is added from here on either is taken below or wakes the loop again.
+        self._woken = False
+        while self._inbox:
+            self._inbox.popleft()()
+
+    def _settle(self, call: "_Call", index: int, done: Any) -> None:
+        if call.settle(index, done.value if done.exception is None else done.exception):
+            self._forget(call)
+
+    def _forget(self, call: "_Call") -> None:
+        if call in self._calls:
+            self._calls.remove(call)
+            self._slots.release()
+
+    def _give_up(self, error: Exception) -> None:
+        for call in list(self._calls):
+            call.fail(error)
+            self._forget(call)
+
+    # ------------------------------------------------------------------------------------------------- the session
+
+    def _start_client(self) -> KazooClient:
+        # A client that takes over from one that ended takes its session too: only a session that goes on, or that the
+        # server has expired, settles what was sent in it.
+        client = KazooClient(
+            hosts=self._hosts,
+            timeout=self._session_s,
+            client_id=self._session,
+            handler=PromptHandler(),
+            connection_retry=dict(_RECONNECT),
+        )
+        client.add_listener(lambda state: self._post(lambda: self._on_state(client, state)))
+        client.start_async()
+        return client
+
+    def _on_state(self, client: KazooClient, state: str) -> None:
+        if self._closing is not None or client is not self._client:
+            return
+        if state == KazooState.CONNECTED:
+            log.info("connected to ZooKeeper at %s", self._hosts)
+            self._session = client.client_id or self._session
+            self._give_up(OutcomeUnknownError("the connection to ZooKeeper was replaced"))
+            self._connected.set()
+            return
+        log.warning("the connection to ZooKeeper at %s is %s", self._hosts, state.lower())
+        self._connected.clear()
+        # Kazoo reconnects by itself, but for an answer that it cannot read: then its thread has ended for good.
+        ended = client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+        if state == KazooState.LOST and ended and self._revival is None:
+            self._revival = self._loop.create_task(self._revive())
+
+    async def _revive(self) -> None:
+        await self._in_thread(_end_client, self._client)
+        await self._options.clock.sleep(_REVIVE_PAUSE_S)
+        if self._closing is None:
+            self._give_up(OutcomeUnknownError("the ZooKeeper client ended"))
+            self._client = self._start_client()
+        self._revival = None
+
+    async def _end(self) -> None:
+        if self._revival is not None:
+            await asyncio.wait([self._revival])
+        await self._in_thread(_end_client, self._client)
+
+    def _in_thread(self, work: Callable[[KazooClient], None], client: KazooClient) -> "asyncio.Future[None]":
+        """Run what blocks in a thread of its own, which leaves none idle behind."""
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                work(client)
+            except Exception:
+                log.exception("ending a ZooKeeper session failed")
+            self._post(lambda: None if future.done() else future.set_result(None))
+
+        threading.Thread(target=run, name="zookeeper-close", daemon=True).start()
+        return future
+
+
+class _Call:
+    """Requests submitted together, and the future of their results."""
+
+    __slots__ = ("_missing", "_results", "answer")
+
+    def __init__(self, size: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._results: list[Any] = [None] * size
+        self._missing = size
+        self.answer: asyncio.Future[list[Any]] = loop.create_future()
+
+    def settle(self, index: int, result: Any) -> bool:
+        """Note one result; return whether all are there."""
+        self._results[index] = result
+        self._missing -= 1
+        if self._missing == 0 and not self.answer.done():
+            self._conclude()
+        return self._missing == 0
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def _conclude(self) -> None:
+        for result in self._results:
+            # What is no error of ZooKeeper's is a reply that kazoo could not read.
+            if isinstance(result, _LOST) or (isinstance(result, Exception) and not isinstance(result, ZookeeperError)):
+                lost = OutcomeUnknownError(f"the connection to ZooKeeper was lost ({type(result).__name__})")
+                self.answer.set_exception(lost)
+                return
+        self.answer.set_result(self._results)
+
+
+def _end_client(client: KazooClient) -> None:
+    client.stop()
+    client.close()

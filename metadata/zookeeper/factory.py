@@ -1,0 +1,86 @@
+"""How `zookeeper://host:port[,host:port…]/hedwig/REGION` becomes a store."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from hedwig.errors import ConfigurationError
+from metadata.backend import Backend, BackendFactory, StoreOptions
+from metadata.layout import Layout, check_layout
+from metadata.url import MetadataUrl
+from metadata.zookeeper.backend import ZookeeperBackend
+from metadata.zookeeper.bridge import Bridge
+from metadata.zookeeper.layout import KIND, read_layout, write_layout
+from metadata.zookeeper.names import Places, legal_component
+from metadata.zookeeper.wiping import delete_tree
+
+__all__ = ["FACTORY"]
+
+_PORT: Final = 2181
+_EXAMPLE: Final = "zookeeper://127.0.0.1:2181/hedwig/standalone"
+
+
+class _ZookeeperFactory:
+    async def read_layout(self, url: MetadataUrl, options: StoreOptions) -> Layout | None:
+        places = _places(url)
+        async with _connection(url, options) as bridge:
+            return await read_layout(bridge, places, options)
+
+    async def open(self, url: MetadataUrl, options: StoreOptions) -> Backend:
+        places = _places(url)
+        bridge = await _connect(url, options)
+        try:
+            check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
+        except BaseException:
+            await bridge.close()
+            raise
+        return ZookeeperBackend(bridge, places, url.endpoints(_PORT), options)
+
+    async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
+        places = _places(url)
+        async with _connection(url, options) as bridge:
+            found = await read_layout(bridge, places, options)
+            if found is not None:
+                check_layout(found, kind=KIND, url=url.text)
+            if wipe:
+                await delete_tree(bridge, options, places.topics)
+            await write_layout(bridge, places, options)
+            return check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
+
+
+@asynccontextmanager
+async def _connection(url: MetadataUrl, options: StoreOptions) -> AsyncIterator[Bridge]:
+    bridge = await _connect(url, options)
+    try:
+        yield bridge
+    finally:
+        await bridge.close()
+
+
+async def _connect(url: MetadataUrl, options: StoreOptions) -> Bridge:
+    url.check_parameters()
+    hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.endpoints(_PORT))
+    bridge = Bridge(hosts, options)
+    try:
+        await bridge.connect()
+    except BaseException:
+        await bridge.close()
+        raise
+    return bridge
+
+
+def _places(url: MetadataUrl) -> Places:
+    """Return the paths under the prefix that the URL names: that of the original's `zk_prefix` and region."""
+    components = url.path.split("/")[1:]
+    if not components or components == [""]:
+        raise ConfigurationError(
+            f"the metadata URL {url.text!r} needs a path, the prefix of the store in ZooKeeper; for example {_EXAMPLE}"
+        )
+    if components[0] == "zookeeper" or not all(legal_component(component) for component in components):
+        raise ConfigurationError(
+            f"the path {url.path!r} of the metadata URL cannot be a store in ZooKeeper; write for example {_EXAMPLE}"
+        )
+    return Places(url.path)
+
+
+FACTORY: Final[BackendFactory] = _ZookeeperFactory()

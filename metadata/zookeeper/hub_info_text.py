@@ -1,0 +1,94 @@
+"""Owner records: `HubInfoData` in protobuf's text format, two lines, byte for byte as the original writes them.
+
+Older hubs stored a bare address. Lines of fields that this code does not know are kept as they are.
+"""
+
+from typing import Final
+
+from google.protobuf import text_format
+
+from hedwig.errors import InvalidArgumentError
+from hedwig.model import HubInfo, UnknownFields
+from hedwig.wire import pubsub_pb2 as pb
+from metadata.zookeeper.records import Codec, UndecodableError, encoding
+
+__all__ = ["HUB_INFO", "parse_address"]
+
+_ENCODING: Final = "hub-info-text"
+_FIELDS: Final = ("hostname", "czxid")
+
+
+class _HubInfoCodec:
+    def encode(self, record: HubInfo) -> bytes:
+        with encoding("owner record"):
+            if parse_address(record.address) != (record.host, record.port, record.ssl_port):
+                raise InvalidArgumentError(f"{record.address!r} does not read back as host:port:sslport")
+            text = text_format.MessageToString(pb.HubInfoData(hostname=record.address, czxid=record.epoch)).encode()
+        if record.unknown is not None and record.unknown.encoding == _ENCODING:
+            text += record.unknown.payload
+        return text
+
+    def merge(self, stored: bytes, record: HubInfo) -> bytes:
+        """Return the whole record, which has one part only, with the lines that its writer never saw."""
+        known = self.decode(stored)
+        body = self.encode(record)
+        return body if record.unknown is not None or known.unknown is None else body + known.unknown.payload
+
+    def decode(self, data: bytes) -> HubInfo:
+        try:
+            text = data.decode()
+            if not text.startswith("hostname"):
+                return _hub(text.strip(), 0, None)
+            message = text_format.Parse(text, pb.HubInfoData(), allow_unknown_field=True)
+            return _hub(message.hostname, message.czxid, _unknown_lines(text))
+        except (UnicodeDecodeError, text_format.ParseError, ValueError) as exc:
+            raise UndecodableError(f"its {len(data)} bytes are no HubInfoData in text format: {exc}") from exc
+
+    def stamp(self, body: bytes, token: bytes, previous: bytes) -> bytes:
+        del token, previous
+        return body
+
+    def token(self, data: bytes) -> bytes:
+        del data
+        return b""
+
+    def previous(self, data: bytes) -> bytes:
+        del data
+        return b""
+
+
+def parse_address(address: str) -> tuple[str, int, int | None]:
+    """Return host, port and TLS port (None for -1 or none) of `host:port[:sslport]`. Raises ValueError."""
+    host, _, last = address.rpartition(":")
+    before, _, middle = host.rpartition(":")
+    if before and _is_port(middle) and (_is_port(last) or last == "-1"):
+        host, port, ssl_port = before, middle, None if last == "-1" else int(last)
+    else:
+        port, ssl_port = last, None
+    if not host or not _is_port(port) or any(char.isspace() for char in host):
+        raise ValueError(f"{address!r} is not host:port:sslport")
+    return host, int(port), ssl_port
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) < 65536
+
+
+def _hub(address: str, epoch: int, unknown: UnknownFields | None) -> HubInfo:
+    host, port, ssl_port = parse_address(address)
+    return HubInfo(host=host, port=port, ssl_port=ssl_port, epoch=epoch, unknown=unknown)
+
+
+def _unknown_lines(text: str) -> UnknownFields | None:
+    """Return the lines that are not fields of ours; what is nested in braces belongs to the field that opened them."""
+    kept = []
+    depth = 0
+    for line in text.splitlines(keepends=True):
+        ours = depth == 0 and line.split(":", 1)[0].strip() in _FIELDS
+        if not ours and line.strip():
+            kept.append(line)
+        depth += line.count("{") - line.count("}")
+    return UnknownFields(_ENCODING, "".join(kept).encode()) if kept else None
+
+
+HUB_INFO: Final[Codec[HubInfo]] = _HubInfoCodec()

@@ -1,0 +1,66 @@
+"""The layout record of the original: which of its metadata managers laid a store out."""
+
+from typing import Final
+
+from google.protobuf import text_format
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from hedwig.clock import Deadline
+from hedwig.errors import CorruptRecordError
+from hedwig.wire import pubsub_pb2 as pb
+from metadata.backend import StoreOptions
+from metadata.layout import Layout
+from metadata.zookeeper.bridge import Bridge
+from metadata.zookeeper.names import Places
+from metadata.zookeeper.requests import create, get, multi_refusal
+from metadata.zookeeper.sight import answer, reading
+
+__all__ = ["KIND", "LAYOUT_BYTES", "parse_layout", "read_layout", "write_layout"]
+
+KIND: Final = "zookeeper"
+
+_MANAGER: Final = "org.apache.hedwig.server.meta.ZkMetadataManagerFactory"
+_VERSION: Final = 1
+
+LAYOUT_BYTES: Final = text_format.MessageToString(
+    pb.ManagerMeta(managerImpl=_MANAGER, managerVersion=_VERSION)
+).encode()
+
+
+def parse_layout(data: bytes, path: str) -> Layout:
+    """Return what a layout node says; another manager of the original's is a kind of its own.
+
+    Raises: CorruptRecordError - it is no ManagerMeta.
+    """
+    try:
+        meta = text_format.Parse(data.decode(), pb.ManagerMeta(), allow_unknown_field=True)
+    except (UnicodeDecodeError, text_format.ParseError) as exc:
+        raise CorruptRecordError(f"the layout record at {path} cannot be read: {exc}") from exc
+    return Layout(kind=KIND if meta.managerImpl == _MANAGER else meta.managerImpl, major=meta.managerVersion, minor=0)
+
+
+async def read_layout(bridge: Bridge, places: Places, options: StoreOptions) -> Layout | None:
+    """Return the layout record, or None if there is none."""
+
+    async def attempt(deadline: Deadline) -> bytes | None:
+        (node,) = await bridge.send(deadline, get(places.layout))
+        return None if isinstance(answer(node, NoNodeError), NoNodeError) else node[0] or b""
+
+    data = await reading(options, f"reading the layout record {places.layout}", attempt)
+    return None if data is None else parse_layout(data, places.layout)
+
+
+async def write_layout(bridge: Bridge, places: Places, options: StoreOptions) -> None:
+    """Make what is missing of a store: the layout record, `topics`, and what is above them.
+
+    Everything is only ever created, so that this may be repeated, and done by several at once.
+    """
+    steps = places.layout.split("/")
+    above = ["/".join(steps[:end]) for end in range(2, len(steps))]
+    wanted = [*((path, b"") for path in above), (places.layout, LAYOUT_BYTES), (places.topics, b"")]
+
+    async def attempt(deadline: Deadline) -> None:
+        for results in await bridge.send(deadline, *(create(path, data) for path, data in wanted)):
+            answer(multi_refusal(results), NodeExistsError)
+
+    await reading(options, f"making the store under {places.prefix}", attempt)

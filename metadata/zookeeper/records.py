@@ -1,0 +1,318 @@
+"""Records as the original stores them: protobuf, binary or in text format, with a stamp that it leaves unread.
+
+The stamp (WriteStamp, field 1000) is stored behind the record's own fields: protobuf reads two encodings that follow
+each other as one message, so a stamp can be put on without touching the record. Owner records are text, where the
+original refuses a field that it does not know; they carry none, and name their writer by address and epoch.
+
+Bytes of fields that this code does not know travel in `UnknownFields`, encoding "protobuf" (or "hub-info-text": whole
+lines of an owner record), and are put back by the next write.
+"""
+
+from collections.abc import Callable
+from typing import Final, Generic, Literal, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from hedwig.errors import InvalidArgumentError
+from hedwig.model import (
+    LedgerRange,
+    LedgerRanges,
+    MessageSeqId,
+    RegionSeqId,
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+    UnknownFields,
+)
+from hedwig.wire import pubsub_pb2 as pb
+
+__all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError", "encoding"]
+
+R = TypeVar("R")
+M = TypeVar("M", bound="_Stamped")
+P = TypeVar("P", bound=Message)
+
+_PROTOBUF: Final = "protobuf"
+
+
+class UndecodableError(Exception):
+    """Stored bytes that are not a record of the kind; the text says why."""
+
+
+class Codec(Protocol[R]):
+    """One kind's records as bytes."""
+
+    def encode(self, record: R) -> bytes:
+        """Return the bytes of a whole record, unstamped. Raises InvalidArgumentError if it cannot be expressed."""
+        ...
+
+    def merge(self, stored: bytes, record: R) -> bytes:
+        """Return the unstamped bytes of `stored` with the parts that are present in `record` in their place.
+
+        Raises: InvalidArgumentError; UndecodableError - `stored` is not a record.
+        """
+        ...
+
+    def decode(self, data: bytes) -> R:
+        """Return the record. Raises UndecodableError."""
+        ...
+
+    def stamp(self, body: bytes, token: bytes, previous: bytes) -> bytes:
+        """Return what is stored for an unstamped record that write `token` makes out of what `previous` wrote."""
+        ...
+
+    def token(self, data: bytes) -> bytes:
+        """Return the token of the write that made `data`; empty if it carries none."""
+        ...
+
+    def previous(self, data: bytes) -> bytes:
+        """Return the token of the write before it; empty if none is known."""
+        ...
+
+
+class encoding:
+    """Turn what protobuf says about a value out of range into an InvalidArgumentError about `what`."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, TypeError | ValueError) and not isinstance(error, InvalidArgumentError):
+            raise InvalidArgumentError(f"this {self._what} cannot be stored: {error}") from error
+
+
+class _Stamped(Protocol):
+    """A message of ours with a stamp."""
+
+    @property
+    def writeStamp(self) -> pb.WriteStamp: ...
+
+    def ClearField(self, field_name: Literal["writeStamp"]) -> None: ...
+
+    def SerializeToString(self) -> bytes: ...
+
+
+class _BinaryCodec(Generic[R, M]):
+    """A record that is one binary message with a stamp."""
+
+    def __init__(
+        self,
+        what: str,
+        parse: Callable[[bytes], M],
+        to_message: Callable[[R], M],
+        to_record: Callable[[M], R],
+        overlay: Callable[[M, R], M],
+    ) -> None:
+        self._what = what
+        self._parse = parse
+        self._to_message = to_message
+        self._to_record = to_record
+        self._overlay = overlay
+
+    def encode(self, record: R) -> bytes:
+        with encoding(self._what):
+            return self._to_message(record).SerializeToString()
+
+    def merge(self, stored: bytes, record: R) -> bytes:
+        message = self._parse(stored)
+        message.ClearField("writeStamp")
+        with encoding(self._what):
+            return self._overlay(message, record).SerializeToString()
+
+    def decode(self, data: bytes) -> R:
+        return self._to_record(self._parse(data))
+
+    def stamp(self, body: bytes, token: bytes, previous: bytes) -> bytes:
+        stamp = pb.WriteStamp(token=token)
+        if previous:
+            stamp.previousToken = previous
+        return body + pb.LedgerRanges(writeStamp=stamp).SerializeToString()
+
+    def token(self, data: bytes) -> bytes:
+        return self._stamp_of(data).token
+
+    def previous(self, data: bytes) -> bytes:
+        return self._stamp_of(data).previousToken
+
+    def _stamp_of(self, data: bytes) -> pb.WriteStamp:
+        try:
+            return self._parse(data).writeStamp
+        except UndecodableError:
+            return pb.WriteStamp()
+
+
+# -------------------------------------------------------------------------------------------------------- ledger ranges
+
+
+def _parse_ranges(data: bytes) -> pb.LedgerRanges:
+    return _parse(pb.LedgerRanges(), data)
+
+
+def _ranges_message(record: LedgerRanges) -> pb.LedgerRanges:
+    message = pb.LedgerRanges(ranges=[_range_message(item) for item in record.ranges])
+    _restore(message, record.unknown)
+    return message
+
+
+def _range_message(item: LedgerRange) -> pb.LedgerRange:
+    message = pb.LedgerRange(ledgerId=item.ledger_id)
+    if item.end is not None:
+        message.endSeqIdIncluded.CopyFrom(_seq_id_message(item.end))
+    if item.start is not None:
+        message.startSeqIdIncluded = item.start
+    _restore(message, item.unknown)
+    return message
+
+
+def _ranges_record(message: pb.LedgerRanges) -> LedgerRanges:
+    return LedgerRanges(tuple(_range_record(item) for item in message.ranges), unknown=_unknown(message))
+
+
+def _range_record(item: pb.LedgerRange) -> LedgerRange:
+    return LedgerRange(
+        ledger_id=item.ledgerId,
+        start=item.startSeqIdIncluded if item.HasField("startSeqIdIncluded") else None,
+        end=_seq_id_record(item.endSeqIdIncluded) if item.HasField("endSeqIdIncluded") else None,
+        unknown=_unknown(item),
+    )
+
+
+def _overlay_ranges(message: pb.LedgerRanges, record: LedgerRanges) -> pb.LedgerRanges:
+    """Return `record`, which has one part only, with the fields of `message` that the record's writer never saw."""
+    merged = _ranges_message(record)
+    if record.unknown is None:
+        _restore(merged, _unknown(message))
+    return merged
+
+
+# --------------------------------------------------------------------------------------------------------- subscription
+
+
+def _parse_subscription(data: bytes) -> pb.SubscriptionData:
+    """Read a SubscriptionData, or the bare SubscriptionState of release 4.0, which does not parse as one."""
+    try:
+        message = _parse(pb.SubscriptionData(), data)
+    except UndecodableError as not_data:
+        try:
+            message = pb.SubscriptionData(state=_parse(pb.SubscriptionState(), data))
+        except UndecodableError:
+            raise not_data from None
+    if message.state.HasField("messageBound"):
+        # Where releases before the preferences kept it.
+        if not message.preferences.HasField("messageBound"):
+            message.preferences.messageBound = message.state.messageBound
+        message.state.ClearField("messageBound")
+    return message
+
+
+def _subscription_message(record: SubscriptionData) -> pb.SubscriptionData:
+    return _overlay_subscription(pb.SubscriptionData(), record)
+
+
+def _overlay_subscription(message: pb.SubscriptionData, record: SubscriptionData) -> pb.SubscriptionData:
+    if record.state is not None:
+        state = pb.SubscriptionState(msgId=_seq_id_message(record.state.consumed))
+        _restore(state, record.state.unknown or _unknown(message.state))
+        message.state.CopyFrom(state)
+    if record.preferences is not None:
+        preferences = _preferences_message(record.preferences)
+        _restore(preferences, record.preferences.unknown or _unknown(message.preferences))
+        message.preferences.CopyFrom(preferences)
+    if record.unknown is not None:
+        _forget_unknown(message)
+        _restore(message, record.unknown)
+    return message
+
+
+def _preferences_message(record: SubscriptionPreferences) -> pb.SubscriptionPreferences:
+    message = pb.SubscriptionPreferences(
+        messageBound=record.message_bound,
+        messageFilter=record.message_filter,
+        messageWindowSize=record.message_window_size,
+    )
+    for key, value in record.options.items():
+        message.options.entries.add(key=key, value=value)
+    return message
+
+
+def _subscription_record(message: pb.SubscriptionData) -> SubscriptionData:
+    return SubscriptionData(
+        preferences=_preferences_record(message.preferences) if message.HasField("preferences") else None,
+        state=_state_record(message.state) if message.HasField("state") else None,
+        unknown=_unknown(message),
+    )
+
+
+def _state_record(message: pb.SubscriptionState) -> SubscriptionState:
+    return SubscriptionState(_seq_id_record(message.msgId), unknown=_unknown(message))
+
+
+def _preferences_record(message: pb.SubscriptionPreferences) -> SubscriptionPreferences:
+    options: dict[str, bytes] = {}
+    for entry in message.options.entries:
+        options.setdefault(entry.key, entry.value)  # On a repeated key the first entry counts.
+    return SubscriptionPreferences(
+        options=options,
+        message_bound=message.messageBound if message.HasField("messageBound") else None,
+        message_filter=message.messageFilter if message.HasField("messageFilter") else None,
+        message_window_size=message.messageWindowSize if message.HasField("messageWindowSize") else None,
+        unknown=_unknown(message),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- parts
+
+
+def _seq_id_message(seq_id: MessageSeqId) -> pb.MessageSeqId:
+    remote = [pb.RegionSpecificSeqId(region=item.region, seqId=item.seq_id) for item in seq_id.remote]
+    return pb.MessageSeqId(localComponent=seq_id.local, remoteComponents=remote)
+
+
+def _seq_id_record(message: pb.MessageSeqId) -> MessageSeqId:
+    remote = tuple(RegionSeqId(item.region, item.seqId) for item in message.remoteComponents)
+    return MessageSeqId(message.localComponent, remote)
+
+
+def _parse(message: P, data: bytes) -> P:
+    try:
+        message.ParseFromString(data)
+    except DecodeError as exc:
+        raise UndecodableError(f"its {len(data)} bytes are no {message.DESCRIPTOR.name}: {exc}") from exc
+    if not message.IsInitialized():
+        raise UndecodableError(f"its {len(data)} bytes are no {message.DESCRIPTOR.name}: a required field is missing")
+    return message
+
+
+def _unknown(message: Message) -> UnknownFields | None:
+    """Return what `message` holds beyond the fields that we know."""
+    rest = type(message)()
+    rest.CopyFrom(message)
+    for descriptor, _ in rest.ListFields():
+        rest.ClearField(descriptor.name)
+    payload = rest.SerializePartialToString()
+    return UnknownFields(_PROTOBUF, payload) if payload else None
+
+
+def _forget_unknown(message: pb.SubscriptionData) -> None:
+    known = pb.SubscriptionData()
+    if message.HasField("state"):
+        known.state.CopyFrom(message.state)
+    if message.HasField("preferences"):
+        known.preferences.CopyFrom(message.preferences)
+    message.CopyFrom(known)
+
+
+def _restore(message: Message, unknown: UnknownFields | None) -> None:
+    if unknown is not None and unknown.encoding == _PROTOBUF:
+        message.MergeFromString(unknown.payload)
+
+
+LEDGER_RANGES: Final[Codec[LedgerRanges]] = _BinaryCodec(
+    "persistence record", _parse_ranges, _ranges_message, _ranges_record, _overlay_ranges
+)
+SUBSCRIPTION: Final[Codec[SubscriptionData]] = _BinaryCodec(
+    "subscription", _parse_subscription, _subscription_message, _subscription_record, _overlay_subscription
+)

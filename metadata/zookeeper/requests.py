@@ -1,0 +1,92 @@
+"""The requests that this backend makes of ZooKeeper, ready for `Bridge.send`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import RolledBackError, RuntimeInconsistency, ZookeeperError
+
+from metadata.zookeeper.bridge import Request
+
+__all__ = [
+    "children",
+    "create",
+    "delete",
+    "delete_guarded",
+    "exists",
+    "get",
+    "multi_refusal",
+    "set_guarded",
+    "sync",
+]
+
+
+def get(path: str) -> Request:
+    """Return (data, stat), or NoNodeError."""
+    return lambda client: client.get_async(path)
+
+
+def exists(path: str) -> Request:
+    """Return the stat, or None."""
+    return lambda client: client.exists_async(path)
+
+
+def children(path: str) -> Request:
+    """Return the names of the children, or NoNodeError."""
+    return lambda client: client.get_children_async(path)
+
+
+def sync(path: str) -> Request:
+    """Let the server that we talk to catch up with the leader, before the requests that follow are served."""
+    return lambda client: client.sync_async(path)
+
+
+def delete(path: str) -> Request:
+    """Delete whatever is at `path`: True, NoNodeError, or NotEmptyError."""
+    return lambda client: client.delete_async(path)
+
+
+def create(path: str, data: bytes = b"", mark: tuple[str, bytes] | None = None) -> Request:
+    """Create a node; with `mark`, a (path, data), set that node's data in the same transaction."""
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        transaction.create(path, data)
+        if mark is not None:
+            transaction.set_data(*mark)
+        return transaction.commit_async()
+
+    return submit
+
+
+def set_guarded(path: str, data: bytes, version: int, parent: str, guard: int) -> Request:
+    """Set a node's data if it is at `version` and its parent at `guard`."""
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        transaction.check(parent, guard)
+        transaction.set_data(path, data, version)
+        return transaction.commit_async()
+
+    return submit
+
+
+def delete_guarded(path: str, version: int, parent: str, guard: int, mark: bytes) -> Request:
+    """Delete a node and set its parent's data to `mark`, if it is at `version` and the parent at `guard`."""
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        transaction.set_data(parent, mark, guard)
+        transaction.delete(path, version)
+        return transaction.commit_async()
+
+    return submit
+
+
+def multi_refusal(results: Sequence[Any]) -> ZookeeperError | None:
+    """Return the error that rolled a transaction back, or None if it was done."""
+    errors = [result for result in results if isinstance(result, ZookeeperError)]
+    for error in errors:
+        if not isinstance(error, RolledBackError | RuntimeInconsistency):
+            return error
+    return errors[0] if errors else None

@@ -1,0 +1,49 @@
+"""Reading all subscriptions of a topic: the names in one reply, then their contents page by page."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from kazoo.exceptions import NoNodeError
+
+from hedwig.clock import Deadline
+from hedwig.model import SubscriberId
+from metadata.backend import StoreOptions
+from metadata.zookeeper.bridge import Bridge
+from metadata.zookeeper.names import subscriber_of
+from metadata.zookeeper.requests import children, exists, get
+from metadata.zookeeper.sight import Found, answer, found_node, reading
+
+__all__ = ["scan_children"]
+
+_READS_AT_ONCE: Final = 256
+"""How many contents are asked for together; a page of records of the maximal size stays at 128 MiB."""
+
+
+async def scan_children(
+    bridge: Bridge, options: StoreOptions, parent: str, what: str
+) -> AsyncIterator[tuple[SubscriberId, Found, int | None]]:
+    """Iterate over the children of `parent` in the order of their names: the subscriber, its node, and the guard.
+
+    Every page reads the parent before its children, so the guard is never newer than what it guards. A child that
+    vanishes before its page is read is left out; so is one that nobody's subscriber id can have named.
+    """
+
+    async def names(deadline: Deadline) -> list[str]:
+        (result,) = await bridge.send(deadline, children(parent))
+        return [] if isinstance(answer(result, NoNodeError), NoNodeError) else sorted(result)
+
+    known = await reading(options, what, names)
+    size = min(options.page_rows, _READS_AT_ONCE)
+    for start in range(0, len(known), size):
+        page = known[start : start + size]
+
+        async def contents(deadline: Deadline, page: list[str] = page) -> tuple[int | None, list[Found | None]]:
+            stat, *nodes = await bridge.send(deadline, exists(parent), *(get(f"{parent}/{name}") for name in page))
+            guard = None if answer(stat) is None else stat.version
+            return guard, [found_node(node) for node in nodes]
+
+        guard, nodes = await reading(options, what, contents)
+        for name, found in zip(page, nodes, strict=True):
+            subscriber = subscriber_of(name)
+            if found is not None and subscriber is not None:
+                yield subscriber, found, guard

@@ -1,0 +1,105 @@
+"""Versioned tables over znodes: one for each kind of record, all over one bridge."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Generic, TypeVar
+
+from hedwig.clock import Deadline
+from hedwig.errors import HedwigError
+from hedwig.model import SubscriberId, Topic
+from hedwig.names import as_topic
+from hedwig.versions import Version, Versioned
+from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from metadata.zookeeper.listing import Listing
+from metadata.zookeeper.mutation import Ground, Mutation
+from metadata.zookeeper.names import Place
+from metadata.zookeeper.scanning import scan_children
+from metadata.zookeeper.sight import Sight, look, reading
+
+__all__ = ["ZnodeTable"]
+
+R = TypeVar("R")
+
+
+class ZnodeTable(Generic[R]):
+    """A VersionedTable: `place_of` says where the record of a key is, `record_name` which child of its topic."""
+
+    def __init__(self, ground: Ground[R], place_of: Callable[[RecordKey], Place], record_name: str) -> None:
+        self._ground = ground
+        self._place_of = place_of
+        self._listing = Listing(ground.bridge, ground.places, ground.options, record_name)
+
+    async def read(self, key: RecordKey) -> Versioned[R] | None:
+        ground = self._ground
+        ground.kind.check(key)
+        place = self._place_of(key)
+
+        async def attempt(deadline: Deadline) -> Sight:
+            return await look(ground.bridge, place, deadline)
+
+        sight = await reading(ground.options, f"reading the {ground.kind.noun} of {key}", attempt)
+        return None if sight.found is None else ground.versioned(key, place.path, sight.found, sight.guard)
+
+    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+        ground = self._ground
+        ground.kind.check(key)
+        # Built before anything is sent, also for a merge, so that a record which cannot be stored is refused at once.
+        body = ground.codec.encode(record)
+        ground.kind.check_size(key, body)
+
+        def build(stored: bytes | None) -> bytes:
+            if stored is None or not merge:
+                return body
+            merged = ground.codec.merge(stored, record)
+            ground.kind.check_size(key, merged)
+            return merged
+
+        return await self._mutation(key, "writing").write(build, version, merge=merge)
+
+    async def delete(self, key: RecordKey, version: Version) -> None:
+        self._ground.kind.check_delete(key, version)
+        await self._mutation(key, "deleting").delete(version)
+
+    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+        outcomes: list[Outcome[R]] = [Outcome()] * len(operations)
+        waiting = iter(enumerate(operations))
+
+        async def work() -> None:
+            for index, operation in waiting:
+                outcomes[index] = await self._outcome(operation)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(len(operations), self._ground.options.in_flight_max)):
+                group.create_task(work())
+        return outcomes
+
+    async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
+        ground = self._ground
+        as_topic(topic)
+        parent = ground.places.subscribers(topic)
+        what = f"reading the subscriptions of {RecordKey(topic)}"
+        async for subscriber, found, guard in scan_children(ground.bridge, ground.options, parent, what):
+            key = RecordKey(topic, subscriber)
+            yield subscriber, ground.versioned(key, ground.places.subscription(key).path, found, guard)
+
+    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
+        return self._listing.topics(prefix, start_after)
+
+    async def count(self) -> int:
+        return await self._listing.count()
+
+    def _mutation(self, key: RecordKey, doing: str) -> Mutation[R]:
+        return Mutation(self._ground, key, self._place_of(key), doing)
+
+    async def _outcome(self, operation: Operation[R]) -> Outcome[R]:
+        try:
+            match operation:
+                case Read(key):
+                    return Outcome(record=await self.read(key))
+                case Write(key, record, version, merge):
+                    return Outcome(version=await self.write(key, record, version, merge=merge))
+                case Delete(key, version):
+                    await self.delete(key, version)
+                    return Outcome()
+        except HedwigError as exc:
+            return Outcome(error=exc)
