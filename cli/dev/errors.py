@@ -1,6 +1,11 @@
-"""What the launcher reports to its user."""
+"""What the launcher reports to its user.
 
-__all__ = ["DevError"]
+DevError
+├── UnknownServerError   there is no server of that name in the directory
+└── NotAnsweringError    a server did not answer before the deadline
+"""
+
+__all__ = ["DevError", "NotAnsweringError", "UnknownServerError"]
 
 
 class DevError(Exception):
@@ -15,3 +20,11 @@ class DevError(Exception):
         self.log_tail = log_tail
         if log_tail:
             self.add_note("\n".join(log_tail))
+
+
+class UnknownServerError(DevError):
+    """The directory has no server of that name."""
+
+
+class NotAnsweringError(DevError):
+    """A server runs, yet did not answer before the deadline."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cli.dev.classpath import ClasspathCache, user_cache
-from cli.dev.errors import DevError
+from cli.dev.errors import DevError, UnknownServerError
 from cli.dev.java import find_java, jvm_flags
 from cli.dev.ports import LOOPBACK
 from cli.dev.processes import ProcessIdentity, is_paused, send_signal, wait_gone
@@ -182,6 +182,7 @@ class DevServers:
         Raises: DevError - it runs already, its port is taken, it died, or it did not answer in time.
         """
         find_java()
+        self._jars(KINDS[self._record(name).kind].classpath)
         with self._directory.locked(_LOCK_TIMEOUT_S):
             state = self._adopted_state()
             self._directory.write(state)
@@ -236,7 +237,7 @@ class DevServers:
         servers = self._directory.state().servers
         if name not in servers:
             known = f"choose from {', '.join(servers)}" if servers else "run `hedwig-admin dev up` first"
-            raise DevError(f"there is no server {name!r} in {self.directory}: {known}")
+            raise UnknownServerError(f"there is no server {name!r} in {self.directory}: {known}")
         return servers[name]
 
     def _process(self, name: str) -> ProcessIdentity:

@@ -110,9 +110,10 @@ def marked_processes(prefix: str) -> dict[str, ProcessIdentity]:
         facts = _facts(pid)
         if facts is None:
             continue
-        for argument in facts.command.split(facts.separator):
-            if argument.startswith(prefix):
-                found[argument.removeprefix(prefix)] = ProcessIdentity(pid, facts.started)
+        edge = facts.separator
+        _, mark, rest = f"{edge}{facts.command}".partition(f"{edge}{prefix}")
+        if mark:
+            found[rest.partition(edge)[0]] = ProcessIdentity(pid, facts.started)
     return found
 
 
@@ -167,7 +168,8 @@ def _facts_from_proc(pid: int) -> _Facts | None:
         return None
     # The program name, in parentheses, may itself hold blanks and parentheses.
     fields = stat.rpartition(")")[2].split()
-    if fields[0] in {"Z", "X"}:
+    # A zombie with more than one thread is a process in the middle of its end, whose sockets may still be open.
+    if fields[0] in {"Z", "X"} and int(fields[17]) <= 1:
         return None
     return _Facts(state=fields[0], started=fields[19], command=command, separator="\0")
 

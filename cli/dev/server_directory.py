@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli.dev.errors import DevError
 from cli.dev.locks import locked
+from cli.dev.log_files import last_lines
 from cli.dev.ports import LOOPBACK, choose_port
 from cli.dev.processes import ProcessIdentity, marked_processes, still_runs
 from cli.dev.server_kind import ServerKind, Site
@@ -19,7 +20,6 @@ __all__ = ["ServerDirectory"]
 
 _STATE, _LOCK, _HOSTS = "state.json", "lock", "hosts"
 _FOLDERS = ("conf", "data", "logs", "tmp")
-_TAIL_BYTES = 65_536
 
 
 class ServerDirectory:
@@ -104,12 +104,10 @@ class ServerDirectory:
     def log_tail(self, name: str, lines: int) -> tuple[str, ...]:
         """Return the last lines of a server's log; none if it has no log."""
         try:
-            with self.site(State()).log(name).open("rb") as log:
-                log.seek(max(0, log.seek(0, 2) - _TAIL_BYTES))
-                content = log.read().decode(errors="replace")
+            content, _position = last_lines(self.site(State()).log(name), lines)
         except FileNotFoundError:
             return ()
-        return tuple(content.splitlines()[-lines:]) if lines > 0 else ()
+        return tuple(content.decode(errors="replace").splitlines())
 
     def remove(self) -> None:
         """Remove all that the launcher made, and the directory if nothing else is in it. For the lock's holder only."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
 
-from cli.dev.errors import DevError
+from cli.dev.errors import DevError, NotAnsweringError
 from cli.dev.java import find_java, jvm_flags
 from cli.dev.ports import LOOPBACK, is_free
 from cli.dev.processes import identify_child, is_paused, spawn
@@ -19,7 +19,7 @@ from cli.dev.state import ServerRecord
 
 __all__ = ["Startup"]
 
-LOG_TAIL_LINES = 15
+_LOG_TAIL_LINES = 15
 
 _POLL_S = 0.1
 _TALK_EVERY_S = 15.0
@@ -67,7 +67,7 @@ class Startup:
                         self._progress(self._ready_line(record, launched.get(name)))
             if waiting and time.monotonic() > deadline:
                 name, why = next(iter(waiting.items()))
-                raise self._failure(name, f"does not answer after {timeout_s:.0f} s: {why}")
+                raise self._not_answering(name, timeout_s, why)
             if waiting and time.monotonic() > talk_at:
                 talk_at += _TALK_EVERY_S
                 reasons = ", ".join(f"{name} ({why})" for name, why in waiting.items())
@@ -85,13 +85,13 @@ class Startup:
         while True:
             record, kind = self._record(name), self._kind(name)
             if self._directory.process(record) is None:
-                raise self._failure(name, "died while it started")
+                raise self._died(name)
             why = self._what_is_missing(record, kind)
             if not why:
                 self._progress(self._ready_line(record, began))
                 return
             if time.monotonic() > deadline:
-                raise self._failure(name, f"does not answer after {timeout_s:.0f} s: {why}")
+                raise self._not_answering(name, timeout_s, why)
             time.sleep(_POLL_S)
 
     def launch(self, name: str, *, keep_port: bool = False) -> None:
@@ -145,7 +145,7 @@ class Startup:
     def _handle_death(self, record: ServerRecord, losses: int) -> None:
         """Let a server that lost its port before it could bind it be started again on another; else give up."""
         if losses >= _PORT_LOSSES_MAX or all(map(is_free, record.ports.values())):
-            raise self._failure(record.name, "died while it started")
+            raise self._died(record.name)
 
     def _move(self, record: ServerRecord, kind: ServerKind, keep_port: bool) -> ServerRecord:
         """Give a server fresh ports in place of those that another program has."""
@@ -174,11 +174,15 @@ class Startup:
             case _ as unknown:
                 assert_never(unknown)
 
-    def _failure(self, name: str, what: str) -> DevError:
-        tail = self._directory.log_tail(name, LOG_TAIL_LINES)
-        return DevError(
-            f"{name} {what}: see `hedwig-admin dev logs {name}`, then run `up` again or `hedwig-admin dev down`", tail
-        )
+    def _died(self, name: str) -> DevError:
+        return DevError(f"{name} died while it started: {_what_to_do(name)}", self._log_tail(name))
+
+    def _not_answering(self, name: str, timeout_s: float, why: str) -> DevError:
+        message = f"{name} does not answer after {timeout_s:.0f} s: {why}: {_what_to_do(name)}"
+        return NotAnsweringError(message, self._log_tail(name))
+
+    def _log_tail(self, name: str) -> tuple[str, ...]:
+        return self._directory.log_tail(name, _LOG_TAIL_LINES)
 
     def _ready_line(self, record: ServerRecord, launched: float | None) -> str:
         how = "was running" if launched is None else f"ready after {time.monotonic() - launched:.1f} s"
@@ -189,6 +193,10 @@ class Startup:
 
     def _kind(self, name: str) -> ServerKind:
         return KINDS[self._record(name).kind]
+
+
+def _what_to_do(name: str) -> str:
+    return f"see `hedwig-admin dev logs {name}`, then run `up` again or `hedwig-admin dev down`"
 
 
 @contextmanager
