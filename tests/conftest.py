@@ -7,6 +7,9 @@ import pytest
 
 __all__: list[str] = []
 
+# The real servers of a run, shared by the tests of every folder.
+pytest_plugins = ["tests.servers"]
+
 _deselected_full = pytest.StashKey[int]()
 
 

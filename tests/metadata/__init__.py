@@ -1,0 +1,1 @@
+"""One conformance suite for the metadata, run over every backend."""

@@ -1,0 +1,150 @@
+"""Fixtures of the conformance suite: a store over each backend in turn, a second client of it, and a probe."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Final
+
+import pytest
+
+from hedwig.versions import ANY
+from metadata import Delete, MetadataStore, RecordKey
+from tests.metadata.clients import Clients, Names
+from tests.metadata.doors import CALLS, DOORS, Call, Door
+from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place, Surroundings
+from tests.metadata.probe import Probe
+from tests.servers import RunningServers
+
+__all__: list[str] = []
+
+FEW_RECORDS: Final = 2000
+
+
+@pytest.fixture(scope="session")
+def surroundings(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
+    """The servers of the run, and a directory for files."""
+    return Surroundings(servers, tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="session", params=BACKENDS, ids=lambda row: row.label)
+def backend(request: pytest.FixtureRequest) -> BackendRow:
+    """Each backend in turn."""
+    row: BackendRow = request.param
+    return row
+
+
+@pytest.fixture(scope="session", params=KEPT_BACKENDS, ids=lambda row: row.label)
+def kept_backend(request: pytest.FixtureRequest) -> BackendRow:
+    """Each backend whose stores outlive the last client."""
+    row: BackendRow = request.param
+    return row
+
+
+@pytest.fixture(scope="module")
+def place(backend: BackendRow, surroundings: Surroundings) -> Place:
+    """A formatted store that the tests of one module share; each keeps to names of its own (see `names`)."""
+    return _formatted(backend.place(surroundings))
+
+
+@pytest.fixture(scope="module")
+def listing_place(backend: BackendRow, surroundings: Surroundings) -> Place:
+    """A formatted store for `empty_place`."""
+    return _formatted(backend.place(surroundings))
+
+
+@pytest.fixture
+async def empty_place(listing_place: Place) -> Place:
+    """A formatted store without a record, for a test that says what all of its records are."""
+    async with await listing_place.open() as store:
+        await _empty(store)
+        left = sum((await store.count()).values())
+    if left:
+        await listing_place.format(wipe=True)
+    return listing_place
+
+
+async def _empty(store: MetadataStore) -> None:
+    """Delete few records one by one: on some backends far quicker than to lay everything out anew."""
+    if sum((await store.count()).values()) > FEW_RECORDS:
+        return
+    for call in CALLS:
+        topics = [topic async for topic in call.topics(store)]
+        if call.kind.has_subscriber:
+            listings = [(topic, store.subscriptions.read_subscriptions(topic)) for topic in topics]
+            keys = [RecordKey(topic, name) for topic, listing in listings async for name, _ in listing]
+        else:
+            keys = [RecordKey(topic) for topic in topics]
+        await call.apply(store, [Delete(key, ANY) for key in keys])
+
+
+@pytest.fixture
+def bare_place(kept_backend: BackendRow, surroundings: Surroundings) -> Place:
+    """A place where nothing was laid out yet."""
+    return kept_backend.place(surroundings)
+
+
+@pytest.fixture
+def kept_place(kept_backend: BackendRow, surroundings: Surroundings) -> Place:
+    """A formatted store for one test alone, which outlives its clients."""
+    return _formatted(kept_backend.place(surroundings))
+
+
+def _formatted(place: Place) -> Place:
+    with asyncio.Runner() as runner:
+        runner.run(place.format())
+    return place
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[Clients]:
+    """What opens clients and probes for this test."""
+    async with AsyncExitStack() as stack:
+        yield Clients(stack)
+
+
+@pytest.fixture
+async def store(clients: Clients, place: Place) -> MetadataStore:
+    """A client of the module's store."""
+    return await clients.open(place)
+
+
+@pytest.fixture
+async def other(clients: Clients, place: Place, store: MetadataStore) -> MetadataStore:
+    """A second client of the module's store."""
+    return await clients.open(place)
+
+
+@pytest.fixture
+async def empty_store(clients: Clients, empty_place: Place) -> MetadataStore:
+    """A client of a store without a record."""
+    return await clients.open(empty_place)
+
+
+@pytest.fixture
+async def probe(clients: Clients, place: Place, store: MetadataStore) -> Probe:
+    """A probe of the module's store."""
+    return await clients.probe(place, store)
+
+
+@pytest.fixture(params=CALLS, ids=lambda call: call.label)
+def manager(request: pytest.FixtureRequest) -> Call:
+    """Each manager in turn, with its records."""
+    chosen: Call = request.param
+    return chosen
+
+
+@pytest.fixture(params=DOORS, ids=lambda door: door.label)
+def door(request: pytest.FixtureRequest) -> Door:
+    """Each way to write a record in turn."""
+    chosen: Door = request.param
+    return chosen
+
+
+_numbers: Iterator[int] = iter(range(10**9))
+
+
+@pytest.fixture
+def names() -> Names:
+    """Make names that no other test uses, from short ones."""
+    prefix = b"n%d-" % next(_numbers)
+    return lambda name: prefix + name

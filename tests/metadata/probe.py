@@ -1,0 +1,68 @@
+"""Probes: what a store really holds, read and changed without any of the code under test."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from hedwig.model import SubscriberId, Topic
+from metadata import RecordKey
+from metadata.kinds import RecordKind
+
+__all__ = ["GARBAGE", "Cell", "Probe"]
+
+GARBAGE: Final = b"\xc1\xff garbage"
+"""Bytes that are no record: msgpack never uses 0xC1; as protobuf a field ends too early; it is no UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One stored value, and the mark by which the store itself tells when it was written (0 where it keeps none)."""
+
+    value: bytes
+    written: int = 0
+
+
+class Probe(Protocol):
+    """An independent look at one store, whatever its kind."""
+
+    async def cells(self, kind: RecordKind[Any], key: RecordKey) -> Mapping[str, Cell]:
+        """Return everything that the store holds for a record, by the name of the place; empty if there is nothing."""
+
+    async def live(self, kind: RecordKind[Any]) -> set[tuple[Topic, SubscriberId | None]]:
+        """Return the keys of all records of a kind; deleted ones of which only a mark is left do not count."""
+
+    async def stored_names(self, kind: RecordKind[Any], key: RecordKey) -> list[bytes]:
+        """Return the bytes by which the store names the record, in whole and in parts."""
+
+    async def preferences(self, key: RecordKey) -> Any:
+        """Return what stays equal while only the state of a subscription moves: bytes, and times if it keeps them."""
+
+    async def state(self, key: RecordKey) -> Any:
+        """Return what must change whenever the state of a subscription is written, as `preferences` for those."""
+
+    async def remove(self, kind: RecordKind[Any], key: RecordKey) -> None:
+        """Take a record away behind the back of every client."""
+
+    async def corrupt(self, kind: RecordKind[Any], key: RecordKey) -> None:
+        """Overwrite the data of a record, but not its version, with bytes that no codec understands."""
+
+    async def corrupt_version(self, kind: RecordKind[Any], key: RecordKey) -> bool:
+        """Overwrite the version of a record likewise; return False where the store itself keeps it, out of reach."""
+
+    async def add_unknown_fields(self, kind: RecordKind[Any], key: RecordKey) -> Any:
+        """Rewrite a record as a newer minor format would, with more fields in every part; return those fields."""
+
+    async def unknown_fields(self, kind: RecordKind[Any], key: RecordKey) -> Any:
+        """Return the fields of a record that only a newer minor format understands, as `add_unknown_fields` does."""
+
+    async def write_layout(self, kind: str, major: int, minor: int) -> None:
+        """Replace the layout record, as another backend or another release would have written it."""
+
+    async def damage_layout(self) -> None:
+        """Replace the layout record by something that nobody can read."""
+
+    async def drop_structure(self) -> str:
+        """Take away a thing that `format` makes, but not the layout record; return the name that an error must give."""
+
+    async def close(self) -> None:
+        """Give the connection up."""

@@ -1,0 +1,61 @@
+"""The real servers of a test run: started on first use, shared by all tests, ended with the run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.dev import DevError, DevServers
+
+__all__ = ["RunningServers", "servers"]
+
+
+class RunningServers:
+    """Servers that start when a test first asks for them, and stay until the end of the run.
+
+    A service that could not be started fails every test that needs it, without another attempt.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.launcher = DevServers(directory)
+        self._failed: dict[str, DevError] = {}
+        self._up: set[str] = set()
+
+    def address(self, service: str) -> str:
+        """Return host:port of `service` (`zookeeper`, `hbase`, `thrift2`, `thrift1`), which runs and answers.
+
+        Raises: DevError - it could not be started; the last lines of its log are a note of it.
+        """
+        if service in self._failed:
+            raise self._failed[service]
+        if service not in self._up:
+            try:
+                self.launcher.up([service])
+            except DevError as error:
+                self._failed[service] = error
+                raise
+            self._up.add(service)
+        return self.launcher.address(service)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--servers",
+        type=Path,
+        metavar="DIR",
+        help="use the servers of `hedwig-admin dev --dir DIR`, and leave them running after this run",
+    )
+
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServers]:
+    """The servers of this run. A test that ends one starts it again."""
+    kept: Path | None = request.config.getoption("--servers")
+    if kept is not None:
+        yield RunningServers(kept)
+        return
+    running = RunningServers(tmp_path_factory.mktemp("servers") / "run")
+    try:
+        yield running
+    finally:
+        running.launcher.down()
