@@ -1,0 +1,1 @@
+"""Faults: contention, lost replies and crashes, against real processes."""

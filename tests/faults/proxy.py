@@ -1,0 +1,259 @@
+"""A TCP proxy that loses, delays and withholds what a client and its server say to each other, as a plan tells it.
+
+The plan is asked once for each request, in the order in which requests arrive, and answers with a step. Requests are
+counted by name, so a plan can choose the n-th write; a plan that draws lots does so from a seeded source.
+"""
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from tests.faults.wires import Request, Wire
+
+__all__ = ["PASS", "Action", "Exchange", "Plan", "Proxy", "Step", "at_random", "scripted"]
+
+_CHUNK: Final = 1 << 16
+_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER on, for no time: closing the socket sends a reset."""
+
+
+class Action(StrEnum):
+    """What to do with one request and its reply. A cut resets the client's connection."""
+
+    PASS = "pass"
+    CUT_REQUEST = "cut before the request is forwarded"
+    CUT_REPLY = "cut after the request was answered, before the reply is forwarded"
+    DELAY_REQUEST = "forward the request later"
+    DELAY_REPLY = "forward the reply later"
+    HOLD_REQUEST = "forward the request only when released, even if the client has given up by then"
+    HOLD_REPLY = "forward the request, and nothing back on this connection any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action. A delay lasts `seconds`; before a cut, `meanwhile` runs to its end."""
+
+    action: Action
+    seconds: float = 0.0
+    meanwhile: Callable[[], Awaitable[Any]] | None = None
+
+
+PASS: Final = Step(Action.PASS)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request as a plan sees it: its name, and how many of that name there were up to this one."""
+
+    name: str
+    number: int
+
+
+Plan: TypeAlias = Callable[[Exchange], Step]
+
+
+def scripted(name: str, steps: Sequence[Step]) -> Plan:
+    """Return a plan that treats the next requests called `name` by `steps` in turn, and all others well."""
+    left = list(steps)
+    return lambda exchange: left.pop(0) if exchange.name == name and left else PASS
+
+
+def at_random(source: random.Random, name: str, shares: Mapping[Step, float]) -> Plan:
+    """Return a plan that treats each request called `name` by a step drawn by its share, and the rest of them well."""
+    steps = [*shares, PASS]
+    weights = [*shares.values(), 1 - sum(shares.values())]
+    return lambda exchange: source.choices(steps, weights)[0] if exchange.name == name else PASS
+
+
+class Proxy:
+    """Listens on a free port of loopback and forwards to `host:port`, in the event loop that it was entered in.
+
+    `plan` may be replaced at any time. `seen` counts the requests by name, `done` the steps by their action, and as
+    `unreachable` connections that the server did not accept; `late_answers` counts answers to requests that were held.
+    `wires` are the connections there were, oldest first.
+    """
+
+    def __init__(self, address: str, wire: Callable[[], Wire], plan: Plan = lambda _: PASS) -> None:
+        self._host, _, port = address.rpartition(":")
+        self._port = int(port)
+        self._wire = wire
+        self.plan = plan
+        self.seen: Counter[str] = Counter()
+        self.done: Counter[str] = Counter()
+        self.wires: list[Wire] = []
+        self.late_answers = 0
+        self._released = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> str:
+        """Return host:port for clients."""
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def release(self) -> None:
+        """Forward the requests that are held, and hold none of those to come that were planned before."""
+        self._released.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._serve(reader, writer)
+        except asyncio.CancelledError:
+            # Only __aexit__ cancels; the task of a connection has nobody to tell.
+            return
+        finally:
+            self._connections.discard(task)
+            _reset(writer)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            self.done["unreachable"] += 1
+            return
+        wire = self._wire()
+        self.wires.append(wire)
+        try:
+            await _Link(self, wire, reader, writer, server_reader, server_writer).run()
+        finally:
+            _reset(server_writer)
+
+    def decide(self, request: Request) -> Step:
+        """Ask the plan about one request."""
+        self.seen[request.name] += 1
+        step = self.plan(Exchange(request.name, self.seen[request.name]))
+        self.done[step.action] += 1
+        return step
+
+    async def released(self) -> None:
+        """Wait until `release` was called."""
+        await self._released.wait()
+
+
+class _CutError(Exception):
+    """The connection ends here."""
+
+
+class _Link:
+    """One client's connection and the one to the server behind it."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        wire: Wire,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server_reader: asyncio.StreamReader,
+        server_writer: asyncio.StreamWriter,
+    ) -> None:
+        self._proxy = proxy
+        self._wire = wire
+        self._reader = reader
+        self._writer = writer
+        self._server_reader = server_reader
+        self._server_writer = server_writer
+        self._steps: dict[int, Step] = {}
+        self._late = asyncio.Event()
+        self._mute = False
+
+    async def run(self) -> None:
+        """Forward until either side ends the connection, or a step does."""
+        forwards = asyncio.create_task(self._forward_requests())
+        backwards = asyncio.create_task(self._forward_replies())
+        try:
+            await asyncio.wait((forwards, backwards), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (forwards, backwards):
+                task.cancel()
+            results = await asyncio.gather(forwards, backwards, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, _CutError | OSError):
+                raise result
+
+    async def _forward_requests(self) -> None:
+        while data := await self._reader.read(_CHUNK):
+            for item in self._wire.requests(data):
+                if isinstance(item, Request):
+                    await self._forward_request(item)
+                else:
+                    await _send(self._server_writer, item)
+
+    async def _forward_request(self, request: Request) -> None:
+        step = self._proxy.decide(request)
+        match step.action:
+            case Action.CUT_REQUEST:
+                await self._cut(step)
+            case Action.DELAY_REQUEST:
+                await asyncio.sleep(step.seconds)
+            case Action.HOLD_REQUEST:
+                # The client may be gone by then; the server still gets the request, as from a network that was slow.
+                await self._proxy.released()
+                self._steps[request.mark] = step
+                await _send(self._server_writer, request.data)
+                # A reset before the server has read the request would take it back.
+                await self._late.wait()
+                return
+            case _:
+                self._steps[request.mark] = step
+        await _send(self._server_writer, request.data)
+
+    async def _forward_replies(self) -> None:
+        while data := await self._server_reader.read(_CHUNK):
+            for reply in self._wire.replies(data):
+                step = PASS if reply.mark is None else self._steps.get(reply.mark, PASS)
+                match step.action:
+                    case Action.CUT_REPLY:
+                        await self._cut(step)
+                    case Action.DELAY_REPLY:
+                        await asyncio.sleep(step.seconds)
+                    case Action.HOLD_REPLY:
+                        self._mute = True
+                    case Action.HOLD_REQUEST:
+                        self._late.set()
+                        self._proxy.late_answers += 1
+                if not self._mute:
+                    await _send(self._writer, reply.data)
+
+    async def _cut(self, step: Step) -> None:
+        if step.meanwhile is not None:
+            await step.meanwhile()
+        raise _CutError
+
+
+async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    await writer.drain()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    end: socket.socket | None = writer.get_extra_info("socket")
+    if end is not None:
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()
