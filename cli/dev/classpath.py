@@ -47,8 +47,7 @@ class ClasspathCache:
         with locked(self._directory / f"{which}.lock", _MAVEN_TIMEOUT_S):
             found = _usable(kept)
             if found is None:
-                progress(f"class path {which}: fetching its jars with Maven (the first time this may take two minutes)")
-                found = _resolve(which, pom)
+                found = _resolve(which, pom, progress)
                 partial = kept.with_suffix(".partial")
                 partial.write_text(found)
                 partial.replace(kept)
@@ -64,12 +63,13 @@ def _usable(kept: Path) -> str | None:
     return content if content and all(Path(jar).exists() for jar in content.split(os.pathsep)) else None
 
 
-def _resolve(which: str, pom: bytes) -> str:
+def _resolve(which: str, pom: bytes, progress: Callable[[str], None]) -> str:
     maven = shutil.which("mvn")
     if maven is None:
         raise DevError(
             f"cannot fetch the jars of {which}: Maven (mvn) is not installed: run `apt-get install -y maven`"
         )
+    progress(f"class path {which}: fetching its jars with Maven (the first time this may take two minutes)")
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch, "pom.xml").write_bytes(pom)
         out = Path(scratch, "classpath")

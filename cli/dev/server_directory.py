@@ -1,6 +1,8 @@
 """One directory of servers: its files, its lock, its state, and the processes that belong to it."""
 
+import contextlib
 import random
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from cli.dev.state import ServerRecord, State, read_state, write_state
 
 __all__ = ["ServerDirectory"]
 
+_PLAIN_PATH = re.compile(r"[\w/.+@~=-]+", re.ASCII)
 _STATE, _LOCK, _HOSTS = "state.json", "lock", "hosts"
 _FOLDERS = ("conf", "data", "logs", "tmp")
 
@@ -33,10 +36,16 @@ class ServerDirectory:
     def locked(self, timeout_s: float) -> Iterator[None]:
         """Exclude every other launcher from changing the state.
 
-        Raises: DevError - another one is at work for longer than `timeout_s`, or the directory holds files of somebody
-            else.
+        Raises: DevError - another one is at work for longer than `timeout_s`, the directory holds files of somebody
+            else, or its name is none that Java programs can take.
         """
-        if self.root.is_dir() and any(self.root.iterdir()) and not (self.root / _LOCK).exists():
+        if not _PLAIN_PATH.fullmatch(str(self.root)):
+            raise DevError(
+                f"cannot keep servers in {str(self.root)!r}: Java class paths and property files spoil such a name: "
+                "give a --dir of plain letters, digits and ._+@~=-"
+            )
+        held = self._entries()
+        if held and _LOCK not in held:
             raise DevError(
                 f"cannot keep servers in {self.root}: it holds other files: give an empty or a new directory with --dir"
             )
@@ -115,5 +124,12 @@ class ServerDirectory:
             shutil.rmtree(self.root / folder, ignore_errors=True)
         for file in (_STATE, _HOSTS, _LOCK):
             (self.root / file).unlink(missing_ok=True)
-        if not any(self.root.iterdir()):
+        with contextlib.suppress(OSError):  # not empty: somebody else's files, or another launcher at its start
             self.root.rmdir()
+
+    def _entries(self) -> set[str]:
+        """Return the names in the directory, in one look: another launcher may be removing them."""
+        try:
+            return {entry.name for entry in self.root.iterdir()}
+        except FileNotFoundError:
+            return set()

@@ -105,6 +105,13 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("name", ["two words", "a:b", "a,b", "50%", "größe"])
+def test_a_name_that_java_programs_cannot_take_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DevError, match="give a --dir of plain letters"), ServerDirectory(tmp_path / name).locked(5):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_removal_spares_files_that_came_later(tmp_path: Path) -> None:
     directory = ServerDirectory(tmp_path / "servers")
     with directory.locked(5):

@@ -1,0 +1,261 @@
+"""A directory of servers stands quorums, two launchers at once, Ctrl-C, restarts on old data, and a poor machine."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from cli.dev import DevError, DevServers, ServerState
+from cli.dev.classpath import ClasspathCache, user_cache
+from cli.dev.zookeeper_wire import four_letter_word
+from tests.dev.conditions import wait_until
+from tests.dev.listening import listening_addresses, processes_naming
+
+COMMAND = [sys.executable, "-c", "from cli.dev.commands import dev; dev()"]
+LOOPBACK_HEX = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """A directory for servers, emptied after the test."""
+    path = tmp_path / "servers"
+    yield path
+    DevServers(path).down()
+    assert processes_naming(path) == []
+
+
+def zookeeper(servers: DevServers) -> KazooClient:
+    client = KazooClient(servers.address("zookeeper"), timeout=8)
+    client.start(timeout=30)
+    return client
+
+
+def modes(servers: DevServers) -> list[str]:
+    answers = [four_letter_word(one.port, "srvr", 5) for one in servers.status() if one.state is ServerState.RUNNING]
+    return sorted(word for answer in answers for word in re.findall(r"Mode: (\w+)", answer))
+
+
+def test_three_zookeepers_form_a_quorum_that_outlives_its_leader(directory: Path) -> None:
+    servers = DevServers(directory, heap_mb={"zookeeper": 128})
+    servers.up(["zookeeper"], zookeepers=3)
+    assert modes(servers) == ["follower", "follower", "leader"]
+    leader = next(one.name for one in servers.status() if "Mode: leader" in four_letter_word(one.port, "srvr", 5))
+    client = zookeeper(servers)
+    try:
+        client.create("/kept", b"1")
+        servers.kill(leader)
+        wait_until(lambda: modes(servers) == ["follower", "leader"], "a new leader is elected")
+        wait_until(lambda: client.connected, "the client is connected again")
+        assert client.retry(client.get, "/kept")[0] == b"1"
+    finally:
+        client.stop()
+        client.close()
+    servers.start(leader)
+    assert modes(servers) == ["follower", "follower", "leader"]
+    listening = listening_addresses(servers.pid(one.name) for one in servers.status())
+    assert {address for address, _ in listening} <= LOOPBACK_HEX
+
+
+def test_two_launchers_at_once_start_one_server(directory: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda _: command(directory, "up", "zookeeper"), range(2)))
+    assert [run.returncode for run in runs] == [0, 0], [run.stderr for run in runs]
+    assert len(processes_naming(directory)) == 1
+    assert sorted("was running" in run.stderr for run in runs) == [False, True]
+
+
+def test_an_interrupted_start_leaves_no_unknown_process(directory: Path) -> None:
+    starting = subprocess.Popen(
+        [*COMMAND, "up", "hbase", "--dir", str(directory)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    state = directory / "state.json"
+    wait_until(lambda: state.exists() and '"pid"' in state.read_text(), "a server is starting")
+    os.killpg(starting.pid, signal.SIGINT)
+    assert "Interrupted" in starting.communicate(timeout=60)[1]
+    assert starting.returncode == 130
+    recorded = {one.pid for one in DevServers(directory).status() if one.pid is not None}
+    assert recorded
+    assert set(processes_naming(directory)) == recorded
+    DevServers(directory).up(["zookeeper"])
+
+
+def test_data_and_ports_can_outlive_the_servers(directory: Path) -> None:
+    servers = DevServers(directory, zookeeper_properties={"maxSessionTimeout": "12345"})
+    servers.up(["zookeeper"])
+    address, client = servers.address("zookeeper"), zookeeper(servers)
+    client.create("/kept", b"1")
+    client.stop()
+    client.close()
+    servers.down(keep_data=True)
+    assert [one.state for one in servers.status()] == [ServerState.STOPPED]
+    # Another launcher, told nothing, gives the server what the first one was told.
+    again = DevServers(directory)
+    again.up(["zookeeper"])
+    assert again.address("zookeeper") == address
+    assert "maxSessionTimeout=12345" in four_letter_word(again.port("zookeeper-1"), "conf", 5)
+    client = zookeeper(again)
+    try:
+        assert client.get("/kept")[0] == b"1"
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_a_server_that_cannot_start_shows_its_last_words(directory: Path) -> None:
+    servers = DevServers(directory, zookeeper_properties={"tickTime": "never"})
+    with pytest.raises(DevError, match=r"^zookeeper-1 died while it started: see `hedwig-admin dev logs") as caught:
+        servers.up(["zookeeper"])
+    assert any("NumberFormatException" in line for line in caught.value.log_tail)
+
+
+def test_a_taken_port_stops_a_server_whose_data_name_it(directory: Path) -> None:
+    servers = DevServers(directory)
+    servers.up(["bookkeeper43"])
+    servers.kill("bookie43-1")
+    port = servers.port("bookie43-1")
+    refusal = pytest.raises(DevError, match=f"cannot start bookie43-1: another program has taken its port {port}")
+    with socket.create_server(("127.0.0.1", port)), refusal:
+        servers.up(["bookkeeper43"])
+    servers.up(["bookkeeper43"])
+    assert servers.port("bookie43-1") == port
+
+
+def test_the_original_hub_stores_messages_in_its_bookies(directory: Path) -> None:
+    servers = DevServers(directory, hub_properties={"metadata_manager_based_topic_manager_enabled": "true"})
+    servers.up(["java-hedwig"], bookies=2)
+    settings = (directory / "conf" / "java-hedwig" / "hub.conf").read_text().splitlines()
+    assert {"bk_ensemble_size=2", "bk_write_quorum_size=2", "bk_ack_quorum_size=2"} <= set(settings)
+    assert "metadata_manager_based_topic_manager_enabled=true" in settings
+    benchmark = servers.java_command(
+        "hedwig43",
+        "org.apache.hedwig.client.benchmark.HedwigBenchmark",
+        [
+            *("--mode", "pub", "--nTopics", "2", "--nMsgs", "40", "--npar", "4", "--msgSize", "100", "--nwarmups", "4"),
+            *("--defaultHub", servers.address("java-hedwig")),
+        ],
+    )
+    # It has threads of its own that keep it alive after the last line.
+    with subprocess.Popen(benchmark, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        try:
+            out = run.communicate(timeout=120)[0]
+        finally:
+            run.kill()
+    assert re.search(r"Finished acked pubs: count = [1-9]\d*, .* numFailed = 0,", out), out
+    client = zookeeper(servers)
+    try:
+        assert len(client.get_children("/ledgers/available")) == 3  # two bookies and the node for read-only ones
+    finally:
+        client.stop()
+        client.close()
+    listening = listening_addresses(servers.pid(one.name) for one in servers.status())
+    assert {address for address, _ in listening} <= LOOPBACK_HEX
+
+
+def test_a_missing_jdk_is_one_line_with_the_remedy(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(
+        DevError, match=r"^cannot run Java servers: java is not on the PATH: run `apt-get install -y openjdk"
+    ):
+        DevServers(directory).up(["zookeeper"])
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    with pytest.raises(DevError, match="JAVA_HOME=/nonexistent has no bin/java"):
+        DevServers(directory).up(["zookeeper"])
+    assert not directory.exists()
+
+
+def test_a_missing_maven_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(DevError, match=r"^cannot fetch the jars of hbase: Maven .* run `apt-get install -y maven`$"):
+        ClasspathCache(tmp_path).classpath("hbase", print)
+
+
+def test_a_class_path_whose_jars_have_gone_is_made_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    shared = user_cache() / "classpath"
+    first = ClasspathCache(shared).classpath("zookeeper", said.append)
+    said.clear()
+    for kept in shared.glob("zookeeper-*.txt"):
+        (tmp_path / kept.name).write_text(f"/nonexistent/zookeeper.jar{os.pathsep}{first}")
+    assert ClasspathCache(tmp_path).classpath("zookeeper", said.append) == first
+    assert len(said) == 1
+    assert ClasspathCache(tmp_path).classpath("zookeeper", said.append) == first
+    assert len(said) == 1
+
+
+def test_commands_speak_to_people_and_to_programs(directory: Path) -> None:
+    assert command(directory, "status", "-o", "json").stdout == "[]\n"
+    run = command(directory, "up", "zookeeper", "--heap", "zookeeper=100")
+    assert re.fullmatch(r"(class path .*\n)*zookeeper-1 ready after [\d.]+ s on 127\.0\.0\.1:\d+\n", run.stderr), (
+        run.stderr
+    )
+    assert run.stdout == ""
+    (shown,) = json.loads(command(directory, "status", "-o", "json").stdout)
+    assert shown == json.loads(command(directory, "status", "-o", "ndjson").stdout)
+    assert (shown["name"], shown["state"], shown["host"]) == ("zookeeper-1", "running", "127.0.0.1")
+    assert "-Xmx100m" in Path(f"/proc/{shown['pid']}/cmdline").read_text().split("\0")
+    table = command(directory, "status").stdout.splitlines()
+    assert [line.split() for line in table] == [
+        ["NAME", "STATE", "PID", "ADDRESS"],
+        ["zookeeper-1", "running", str(shown["pid"]), f"127.0.0.1:{shown['port']}"],
+    ]
+    assert command(directory, "logs", "zookeeper-1", "--lines", "2").stdout.count("\n") == 2
+    assert command(directory, "pause", "zookeeper-1").stderr == "paused zookeeper-1\n"
+    assert json.loads(command(directory, "status", "-o", "json").stdout)[0]["state"] == "paused"
+    assert command(directory, "resume", "zookeeper-1").stderr == "resumed zookeeper-1\n"
+    assert command(directory, "kill", "zookeeper-1").stderr == "killed zookeeper-1\n"
+    assert json.loads(command(directory, "status", "-o", "json").stdout)[0]["state"] == "dead"
+    assert command(directory, "start", "zookeeper-1").returncode == 0
+    assert command(directory, "down").stderr == f"ended zookeeper-1; removed the data in {directory}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["kill", "zookeeper-1"], 3, "Error: there is no server 'zookeeper-1' in"),
+        (["logs", "zookeeper-1"], 3, "run `hedwig-admin dev up` first"),
+        (["up", "zookeper"], 2, "'zookeper' is not one of 'zookeeper', 'hbase'"),
+        (["up", "--heap", "hub=1"], 2, "is not [KIND=]MIB with at least 16 MiB"),
+        (["up", "--regionservers", "0"], 2, "0 is not in the range"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(directory: Path, arguments: list[str], code: int, message: str) -> None:
+    run = command(directory, *arguments)
+    assert run.returncode == code
+    assert message in run.stderr.splitlines()[-1]
+    assert "Traceback" not in run.stderr
+
+
+def test_logs_are_followed_until_ctrl_c(directory: Path) -> None:
+    servers = DevServers(directory)
+    servers.up(["zookeeper"])
+    following = subprocess.Popen(
+        [*COMMAND, "logs", "zookeeper-1", "--lines", "1", "--follow", "--dir", str(directory)], stdout=subprocess.PIPE
+    )
+    assert following.stdout is not None
+    try:
+        assert following.stdout.readline().endswith(b"\n")
+        servers.kill("zookeeper-1")
+        servers.start("zookeeper-1")
+        assert b"QuorumPeer" in following.stdout.readline()
+        following.send_signal(signal.SIGINT)
+        assert following.wait(20) == 130
+    finally:
+        following.kill()
+        following.communicate(timeout=20)
+
+
+def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HEDWIG_DEV_DIR": str(directory)}
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=120, env=environment
+    )
