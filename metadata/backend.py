@@ -63,6 +63,10 @@ class Backend(Protocol):
         """Return facts about the store for people: server versions, tables, HBase regions, sizes."""
         ...
 
+    async def sweep(self, older_than_s: float) -> int:
+        """Remove what deletes more than `older_than_s` seconds ago left behind; return how many records that were."""
+        ...
+
     async def close(self) -> None:
         """Give up every connection and thread; operations under way fail. May be called twice."""
         ...

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Final, Self
 
-from hedwig.errors import ConfigurationError
+from hedwig.errors import ConfigurationError, InvalidArgumentError
 from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
@@ -30,6 +30,8 @@ _BUILT_IN: Final = {
     "hbase+thrift": ("metadata.hbase.thrift2", "thrift"),
 }
 """URL scheme to (module that holds `FACTORY`, extra that brings its client library)."""
+
+_TOMBSTONE_AGE_S: Final = 3600.0
 
 
 class MetadataStore:
@@ -87,6 +89,15 @@ class MetadataStore:
             PERSISTENCE.name: await self._backend.table(PERSISTENCE).count(),
             SUBSCRIPTIONS.name: await self._backend.table(SUBSCRIPTIONS).count(),
         }
+
+    async def sweep(self, older_than_s: float = _TOMBSTONE_AGE_S) -> int:
+        """Remove what deleted records left behind; return how many that were. Safe while hubs are running.
+
+        Raises: InvalidArgumentError - younger than an hour: a write may still be on its way that they stop.
+        """
+        if older_than_s < _TOMBSTONE_AGE_S:
+            raise InvalidArgumentError(f"remnants of deleted records are kept for {_TOMBSTONE_AGE_S:g} s at least")
+        return await self._backend.sweep(older_than_s)
 
     async def describe(self) -> Mapping[str, str]:
         """Return facts about the store, for people."""

@@ -90,6 +90,9 @@ class HBaseBackend:
     def sort_key(self, topic: Topic) -> bytes:
         return topic_key(topic)
 
+    async def sweep(self, older_than_s: float) -> int:
+        return sum([await table.sweep(older_than_s) for table in self._tables.values()])
+
     async def close(self) -> None:
         await self._driver.close()
 

@@ -63,14 +63,15 @@ class ConditionalPut:
 class ScanRange:
     """Rows from `start` (included) to `stop` (excluded) and which of their columns to read.
 
-    `live_column`: only rows in which the value of this column begins with `L`. `name_prefix`: rows whose key does not
-    go on with these bytes after the four characters of the hash may be left out. The server does both.
+    `marked`: a column and a letter; only rows in which the column's value begins with the letter. `name_prefix`: rows
+    whose key does not go on with these bytes after the four characters of the hash may be left out. The server does
+    both.
     """
 
     start: bytes
     stop: bytes
     columns: Sequence[bytes]
-    live_column: bytes | None = None
+    marked: tuple[bytes, bytes]
     name_prefix: bytes = b""
 
 

@@ -25,7 +25,7 @@ from metadata.hbase.schema import columns_of
 from metadata.kinds import RecordKind
 from metadata.operations import Operation, Outcome, RecordKey
 from metadata.packing import part_codec
-from metadata.stamps import Stamp, judge, make_token
+from metadata.stamps import LIVE, TOMBSTONE, Stamp, judge, make_token
 from metadata.table import carry_out_all
 
 __all__ = ["HBaseTable"]
@@ -104,7 +104,7 @@ class HBaseTable(Generic[R]):
     async def _topics_between(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[Topic]:
         limit = self._options.page_rows
         while True:
-            page = await self._page(start, stop, (self._columns.version,), limit, escape(prefix))
+            page = await self._page(start, stop, (self._columns.version,), limit, prefix=escape(prefix))
             last: Topic | None = None
             for row in page:
                 topic = split_row(row.key)[0]
@@ -117,19 +117,56 @@ class HBaseTable(Generic[R]):
             # The rest of a topic's subscriptions is stepped over, however many there are.
             start = past_prefix(topic_key(last))
 
-    async def _rows(self, start: bytes, stop: bytes, columns: Sequence[bytes]) -> AsyncIterator[Row]:
-        """Iterate over the rows of live records, page by page."""
+    async def sweep(self, older_than_s: float) -> int:
+        """Remove the tombstones written more than `older_than_s` seconds ago; return how many there were.
+
+        Each goes by a conditional delete at its cells' own timestamps, which hides nothing that is written later. A row
+        is absent again afterwards, so the age must exceed by far what any call can take.
+        """
+        before_ms = (self._options.clock.wall() - older_than_s) * 1000
+        removed = 0
+        async for row in self._rows(b"", bucket_start(BUCKETS), self._columns.all, letter=TOMBSTONE):
+            if row.cells[self._columns.version].timestamp_ms < before_ms:
+                removed += await self._remove(row)
+        return removed
+
+    async def _remove(self, row: Row) -> bool:
+        column = self._columns.version
+        cells = {name: cell.timestamp_ms for name, cell in row.cells.items()}
+        attempts = Attempts(self._options, f"sweep {self._table}")
+        # Repeating it after a lost answer does no harm: a tombstone that is gone does not match.
+        return await attempts.read(
+            lambda deadline: self._driver.delete_if(
+                self._table, row.key, column, row.cells[column].value, cells, deadline
+            )
+        )
+
+    async def _rows(
+        self, start: bytes, stop: bytes, columns: Sequence[bytes], *, letter: bytes = LIVE
+    ) -> AsyncIterator[Row]:
+        """Iterate over the rows of live records, or of tombstones, page by page."""
         limit = self._options.page_rows
         while True:
-            page = await self._page(start, stop, columns, limit, b"")
+            page = await self._page(start, stop, columns, limit, letter=letter)
             for row in page:
                 yield row
             if len(page) < limit:
                 return
             start = after(page[-1].key)
 
-    async def _page(self, start: bytes, stop: bytes, columns: Sequence[bytes], limit: int, prefix: bytes) -> list[Row]:
-        rows = ScanRange(start=start, stop=stop, columns=columns, live_column=self._columns.version, name_prefix=prefix)
+    async def _page(
+        self,
+        start: bytes,
+        stop: bytes,
+        columns: Sequence[bytes],
+        limit: int,
+        *,
+        letter: bytes = LIVE,
+        prefix: bytes = b"",
+    ) -> list[Row]:
+        rows = ScanRange(
+            start=start, stop=stop, columns=columns, marked=(self._columns.version, letter), name_prefix=prefix
+        )
         attempts = Attempts(self._options, f"list {self._table}")
         return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
 

@@ -19,7 +19,6 @@ from metadata.backend import StoreOptions
 from metadata.hbase.driver import Cell, ConditionalPut, Row, ScanRange, TableDescription, TableSpec
 from metadata.hbase.thrift2.connection import GATEWAY, Connection
 from metadata.hbase.thrift2.pool import ConnectionPool
-from metadata.stamps import LIVE
 
 __all__ = ["Thrift2Driver"]
 
@@ -240,19 +239,16 @@ def _row(result: Any) -> Row:
     return Row(_bytes(result.row), cells)
 
 
-def _filter_string(rows: ScanRange) -> str | None:
-    filters = []
-    if rows.live_column is not None:
-        family, _, qualifier = rows.live_column.decode().partition(":")
-        filters.append(
-            f"SingleColumnValueFilter('{family}', '{qualifier}', =, 'binaryprefix:{LIVE.decode()}', true, true)"
-        )
+def _filter_string(rows: ScanRange) -> str:
+    column, letter = rows.marked
+    family, _, qualifier = column.decode().partition(":")
+    marked = f"SingleColumnValueFilter('{family}', '{qualifier}', =, 'binaryprefix:{letter.decode()}', true, true)"
     # The server reads a key as text before it matches, so only the leading ASCII part of a prefix can be left to it.
     match = _ASCII_PREFIX.match(rows.name_prefix)
-    if match is not None and match[0]:
-        pattern = "".join(f"\\x{byte:02x}" for byte in match[0])
-        filters.append(f"RowFilter(=, 'regexstring:^....{pattern}')")
-    return " AND ".join(filters) or None
+    if match is None or not match[0]:
+        return marked
+    pattern = "".join(f"\\x{byte:02x}" for byte in match[0])
+    return f"{marked} AND RowFilter(=, 'regexstring:^....{pattern}')"
 
 
 def _table_name(table: str) -> Any:
