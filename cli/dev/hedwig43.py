@@ -101,7 +101,7 @@ class JavaHedwigKind:
         }
         path = write_properties(directory / "hub.conf", properties | dict(site.state.settings.hub_properties))
         source = directory / "LoopbackHub.java"
-        source.write_bytes(importlib.resources.files("cli.dev").joinpath("java", source.name).read_bytes())
+        source.write_bytes(importlib.resources.files("cli.dev").joinpath("programs", source.name).read_bytes())
         return Launch(str(source), [str(path)], class_directory=directory)
 
     def check(self, site: Site, record: ServerRecord) -> None:
