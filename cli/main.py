@@ -2,10 +2,26 @@
 
 import click
 
+from cli.dev.commands import dev
+from cli.metadata import metadata
+from cli.program import Program
+from cli.subscription import subscription
+from cli.topic import topic
+
 __all__ = ["main"]
 
 
-@click.group(epilog="Example: hedwig-admin --version")
+@click.group(cls=Program, example="hedwig-admin topic create news")
 @click.version_option(package_name="hedwig", prog_name="hedwig-admin")
 def main() -> None:
-    """Operate Hedwig: its metadata, topics, subscriptions and servers."""
+    """Operate Hedwig: its metadata, topics, subscriptions and servers.
+
+    Without --metadata the store is a file in the user's data directory, made when it is first used.
+
+    Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store unavailable, 130
+    interrupted.
+    """
+
+
+for group in (metadata, topic, subscription, dev):
+    main.add_command(group)

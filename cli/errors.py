@@ -1,0 +1,100 @@
+"""What a command reports when it fails: one line on standard error, and an exit code that scripts can branch on."""
+
+from enum import IntEnum
+from typing import Any
+
+from hedwig.errors import (
+    BadVersionError,
+    ConfigurationError,
+    HedwigError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NoRecordError,
+    SubscriptionStateExistsError,
+    TopicPersistenceInfoExistsError,
+    UncertainStateError,
+)
+from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
+
+__all__ = ["CommandError", "ExitCode", "PipeClosedError", "counted", "exit_code_of", "explain", "summary"]
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    VERSION_CONFLICT = 4
+    OUTCOME_UNKNOWN = 5
+    UNAVAILABLE = 6
+    INTERRUPTED = 130
+    """Ctrl-C: 128 + SIGINT, as shells report it."""
+    PIPE_CLOSED = 141
+    """Whoever read standard output left: 128 + SIGPIPE."""
+
+
+class CommandError(Exception):
+    """A command that cannot go on; the text says in one line what failed, on what, why, and what to do."""
+
+    def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class PipeClosedError(Exception):
+    """Whoever read standard output left: nothing to complain about."""
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code for an error of ours; FAILED for any other."""
+    match error:
+        case CommandError():
+            return error.code
+        case UncertainStateError():
+            return ExitCode.OUTCOME_UNKNOWN
+        case MetadataUnavailableError():
+            return ExitCode.UNAVAILABLE
+        case BadVersionError():
+            return ExitCode.VERSION_CONFLICT
+        case NoRecordError():
+            return ExitCode.NOT_FOUND
+        case InvalidArgumentError() | ConfigurationError():
+            return ExitCode.USAGE
+        case _:
+            return ExitCode.FAILED
+
+
+def explain(error: HedwigError, url: str) -> str:
+    """Return what `error` says and what to do about it, in one line; `url` is the store that was used."""
+    text = " ".join(str(error).split())
+    match error:
+        case TopicPersistenceInfoExistsError() | SubscriptionStateExistsError():
+            return f"{text}; --if-not-exists lets it be"
+        case BadVersionError(current=current) if current is not None:
+            return f"{text}; it holds {summary(current.value)}: look at it, then give that version"
+        case UncertainStateError():
+            return f"{text}; it may or may not have been done: look before you try again"
+        case MetadataUnavailableError():
+            return f"{text}; see that the store at {url} is up, or give a longer --timeout"
+        case _:
+            return text
+
+
+def summary(record: Any) -> str:
+    """Return a record in a few words."""
+    match record:
+        case HubInfo():
+            return f"owner {record.address} of epoch {record.epoch}"
+        case LedgerRanges():
+            return counted(len(record.ranges), "ledger")
+        case SubscriptionData(state=state) if state is not None:
+            return f"consume pointer {state.consumed.local}"
+        case _:
+            return "no state"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 ledger`, `2 ledgers`, `21,841 subscriptions`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

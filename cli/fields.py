@@ -1,0 +1,78 @@
+"""Records as the fields that commands write."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from hedwig.model import HubInfo, LedgerRange, MessageSeqId, SubscriberId, SubscriptionData, Topic
+from hedwig.names import show_name
+from hedwig.versions import Version, Versioned
+
+__all__ = ["bytes_fields", "ledger_fields", "name_fields", "owner_fields", "subscription_fields", "version_text"]
+
+
+def bytes_fields(field: str, value: bytes) -> dict[str, str]:
+    """Return `value` as text under `field`, and in base64 beside it if it is not UTF-8."""
+    fields = {field: show_name(value)}
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        fields[f"{field}_base64"] = base64.b64encode(value).decode()
+    return fields
+
+
+def name_fields(topic: Topic, subscriber: SubscriberId | None = None) -> dict[str, str]:
+    """Return the names of a topic, or of a subscription."""
+    fields = bytes_fields("topic", topic)
+    return fields if subscriber is None else fields | bytes_fields("subscriber", subscriber)
+
+
+def version_text(version: Version | None) -> str | None:
+    return None if version is None else str(version)
+
+
+def owner_fields(owner: Versioned[HubInfo]) -> dict[str, Any]:
+    """Return an owner record; `version` comes last."""
+    hub = owner.value
+    return {
+        "host": hub.host,
+        "port": hub.port,
+        "ssl_port": hub.ssl_port,
+        "epoch": hub.epoch,
+        "version": str(owner.version),
+    }
+
+
+def ledger_fields(ledger: LedgerRange) -> dict[str, Any]:
+    """Return a ledger range; `end` is None while the ledger is open."""
+    return {
+        "ledger_id": ledger.ledger_id,
+        "start": ledger.start,
+        "end": None if ledger.end is None else ledger.end.local,
+    }
+
+
+def subscription_fields(subscriber: SubscriberId, found: Versioned[SubscriptionData]) -> dict[str, Any]:
+    """Return a subscription of a topic that is named elsewhere."""
+    preferences, state = found.value.preferences, found.value.state
+    fields: dict[str, Any] = dict(bytes_fields("subscriber", subscriber))
+    fields["consumed"] = None if state is None else state.consumed.local
+    if state is not None and state.consumed.remote:
+        fields["consumed_remote"] = _remote_fields(state.consumed)
+    fields["message_bound"] = None if preferences is None else preferences.message_bound
+    fields["message_window_size"] = None if preferences is None else preferences.message_window_size
+    fields["message_filter"] = None if preferences is None else preferences.message_filter
+    fields["options"] = {} if preferences is None else _options(preferences.options)
+    fields["version"] = str(found.version)
+    return fields
+
+
+def _options(options: Mapping[str, bytes]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for name, value in sorted(options.items()):
+        fields |= bytes_fields(name, value)
+    return fields
+
+
+def _remote_fields(position: MessageSeqId) -> list[dict[str, Any]]:
+    return [bytes_fields("region", region.region) | {"seq_id": region.seq_id} for region in position.remote]

@@ -1,0 +1,62 @@
+"""Names and versions as arguments of commands, and their completion."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from cli.errors import CommandError
+from cli.settings import Settings
+from hedwig.errors import HedwigError, InvalidArgumentError
+from hedwig.names import as_subscriber, as_topic, parse_name, show_name
+from hedwig.versions import Version
+from metadata import StoreOptions, open_metadata
+
+__all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "complete_topic"]
+
+_COMPLETIONS_MAX: Final = 50
+_COMPLETION_TIMEOUT_S: Final = 2.0
+
+
+class _Checked(click.ParamType[Any]):
+    """A parameter whose text is converted; what the conversion refuses is the user's mistake."""
+
+    def __init__(self, name: str, convert: Callable[[str], Any]) -> None:
+        self.name = name
+        self._convert = convert
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._convert(value)
+        except (InvalidArgumentError, ValueError) as exc:
+            self.fail(str(exc), param, ctx)
+
+
+TOPIC: Final = _Checked("topic", lambda text: as_topic(parse_name(text)))
+SUBSCRIBER: Final = _Checked("subscriber", lambda text: as_subscriber(parse_name(text)))
+VERSION: Final = _Checked("version", Version.parse)
+PREFIX: Final = _Checked("prefix", parse_name)
+
+
+def complete_topic(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the first topics that begin like `incomplete`; none if the store is slow or not there."""
+    settings = ctx.find_object(Settings) or Settings()
+
+    async def names() -> list[CompletionItem]:
+        found: list[CompletionItem] = []
+        options = StoreOptions(operation_timeout_s=_COMPLETION_TIMEOUT_S, page_rows=_COMPLETIONS_MAX)
+        async with asyncio.timeout(_COMPLETION_TIMEOUT_S), await open_metadata(settings.url, options) as store:
+            async for topic in store.topics(parse_name(incomplete) or None):
+                found.append(CompletionItem(show_name(topic)))
+                if len(found) == _COMPLETIONS_MAX:
+                    break
+        return found
+
+    try:
+        return asyncio.run(names())
+    except (HedwigError, CommandError, OSError):
+        return []  # A shell that completes has no place for complaints.

@@ -1,0 +1,247 @@
+"""How results are written: one class for each format, over one page of rows after the other.
+
+Rows are plain JSON values by field name. A companion field like `topic_base64` goes wherever its field goes, in JSON
+only.
+"""
+
+import json
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import click
+from rich.cells import cell_len, set_cell_size
+
+from cli.errors import CommandError, ExitCode
+
+__all__ = ["FORMATS", "JsonOutput", "NdjsonOutput", "Output", "Row", "TableOutput"]
+
+Row: TypeAlias = Mapping[str, Any]
+
+_COMPANION: Final = "_base64"
+_GAP: Final = "  "
+
+
+class Output(ABC):
+    """A format. Data goes to standard output as it comes; anything said to people goes to standard error."""
+
+    def __init__(self, *, columns: Sequence[str] | None = None, header: bool = True) -> None:
+        self.chosen = tuple(columns) if columns is not None else None
+        self.header = header
+
+    @abstractmethod
+    def record(self, row: Row) -> None:
+        """Write one thing."""
+
+    def begin(self, noun: str, known: Sequence[str], shown: Sequence[str]) -> None:
+        """Begin a listing of things whose plural is `noun`.
+
+        `known` names the fields that its rows can have, `shown` those that people see unless they choose others.
+        Raises: CommandError - a field was chosen that is not known.
+        """
+        self._check_columns(known)
+        self._begin(noun, shown)
+
+    @abstractmethod
+    def _begin(self, noun: str, shown: Sequence[str]) -> None:
+        """Write what comes before the first row."""
+
+    @abstractmethod
+    def page(self, rows: Sequence[Row]) -> None:
+        """Write the next rows of the listing."""
+
+    @abstractmethod
+    def end(self, next_page_token: str | None = None) -> None:
+        """End the listing; with a token if it was cut."""
+
+    def listing(self, noun: str, rows: Sequence[Row], known: Sequence[str]) -> None:
+        """Write a listing that is all there."""
+        self.begin(noun, known, known)
+        self.page(rows)
+        self.end()
+
+    def _check_columns(self, known: Sequence[str]) -> None:
+        """Raise CommandError if the user chose a field that is not `known`."""
+        for name in self.chosen or ():
+            if name not in known:
+                raise CommandError(f"there is no column {name!r} here; choose from {', '.join(known)}", ExitCode.USAGE)
+
+    def _choose(self, row: Row) -> Row:
+        if self.chosen is None:
+            return row
+        companions = (name + _COMPANION for name in self.chosen)
+        return {name: row[name] for name in (*self.chosen, *companions) if name in row}
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+
+    def _flush(self) -> None:
+        sys.stdout.flush()
+
+
+class JsonOutput(Output):
+    """One JSON document: an object, and for a listing `{"NOUN": [...], "next_page_token": ...}`, written row by row."""
+
+    def record(self, row: Row) -> None:
+        self._check_columns(_fields(row))
+        self._write(json.dumps(self._choose(row), ensure_ascii=False, indent=2) + "\n")
+
+    def _begin(self, noun: str, _shown: Sequence[str]) -> None:
+        self._write("{\n  " + json.dumps(noun) + ": [")
+        self._between = "\n    "
+
+    def page(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._write(self._between + json.dumps(self._choose(row), ensure_ascii=False))
+            self._between = ",\n    "
+        self._flush()
+
+    def end(self, next_page_token: str | None = None) -> None:
+        close = "]" if self._between == "\n    " else "\n  ]"
+        self._write(f'{close},\n  "next_page_token": {json.dumps(next_page_token)}\n}}\n')
+
+
+class NdjsonOutput(Output):
+    """One JSON object a line; a listing that was cut ends with a line `{"next_page_token": ...}`."""
+
+    def record(self, row: Row) -> None:
+        self._check_columns(_fields(row))
+        self._write(_line(self._choose(row)))
+
+    def _begin(self, _noun: str, _shown: Sequence[str]) -> None:
+        return
+
+    def page(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._write(_line(self._choose(row)))
+        self._flush()
+
+    def end(self, next_page_token: str | None = None) -> None:
+        if next_page_token is not None:
+            self._write(_line({"next_page_token": next_page_token}))
+
+
+class TableOutput(Output):
+    """Columns for people. On a terminal cells are cut to its width; elsewhere nothing is ever cut."""
+
+    def record(self, row: Row) -> None:
+        self._check_columns(_fields(row))
+        names = self.chosen or _fields(row)
+        lines = [(name, line) for name in names for line in _lines(row.get(name))]
+        width = max(map(len, names))
+        room = _room()
+        last = None
+        for name, line in lines:
+            label = "" if name == last else name
+            last = name
+            head = _bold(label.ljust(width)) + _GAP if self.header else ""
+            self._write(head + _cut(line, room - width - len(_GAP) if room else None) + "\n")
+
+    def _begin(self, _noun: str, shown: Sequence[str]) -> None:
+        self._names = self.chosen or tuple(shown)
+        # Without rows the header still says what there is none of.
+        self._widths = [len(name) if self.header else 0 for name in self._names]
+        self._header_due = self.header
+
+    def page(self, rows: Sequence[Row]) -> None:
+        cells = [[_text(row.get(name)) for name in self._names] for row in rows]
+        self._widen(cells)
+        self._write_header()
+        for line in cells:
+            self._write(self._format(line) + "\n")
+        self._flush()
+
+    def end(self, next_page_token: str | None = None) -> None:
+        self._write_header()
+        self._flush()
+        if next_page_token is not None:
+            click.echo(f"more: give --page-token {next_page_token}, or --all", err=True)
+
+    def _widen(self, cells: Sequence[Sequence[str]]) -> None:
+        for index in range(len(self._names)):
+            self._widths[index] = max([self._widths[index], *(_width(line[index]) for line in cells)])
+        room = _room()
+        if room:
+            spare = room - len(_GAP) * (len(self._widths) - 1) - sum(self._widths)
+            while spare < 0 and max(self._widths) > 8:
+                widest = self._widths.index(max(self._widths))
+                self._widths[widest] -= 1
+                spare += 1
+
+    def _write_header(self) -> None:
+        if self._header_due:
+            self._header_due = False
+            self._write(_bold(self._format([name.upper() for name in self._names])) + "\n")
+
+    def _format(self, cells: Sequence[str]) -> str:
+        fitted = [_fit(cell, width) for cell, width in zip(cells, self._widths, strict=True)]
+        return _GAP.join(fitted).rstrip()
+
+
+FORMATS: Final[Mapping[str, Callable[..., Output]]] = {
+    "table": TableOutput,
+    "json": JsonOutput,
+    "ndjson": NdjsonOutput,
+}
+"""The formats by the name that -o takes. Another one is a class more, and its name here."""
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _fields(row: Row) -> tuple[str, ...]:
+    return tuple(filter(_is_field, row))
+
+
+def _is_field(name: str) -> bool:
+    return not name.endswith(_COMPANION)
+
+
+def _text(value: Any) -> str:
+    """Return a value as one cell."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() | float() | str():
+            return str(value)
+        case Mapping():
+            # People need not be told what a nested thing does not have.
+            said = {name: item for name, item in value.items() if item not in (None, {}) and _is_field(name)}
+            return " ".join(f"{name}={_text(item)}" for name, item in said.items()) or "-"
+        case _:
+            return ", ".join(_text(item) for item in value) or "-"
+
+
+def _lines(value: Any) -> list[str]:
+    """Return a value of a single record as the lines that it fills: a list has one for each item."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return [_text(item) for item in value]
+    return [_text(value)]
+
+
+def _width(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def _fit(text: str, width: int) -> str:
+    return _cut(text, width if _room() else None) + " " * max(0, width - _width(text))
+
+
+def _cut(text: str, width: int | None) -> str:
+    if width is None or _width(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)) + "…"
+
+
+def _room() -> int:
+    """Return the width of the terminal that reads standard output, 0 if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def _bold(text: str) -> str:
+    return click.style(text, bold=True) if sys.stdout.isatty() else text

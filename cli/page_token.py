@@ -1,0 +1,36 @@
+"""Page tokens: where a listing was cut, so that the next call goes on exactly there."""
+
+import base64
+import binascii
+import zlib
+
+from cli.errors import CommandError, ExitCode
+
+__all__ = ["make_page_token", "read_page_token"]
+
+_CHECK_BYTES = 4
+
+
+def make_page_token(listing: str, last: bytes) -> str:
+    """Return the token of a listing, by what it lists, whose last name was `last`."""
+    return base64.urlsafe_b64encode(_check(listing, last) + last).rstrip(b"=").decode()
+
+
+def read_page_token(listing: str, token: str) -> bytes:
+    """Return the last name before `token`.
+
+    Raises: CommandError - a token that was cut short or mistyped, or that another listing gave: going on from there
+        would leave out names without a word.
+    """
+    try:
+        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    check, last = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
+    if not last or check != _check(listing, last):
+        raise CommandError(f"the page token {token!r} is not one that this listing gave; copy it whole", ExitCode.USAGE)
+    return last
+
+
+def _check(listing: str, last: bytes) -> bytes:
+    return zlib.crc32(last, zlib.crc32(listing.encode("utf-8", "surrogateescape"))).to_bytes(_CHECK_BYTES, "big")

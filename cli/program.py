@@ -1,0 +1,141 @@
+"""How commands are run: shared options everywhere, errors as one line, exit codes by kind of error."""
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from cli.dev import DevError
+from cli.errors import CommandError, ExitCode, PipeClosedError, exit_code_of, explain
+from cli.settings import Settings, shared_options
+from hedwig.errors import HedwigError
+
+__all__ = ["AdminCommand", "AdminGroup", "Program"]
+
+
+class AdminCommand(click.Command):
+    """A command with the shared options; its help ends with `example`, which runs."""
+
+    def __init__(self, name: str | None, *, example: str, **attributes: Any) -> None:
+        super().__init__(name, epilog=f"Example: {example}", **attributes)
+        self.params += shared_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        ctx.ensure_object(Settings).command = ctx.command_path.partition(" ")[2]
+        return super().invoke(ctx)
+
+
+class AdminGroup(click.Group):
+    """A noun whose commands are its verbs."""
+
+    command_class = AdminCommand
+
+    def __init__(self, name: str | None = None, *, example: str, **attributes: Any) -> None:
+        super().__init__(name, epilog=f"Example: {example}", **attributes)
+
+
+class Program(AdminGroup):
+    """The root of the commands: whatever ends one of them becomes a line on standard error and an exit code."""
+
+    def __init__(self, name: str | None = None, *, example: str, **attributes: Any) -> None:
+        super().__init__(name, example=example, **attributes)
+        self.params += shared_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as exc:
+            raise PipeClosedError from exc
+        return result
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        def run(settings: Settings) -> Any:
+            extra.update(obj=settings, windows_expand_args=windows_expand_args)
+            return super(Program, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
+
+        if not standalone_mode:
+            return run(Settings())
+        _write_any_character()
+        sys.exit(_exit_code(run, Settings()))
+
+
+def _exit_code(run: Callable[[Settings], Any], settings: Settings) -> int:
+    try:
+        result = run(settings)
+    except click.exceptions.NoArgsIsHelpError as exc:
+        exc.show()
+        return exc.exit_code
+    except click.ClickException as exc:
+        _say(_usage_line(exc))
+        return exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        return ExitCode.INTERRUPTED
+    except PipeClosedError:
+        _forget_stdout()
+        return ExitCode.PIPE_CLOSED
+    except Exception as exc:
+        if settings.debug:
+            traceback.print_exc()
+        _say(_line(exc, settings))
+        return exit_code_of(exc)
+    # With standalone_mode off, click hands back the code of ctx.exit() as if the command had returned it.
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _line(error: Exception, settings: Settings) -> str:
+    """Return the one line about `error`."""
+    match error:
+        case CommandError() | DevError():
+            return f"error: {error}"
+        case HedwigError():
+            return f"error: {settings.command} failed: {explain(error, settings.url)}"
+        case OSError(filename=str() | bytes() as name) if error.strerror:
+            return f"error: {settings.command} failed on the file {os.fsdecode(name)}: {error.strerror}"
+        case _:
+            hint = "" if settings.debug else "; --debug shows where"
+            return f"bug in hedwig-admin: {settings.command}: {type(error).__name__}: {error}{hint}; please report it"
+
+
+def _usage_line(error: click.ClickException) -> str:
+    """Return the one line about a command line that makes no sense."""
+    text = " ".join(error.format_message().split())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        path = error.ctx.command_path
+        return f"error: {path.partition(' ')[2] or path}: {text.rstrip('.')}; see: {path} --help"
+    return f"error: {text}"
+
+
+def _say(line: str) -> None:
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        return  # Nobody reads standard error any more, and there is no third place to tell.
+
+
+def _write_any_character() -> None:
+    """Keep names that the terminal's encoding lacks from ending a command: they are escaped instead."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _forget_stdout() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush does not complain about the closed pipe."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return  # Not a real stream: nothing will be flushed into a pipe.

@@ -1,0 +1,163 @@
+"""How far long work has come: a bar on a terminal, else a line on standard error every few seconds."""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from hedwig.clock import Clock, SystemClock
+
+__all__ = ["BarProgress", "LineProgress", "LoadProgress", "load_progress", "working"]
+
+_LINE_EVERY_S: Final = 5.0
+
+
+class LoadProgress(ABC):
+    """Shows how many rows were done, how fast, and how long the rest will take.
+
+    `input_bytes` is the size of the input, None if it cannot be known; the share that was read of it measures what is
+    left. What a resumed load skips counts neither as done nor as to do.
+    """
+
+    def __init__(self, title: str, input_bytes: int | None, clock: Clock) -> None:
+        self.title = title
+        self.rows = 0
+        self._input_bytes = input_bytes
+        self._skipped_bytes = 0
+        self._read_bytes = 0
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._ended: float | None = None
+
+    def begin(self, skipped_bytes: int) -> None:
+        """Start the watch, after what a resumed load skips."""
+        self._skipped_bytes = self._read_bytes = skipped_bytes
+        self._began = self._clock.monotonic()
+
+    def advance(self, rows: int, read_bytes: int) -> None:
+        """Count `rows` more as done; `read_bytes` of the input have been read in all."""
+        self.rows += rows
+        self._read_bytes = read_bytes
+        self.show()
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds from `begin` to `stop`, or up to now."""
+        return (self._clock.monotonic() if self._ended is None else self._ended) - self._began
+
+    @property
+    def rows_per_second(self) -> float:
+        """Return the rate of this run."""
+        return self.rows / max(self.seconds, 1e-9)
+
+    @property
+    def percent(self) -> float | None:
+        """Return the share of the input that was read; None if its size is not known."""
+        return 100 * self._read_bytes / self._input_bytes if self._input_bytes else None
+
+    @property
+    def text(self) -> str:
+        """Return rows, rate and remaining time in words."""
+        words = [f"{self.rows:,} rows", f"{self.rows_per_second:,.0f} rows/s"]
+        fresh_bytes = self._read_bytes - self._skipped_bytes
+        if self._input_bytes and fresh_bytes > 0:
+            left_s = self.seconds * (self._input_bytes - self._read_bytes) / fresh_bytes
+            words.append(f"about {_duration(left_s)} left")
+        return ", ".join(words)
+
+    @abstractmethod
+    def show(self) -> None:
+        """Bring what is seen up to date."""
+
+    @abstractmethod
+    def say(self, line: str) -> None:
+        """Write a line beside the progress."""
+
+    def stop(self) -> None:
+        """Take the progress off the screen, and stop the watch. May be called twice."""
+        if self._ended is None:
+            self._ended = self._clock.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class BarProgress(LoadProgress):
+    """A bar that moves, for a terminal."""
+
+    def __init__(self, title: str, input_bytes: int | None, clock: Clock) -> None:
+        super().__init__(title, input_bytes, clock)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        total = None if input_bytes is None else 100.0
+        self._task = self._bar.add_task(_plain(title), total=total, text="")
+
+    def show(self) -> None:
+        self._bar.update(self._task, completed=self.percent or 0, text=self.text)
+
+    def say(self, line: str) -> None:
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        super().stop()
+        self._bar.stop()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+
+class LineProgress(LoadProgress):
+    """A line every few seconds, for logs."""
+
+    def __init__(self, title: str, input_bytes: int | None, clock: Clock) -> None:
+        super().__init__(title, input_bytes, clock)
+        self._last = clock.monotonic()
+
+    def show(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._last >= _LINE_EVERY_S:
+            self._last = now
+            percent = "" if self.percent is None else f" {self.percent:.0f} %,"
+            self.say(f"{self.title}:{percent} {self.text}")
+
+    def say(self, line: str) -> None:
+        click.echo(line, err=True)
+
+
+def load_progress(title: str, input_bytes: int | None, clock: Clock | None = None) -> LoadProgress:
+    """Return the kind of progress that suits standard error."""
+    return (BarProgress if sys.stderr.isatty() else LineProgress)(title, input_bytes, clock or SystemClock())
+
+
+@contextmanager
+def working(title: str) -> Iterator[None]:
+    """Show that something of unknown length is going on, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(_plain(title)):
+        yield
+
+
+def _plain(text: str) -> str:
+    """Return `text` as rich's markup for itself."""
+    return text.replace("[", "\\[")
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"

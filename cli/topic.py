@@ -1,0 +1,237 @@
+"""The commands `hedwig-admin topic …`."""
+
+from collections.abc import AsyncIterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import click
+
+from cli.access import with_store
+from cli.bulk import BulkOptions, bulk_options, run_load
+from cli.confirmation import confirm
+from cli.errors import CommandError, ExitCode, counted
+from cli.fields import ledger_fields, name_fields, owner_fields, subscription_fields, version_text
+from cli.names import TOPIC, VERSION, complete_topic
+from cli.outcomes import report_outcomes
+from cli.output import Output, Row
+from cli.program import AdminGroup
+from cli.selection import Selection, list_options
+from cli.settings import Settings, pass_settings
+from cli.topic_deletion import TopicRecords, delete_topic, read_topic
+from hedwig.errors import BadVersionError
+from hedwig.model import LedgerRanges, Topic
+from hedwig.names import show_name
+from hedwig.versions import NEW, Version
+from metadata import MetadataStore, Read, RecordKey, Write
+from metadata.bulk import TopicCreator
+
+__all__ = ["topic"]
+
+_COLUMNS: Final = ("topic", "owner", "ledgers", "version")
+_PAGE_ROWS: Final = 500
+
+
+@click.group(cls=AdminGroup, example="hedwig-admin topic list --prefix admin/")
+def topic() -> None:
+    """Create, show, list and delete topics.
+
+    Names are typed as they are shown: UTF-8 as it is, any other byte as \\xNN, a backslash doubled.
+    """
+
+
+@topic.command("create", example="hedwig-admin topic create -f topics.tsv")
+@click.argument("names", nargs=-1, type=TOPIC, metavar="[NAME]...")
+@bulk_options()
+@click.option("--if-not-exists", is_flag=True, help="Do not fail for a topic that exists.")
+@pass_settings
+def create_topics(settings: Settings, /, names: Sequence[Topic], if_not_exists: bool, bulk: BulkOptions | None) -> None:
+    """Create topics: those that are named, or those of a FILE with a name in its first column.
+
+    With a file, topics that exist are counted and are no error; a load that was ended goes on when the same command is
+    given again.
+    """
+    if bool(names) == (bulk is not None):
+        raise click.UsageError("give either NAMEs or -f FILE")
+    if bulk is not None:
+        run_load(settings, bulk, TopicCreator, with_subscriber=False)
+        return
+    output = settings.writer()
+    keys = [RecordKey(name) for name in dict.fromkeys(names)]
+
+    async def create(store: MetadataStore) -> None:
+        outcomes = await store.persistence.apply([Write(key, LedgerRanges(), NEW) for key in keys])
+        report_outcomes(settings, output, "topics", keys, outcomes, if_not_exists=if_not_exists)
+
+    with_store(settings, create)
+
+
+@topic.command("show", example="hedwig-admin topic show news")
+@click.argument("name", type=TOPIC, shell_complete=complete_topic)
+@click.option(
+    "--subscriptions",
+    "shown",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="How many subscriptions to show at most.",
+)
+@pass_settings
+def show_topic(settings: Settings, name: Topic, shown: int) -> None:
+    """Show a topic: owner, ledgers, subscriptions, versions."""
+    output = settings.writer()
+
+    async def show(store: MetadataStore) -> None:
+        found = await read_topic(store, name)
+        _check_there(found)
+        first: list[Row] = []
+        if shown:
+            async for subscriber, data in store.subscriptions.read_subscriptions(name):
+                first.append(subscription_fields(subscriber, data))
+                if len(first) == shown:
+                    break
+        output.record(_topic_fields(found) | {"subscriptions": first})
+
+    with_store(settings, show)
+
+
+@topic.command("list", example="hedwig-admin topic list --prefix admin/ --limit 100")
+@list_options(TOPIC)
+@pass_settings
+def list_topics(settings: Settings, /, selection: Selection) -> None:
+    """List topics, in the order of the store.
+
+    Listed is every topic with any record. --columns owner,ledgers,version reads the records too.
+    """
+    output = settings.writer()
+
+    async def list_them(store: MetadataStore) -> None:
+        await _write_listing(store, selection, output)
+
+    with_store(settings, list_them)
+
+
+@topic.command("delete", example="hedwig-admin topic delete news --yes --if-exists")
+@click.argument("name", type=TOPIC, shell_complete=complete_topic)
+@click.option("--expected-version", type=VERSION, metavar="VERSION", help="Only if the topic is at this version.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such topic.")
+@click.option("--force", is_flag=True, help="Delete owner record and subscriptions too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
+@pass_settings
+def delete_one(
+    settings: Settings,
+    name: Topic,
+    expected_version: Version | None,
+    if_exists: bool,
+    force: bool,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Delete a topic; with --force also one that has an owner or subscriptions.
+
+    Subscriptions go first and the topic itself last, so that a deletion that was ended can be given again. The ledgers
+    of the topic are not deleted: nothing refers to them any more.
+    """
+    output = settings.writer()
+
+    async def delete(store: MetadataStore) -> None:
+        found = await read_topic(store, name)
+        if if_exists and not found.is_anything_there:
+            output.record(name_fields(name) | {"result": "absent"})
+            return
+        _check_there(found)
+        _check_version(found, expected_version)
+        _check_unused(found, force)
+        losses = {"owner": found.owner is not None, "subscriptions": found.subscriptions, "ledgers": found.ledgers}
+        if dry_run:
+            output.record(name_fields(name) | {"result": "would delete"} | losses)
+            return
+        if not yes:
+            confirm(f"This deletes {_spelled(found)} for good")
+        losses["subscriptions"] = await delete_topic(store, found)
+        output.record(name_fields(name) | {"result": "deleted"} | losses)
+
+    with_store(settings, delete)
+
+
+async def _write_listing(store: MetadataStore, selection: Selection, output: Output) -> None:
+    """Write the topics of `selection` page by page; hold one page."""
+    start = selection.start("topics")
+    names = store.topics(selection.prefix, None if start is None else Topic(start))
+    left = selection.names_max
+    output.begin("topics", _COLUMNS, ("topic",))
+    token = None
+    while page := await _take(names, _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)):
+        output.page(await _rows(store, page, output.chosen or ()))
+        left = None if left is None else left - len(page)
+        if left == 0:
+            token = selection.token("topics", page[-1]) if await _take(names, 1) else None
+            break
+    output.end(token)
+
+
+async def _take(names: AsyncIterator[Topic], most: int) -> list[Topic]:
+    taken: list[Topic] = []
+    while len(taken) < most and (name := await anext(names, None)) is not None:
+        taken.append(name)
+    return taken
+
+
+async def _rows(store: MetadataStore, topics: Sequence[Topic], columns: Sequence[str]) -> list[Row]:
+    """Return the fields of `topics`; records are read only for columns that need them."""
+    rows: list[dict[str, Any]] = [dict(name_fields(name)) for name in topics]
+    reads = [Read(RecordKey(name)) for name in topics]
+    if "owner" in columns:
+        for row, owned in zip(rows, await store.ownership.apply(reads), strict=True):
+            owned.check()
+            row["owner"] = None if owned.record is None else owned.record.value.address
+    if {"ledgers", "version"} & set(columns):
+        for row, kept in zip(rows, await store.persistence.apply(reads), strict=True):
+            kept.check()
+            row["ledgers"] = None if kept.record is None else len(kept.record.value.ranges)
+            row["version"] = version_text(None if kept.record is None else kept.record.version)
+    return list(rows)
+
+
+def _topic_fields(found: TopicRecords) -> dict[str, Any]:
+    persistence = found.persistence
+    ranges = () if persistence is None else persistence.value.ranges
+    return {
+        **name_fields(found.topic),
+        "version": version_text(None if persistence is None else persistence.version),
+        "owner": None if found.owner is None else owner_fields(found.owner),
+        "ledger_count": found.ledgers,
+        "ledgers": [ledger_fields(each) for each in islice(ranges, 1000)],
+        "subscription_count": found.subscriptions,
+    }
+
+
+def _check_there(found: TopicRecords) -> None:
+    if not found.is_anything_there:
+        raise CommandError(
+            f"there is no topic {show_name(found.topic)!r}; see what there is with: hedwig-admin topic list",
+            ExitCode.NOT_FOUND,
+        )
+
+
+def _check_version(found: TopicRecords, expected: Version | None) -> None:
+    current = found.persistence
+    if expected is None or (current is not None and current.version == expected):
+        return
+    if current is None:
+        raise CommandError(f"topic {show_name(found.topic)!r} has no version any more", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"topic {show_name(found.topic)!r} is at version {current.version}, not {expected}", current)
+
+
+def _check_unused(found: TopicRecords, force: bool) -> None:
+    if found.obstacles and not force:
+        raise CommandError(
+            f"cannot delete topic {show_name(found.topic)!r}: it has {found.obstacles}; --force deletes these too"
+        )
+
+
+def _spelled(found: TopicRecords) -> str:
+    belongings = [found.obstacles] if found.obstacles else []
+    if found.ledgers:
+        belongings.append(f"the only record of {counted(found.ledgers, 'ledger')}")
+    return f"topic {show_name(found.topic)!r}" + (f" with {' and '.join(belongings)}" if belongings else "")
