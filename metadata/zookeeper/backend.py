@@ -11,11 +11,12 @@ from metadata.table import VersionedTable
 from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.hub_info_text import HUB_INFO
-from metadata.zookeeper.mutation import Ground, new_token
+from metadata.zookeeper.mutation import Ground
 from metadata.zookeeper.names import Place, Places, sort_key
 from metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, Codec
 from metadata.zookeeper.server_facts import server_facts
 from metadata.zookeeper.tables import ZnodeTable
+from metadata.zookeeper.tokens import Tokens
 
 __all__ = ["ZookeeperBackend"]
 
@@ -35,7 +36,8 @@ class ZookeeperBackend:
         self._places = places
         self._endpoints = endpoints
         self._options = options
-        self._lanes = DeleteLanes(bridge, lambda: new_token(options))
+        self._tokens = Tokens(options.random)
+        self._lanes = DeleteLanes(bridge, self._tokens)
         self._tables: dict[str, ZnodeTable[Any]] = {
             OWNERSHIP.name: ZnodeTable(self._ground(OWNERSHIP, HUB_INFO), self._owner_place, "hub"),
             PERSISTENCE.name: ZnodeTable(self._ground(PERSISTENCE, LEDGER_RANGES), self._ranges_place, "ledgers"),
@@ -63,12 +65,17 @@ class ZookeeperBackend:
         # The empty parents that deletes leave behind stay: their data versions are the guards of versions still held.
         return 0
 
+    async def sweep(self, older_than_s: float) -> int:
+        """Remove nothing: a delete leaves no record behind, and the nodes above keep the guards of their children."""
+        del older_than_s
+        return 0
+
     async def close(self) -> None:
         await self._bridge.close()
         await self._lanes.close()
 
     def _ground(self, kind: RecordKind[R], codec: Codec[R]) -> Ground[R]:
-        return Ground(self._bridge, self._lanes, self._places, self._options, kind, codec)
+        return Ground(self._bridge, self._lanes, self._places, self._options, self._tokens, kind, codec)
 
     def _owner_place(self, key: RecordKey) -> Place:
         return self._places.topic_record(key.topic, "hub")

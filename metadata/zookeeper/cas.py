@@ -49,9 +49,10 @@ from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, MetadataUnavailableError, UncertainStateError
 from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal, Verdict
 from metadata.zookeeper.bridge import AbortedError, Bridge, Request
+from metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
 from metadata.zookeeper.names import Place, Places
 from metadata.zookeeper.records import Codec
-from metadata.zookeeper.requests import create, delete_guarded, multi_refusal, set_guarded
+from metadata.zookeeper.requests import create, multi_refusal, set_guarded
 from metadata.zookeeper.sight import Found, Sight, answer, look_closely, version_of
 from metadata.zookeeper.versions import Identity, ZnodeVersion
 
@@ -290,6 +291,7 @@ class DeleteCas(_Cas[R]):
     def __init__(
         self,
         bridge: Bridge,
+        lanes: DeleteLanes,
         place: Place,
         codec: Codec[R],
         token: bytes,
@@ -297,34 +299,38 @@ class DeleteCas(_Cas[R]):
         hints: ZnodeVersion | None,
     ) -> None:
         super().__init__(bridge, place, codec, token)
+        self._lanes = lanes
         self._expected = expected
         self._guard = None if hints is None else hints.guard
-        self._guard_sent = -1
+        self._lost: DeleteTicket | None = None
 
     async def _attempt(self, deadline: Deadline) -> Refusal[Sight] | None:
         while True:
-            if self._guard is None:
+            if self._guard is None or self._doubt:
                 sight = await self._look(deadline)
                 if sight.found is None or sight.found.identity != self._expected:
                     return Refusal(sight)
-                if sight.guard is None:
-                    continue
                 self._guard = sight.guard
                 self._doubt = False
-            self._guard_sent = self._guard
-            _, data_version = self._expected
-            request = delete_guarded(self._place.path, data_version, self._place.parent, self._guard, self._token)
-            (results,) = await self._send(deadline, request)
-            if answer(multi_refusal(results), BadVersionError, NoNodeError) is None:
-                return None
+                if self._guard is None:
+                    continue
+            ticket = DeleteTicket(self._place, self._expected[1], self._guard, deadline)
+            try:
+                if await self._lanes.delete(ticket):
+                    return None
+            except OutcomeUnknownError:
+                self._doubt = True
+                self._lost = ticket
+                raise
             self._guard = None
 
     def _judge(self, sight: Sight | None) -> Verdict:
         assert sight is not None
         if not self._doubt:
             return Verdict.REFUSED
+        assert self._lost is not None
         if sight.found is not None:
             return Verdict.REFUSED if sight.found.czxid == self._expected[0] else Verdict.UNCERTAIN
-        if sight.mark == self._token:
+        if sight.mark == self._lost.mark:
             return Verdict.APPLIED
-        return Verdict.REFUSED if sight.guard == self._guard_sent + 1 else Verdict.UNCERTAIN
+        return Verdict.REFUSED if sight.guard == self._lost.guard + 1 else Verdict.UNCERTAIN

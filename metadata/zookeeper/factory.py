@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from hedwig.errors import ConfigurationError
+from hedwig.errors import ConfigurationError, LayoutMissingError
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.layout import Layout, check_layout
 from metadata.url import MetadataUrl
 from metadata.zookeeper.backend import ZookeeperBackend
 from metadata.zookeeper.bridge import Bridge
-from metadata.zookeeper.layout import KIND, read_layout, write_layout
+from metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
 from metadata.zookeeper.names import Places, legal_component
 from metadata.zookeeper.wiping import delete_tree
 
@@ -31,6 +31,11 @@ class _ZookeeperFactory:
         bridge = await _connect(url, options)
         try:
             check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
+            if not await has_topics(bridge, places, options):
+                raise LayoutMissingError(
+                    f"{places.topics} is missing from the metadata at {url.text}; "
+                    f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
+                )
         except BaseException:
             await bridge.close()
             raise

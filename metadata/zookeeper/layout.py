@@ -12,10 +12,10 @@ from metadata.backend import StoreOptions
 from metadata.layout import Layout
 from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.names import Places
-from metadata.zookeeper.requests import create, get, multi_refusal
+from metadata.zookeeper.requests import create, exists, get, multi_refusal
 from metadata.zookeeper.sight import answer, reading
 
-__all__ = ["KIND", "LAYOUT_BYTES", "parse_layout", "read_layout", "write_layout"]
+__all__ = ["KIND", "LAYOUT_BYTES", "has_topics", "parse_layout", "read_layout", "write_layout"]
 
 KIND: Final = "zookeeper"
 
@@ -48,6 +48,16 @@ async def read_layout(bridge: Bridge, places: Places, options: StoreOptions) -> 
 
     data = await reading(options, f"reading the layout record {places.layout}", attempt)
     return None if data is None else parse_layout(data, places.layout)
+
+
+async def has_topics(bridge: Bridge, places: Places, options: StoreOptions) -> bool:
+    """Say whether the node that all topics are under is there."""
+
+    async def attempt(deadline: Deadline) -> bool:
+        (stat,) = await bridge.send(deadline, exists(places.topics))
+        return answer(stat) is not None
+
+    return await reading(options, f"looking for {places.topics}", attempt)
 
 
 async def write_layout(bridge: Bridge, places: Places, options: StoreOptions) -> None:

@@ -6,7 +6,7 @@ repeated after a lost reply, could undo what somebody wrote in between.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, CorruptRecordError, MetadataUnavailableError
@@ -17,9 +17,11 @@ from metadata.kinds import RecordKind
 from metadata.operations import RecordKey
 from metadata.zookeeper.bridge import AbortedError, Bridge
 from metadata.zookeeper.cas import CreateCas, DeleteCas, UpdateCas
+from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.names import Place, Places
 from metadata.zookeeper.records import Codec, UndecodableError
 from metadata.zookeeper.sight import Found, Sight, look_closely, version_of
+from metadata.zookeeper.tokens import Tokens
 from metadata.zookeeper.versions import Identity, ZnodeVersion, identity_of
 
 __all__ = ["Build", "Ground", "Mutation"]
@@ -29,16 +31,16 @@ R = TypeVar("R")
 Build: TypeAlias = Callable[[bytes | None], bytes]
 """Makes the unstamped bytes to store: out of those stored now for a merge, out of None for a whole record."""
 
-_TOKEN_BYTES: Final = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Ground(Generic[R]):
     """What every operation of one table works with."""
 
     bridge: Bridge
+    lanes: DeleteLanes
     places: Places
     options: StoreOptions
+    tokens: Tokens
     kind: RecordKind[R]
     codec: Codec[R]
 
@@ -62,7 +64,7 @@ class Mutation(Generic[R]):
         self._place = place
         self._what = f"{doing} the {ground.kind.noun} of {key}"
         self._attempts = Attempts(ground.options, self._what)
-        self._token = ground.options.random.randbytes(_TOKEN_BYTES)
+        self._token = ground.tokens.new()
 
     async def write(self, build: Build, version: Version, *, merge: bool) -> Version:
         """Store what `build` makes. Raises as VersionedTable.write."""
@@ -110,7 +112,8 @@ class Mutation(Generic[R]):
         return UpdateCas(ground.bridge, self._place, ground.codec, self._token, expected, hints, build, merge)
 
     def _delete(self, expected: Identity, hints: ZnodeVersion | None) -> DeleteCas[R]:
-        return DeleteCas(self._ground.bridge, self._place, self._ground.codec, self._token, expected, hints)
+        ground = self._ground
+        return DeleteCas(ground.bridge, ground.lanes, self._place, ground.codec, self._token, expected, hints)
 
     def _hints(self, found: Found, guard: int | None) -> ZnodeVersion:
         return version_of(found, guard, self._ground.codec)

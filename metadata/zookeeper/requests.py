@@ -71,20 +71,23 @@ def set_guarded(path: str, data: bytes, version: int, parent: str, guard: int) -
     return submit
 
 
-def delete_guarded(path: str, version: int, parent: str, guard: int, mark: bytes) -> Request:
-    """Delete a node and set its parent's data to `mark`, if it is at `version` and the parent at `guard`."""
+def delete_guarded(parent: str, mark: bytes, guard: int, nodes: Sequence[tuple[str, int]]) -> Request:
+    """Delete `nodes`, each a (path, version), and set their parent's data to `mark`, if it is at `guard`."""
 
     def submit(client: KazooClient) -> Any:
         transaction = client.transaction()
         transaction.set_data(parent, mark, guard)
-        transaction.delete(path, version)
+        for node in nodes:
+            transaction.delete(*node)
         return transaction.commit_async()
 
     return submit
 
 
-def multi_refusal(results: Sequence[Any]) -> ZookeeperError | None:
+def multi_refusal(results: Sequence[Any] | ZookeeperError) -> ZookeeperError | None:
     """Return the error that rolled a transaction back, or None if it was done."""
+    if isinstance(results, ZookeeperError):
+        return results
     errors = [result for result in results if isinstance(result, ZookeeperError)]
     for error in errors:
         if not isinstance(error, RolledBackError | RuntimeInconsistency):
