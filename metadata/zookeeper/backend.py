@@ -61,12 +61,8 @@ class ZookeeperBackend:
             **await server_facts(self._endpoints, self._options),
         }
 
-    async def sweep(self, older_than_s: float) -> int:  # noqa: ARG002 - see below
-        # The empty parents that deletes leave behind stay: their data versions are the guards of versions still held.
-        return 0
-
     async def sweep(self, older_than_s: float) -> int:
-        """Remove nothing: a delete leaves no record behind, and the nodes above keep the guards of their children."""
+        """Remove nothing: the empty parents that deletes leave behind hold the guards of versions that somebody has."""
         del older_than_s
         return 0
 
