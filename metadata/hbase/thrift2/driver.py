@@ -34,7 +34,6 @@ _FEW_ROWS: Final = 100
 _RECEIPT_QUALIFIER: Final = b"~"
 """Sorts after every column that we read by name, so that reads never step over receipts."""
 
-_RECEIPT_TTL_MIN_MS: Final = 600_000
 _TTL_ATTRIBUTE: Final = b"_ttl"
 _ASCII_PREFIX: Final = re.compile(rb"[\x01-\x7f]*")
 _REFUSED_FOR_GOOD: Final = re.compile(
@@ -45,9 +44,19 @@ _REFUSED_FOR_GOOD: Final = re.compile(
 class Thrift2Driver:
     """An HBaseDriver over a pool of gateway connections."""
 
-    def __init__(self, host: str, port: int, options: StoreOptions, *, connections: int, framed: bool) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        options: StoreOptions,
+        *,
+        connections: int = 16,
+        framed: bool = False,
+        receipt_ttl_s: float = 600.0,
+    ) -> None:
         self._place = f"{host}:{port}"
-        self._receipt_ttl = struct.pack(">q", max(_RECEIPT_TTL_MIN_MS, int(20 * options.operation_timeout_s * 1000)))
+        # A receipt must outlive every attempt that could ask for it, those that the gateway makes by itself included.
+        self._receipt_ttl = struct.pack(">q", int(max(receipt_ttl_s, 2 * options.operation_timeout_s) * 1000))
         self._pool = ConnectionPool(
             lambda: Connection(host, port, framed=framed), connections=connections, waiting_max=options.in_flight_max
         )
