@@ -11,7 +11,7 @@ from cli.topic import topic
 __all__ = ["main"]
 
 
-@click.group(cls=Program, example="hedwig-admin topic create news")
+@click.group(cls=Program, example="hedwig-admin topic create news --if-not-exists")
 @click.version_option(package_name="hedwig", prog_name="hedwig-admin")
 def main() -> None:
     """Operate Hedwig: its metadata, topics, subscriptions and servers.

@@ -45,7 +45,7 @@ def subscription() -> None:
     """Create, show and list subscriptions."""
 
 
-@subscription.command("create", example="hedwig-admin subscription create news reader --message-bound 1000")
+@subscription.command("create", example="hedwig-admin subscription create news reader --if-not-exists")
 @click.argument("topic", required=False, type=TOPIC, shell_complete=complete_topic)
 @click.argument("subscriber", required=False, type=SUBSCRIBER)
 @bulk_options()
