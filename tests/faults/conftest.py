@@ -1,0 +1,97 @@
+"""Fixtures of the fault tests: seeds, sizes, stores over each backend, and servers that are well again afterwards."""
+
+import asyncio
+import itertools
+import os
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.faults.network import NETWORKED, Networked
+from tests.faults.sickbay import heal
+from tests.metadata.clients import Clients, Names
+from tests.metadata.place import KEPT_BACKENDS, BackendRow, Place, Surroundings
+from tests.servers import RunningServers
+
+__all__: list[str] = []
+
+SEED_VARIABLE = "HEDWIG_FAULT_SEED"
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """The seed of this run's faults: that of the environment, else a new one."""
+    return int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(10**9))
+
+
+@pytest.fixture
+def rng(seed: int, request: pytest.FixtureRequest) -> random.Random:
+    """The source of this test's faults; a failed test shows how to get the same ones again."""
+    print(f"repeat with {SEED_VARIABLE}={seed}")
+    return random.Random(f"{seed} {request.node.name}")
+
+
+@pytest.fixture(scope="session")
+def surroundings(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
+    """The servers of the run, and a directory for files."""
+    return Surroundings(servers, tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="session", params=KEPT_BACKENDS, ids=lambda row: row.label)
+def backend(request: pytest.FixtureRequest) -> BackendRow:
+    """Each backend that several processes can share, in turn."""
+    row: BackendRow = request.param
+    return row
+
+
+@pytest.fixture(scope="module")
+def place(backend: BackendRow, surroundings: Surroundings) -> Place:
+    """A formatted store that the tests of one module share."""
+    return _formatted(backend.place(surroundings))
+
+
+def _formatted(place: Place) -> Place:
+    with asyncio.Runner() as runner:
+        runner.run(place.format())
+    return place
+
+
+@pytest.fixture(scope="session", params=NETWORKED, ids=lambda networked: networked.label)
+def networked(request: pytest.FixtureRequest) -> Networked:
+    """Each backend that is reached over a network, in turn."""
+    chosen: Networked = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def networked_place(networked: Networked, surroundings: Surroundings) -> Place:
+    """A formatted store that the tests of one module share, on a server."""
+    return _formatted(networked.row.place(surroundings))
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[Clients]:
+    """What opens clients and probes for this test."""
+    async with AsyncExitStack() as stack:
+        yield Clients(stack)
+
+
+@pytest.fixture
+def faulty_servers(servers: RunningServers) -> Iterator[RunningServers]:
+    """The servers of the run, for a test that harms them; afterwards they are made well again."""
+    try:
+        yield servers
+    finally:
+        heal(servers.launcher)
+
+
+_numbers: Iterator[int] = itertools.count()
+
+
+@pytest.fixture
+def names() -> Names:
+    """Make names that no other test uses, from short ones."""
+    prefix = b"f%d-" % next(_numbers)
+    return lambda name: prefix + name
