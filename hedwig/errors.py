@@ -5,6 +5,9 @@
     │   ├── NameLimitError                      a topic or subscriber id of a forbidden length
     │   └── RecordTooLargeError                 a record whose encoded form exceeds the limit
     ├── ConfigurationError                      a URL or option that cannot work, an extra that is not installed
+    ├── ProtocolError                           bytes that are not Hedwig's protocol; the connection is over
+    │   ├── RemoteProtocolError                 the other end sent them
+    │   └── LocalProtocolError                  we were about to
     └── MetadataError
         ├── BadVersionError                     the record is not at the version given; carries the current record
         │   ├── TopicOwnerInfoExistsError       NEW, but present
@@ -39,6 +42,7 @@ __all__ = [
     "LayoutError",
     "LayoutMismatchError",
     "LayoutMissingError",
+    "LocalProtocolError",
     "MetadataError",
     "MetadataUnavailableError",
     "NameLimitError",
@@ -46,7 +50,9 @@ __all__ = [
     "NoSubscriptionStateError",
     "NoTopicOwnerInfoError",
     "NoTopicPersistenceInfoError",
+    "ProtocolError",
     "RecordTooLargeError",
+    "RemoteProtocolError",
     "SubscriptionStateExistsError",
     "TopicOwnerInfoExistsError",
     "TopicPersistenceInfoExistsError",
@@ -77,6 +83,20 @@ class RecordTooLargeError(InvalidArgumentError):
 
 class ConfigurationError(HedwigError):
     """A URL or an option that cannot work as given; the text says what to change."""
+
+
+class ProtocolError(HedwigError):
+    """Bytes, or an order of them, that the wire protocol does not admit."""
+
+    status = StatusCode.MALFORMED_REQUEST
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other end broke the protocol; its connection is closed, and nothing else is disturbed."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This end was about to break the protocol; nothing was sent."""
 
 
 class MetadataError(HedwigError):

@@ -1,1 +1,57 @@
-"""The wire protocol of Hedwig: messages and frames."""
+"""The wire protocol of Hedwig, without a socket: frames, requests, responses, messages.
+
+Generated protobuf code stays inside this package and the record codec of metadata.zookeeper; above live these values.
+"""
+
+from hedwig.wire.frames import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX, FrameDecoder, encode_frame
+from hedwig.wire.message import Message
+from hedwig.wire.requests import (
+    Action,
+    CloseSubscription,
+    Consume,
+    CreateOrAttach,
+    Malformed,
+    Publish,
+    Request,
+    Subscribe,
+    Unsubscribe,
+    decode_request,
+    encode_request,
+)
+from hedwig.wire.responses import (
+    Answer,
+    Delivery,
+    DeliveryEncoder,
+    Event,
+    EventKind,
+    Response,
+    decode_response,
+    encode_response,
+)
+
+__all__ = [
+    "CLIENT_FRAME_BYTES_MAX",
+    "HUB_FRAME_BYTES_MAX",
+    "Action",
+    "Answer",
+    "CloseSubscription",
+    "Consume",
+    "CreateOrAttach",
+    "Delivery",
+    "DeliveryEncoder",
+    "Event",
+    "EventKind",
+    "FrameDecoder",
+    "Malformed",
+    "Message",
+    "Publish",
+    "Request",
+    "Response",
+    "Subscribe",
+    "Unsubscribe",
+    "decode_request",
+    "decode_response",
+    "encode_frame",
+    "encode_request",
+    "encode_response",
+]

@@ -1,0 +1,71 @@
+"""Frames: how a byte stream is cut into messages.
+
+A frame is a length in four bytes, unsigned, big-endian, and that many bytes of one message. A limit on the size counts
+the four bytes, as the original's `max_message_size` does.
+
+Example: the frame of a body of six bytes, the answer to an UNSUBSCRIBE: 00 00 00 06 08 01 10 00 18 0c.
+"""
+
+import struct
+from typing import Final
+
+from hedwig.errors import LocalProtocolError, RemoteProtocolError
+
+__all__ = ["CLIENT_FRAME_BYTES_MAX", "HUB_FRAME_BYTES_MAX", "LENGTH_BYTES", "FrameDecoder", "encode_frame"]
+
+LENGTH_BYTES: Final = 4
+HUB_FRAME_BYTES_MAX: Final = 1_258_291
+"""The original hub's limit on what clients send."""
+
+CLIENT_FRAME_BYTES_MAX: Final = 2_097_152
+"""The original client's limit on what hubs send: more, since a delivery wraps a message."""
+
+_LENGTH: Final = struct.Struct(">I")
+
+
+def encode_frame(body: bytes, frame_bytes_max: int) -> bytes:
+    """Return the frame of a message. Raises LocalProtocolError if the other end would refuse its size."""
+    if len(body) + LENGTH_BYTES > frame_bytes_max:
+        raise LocalProtocolError(
+            f"a message of {len(body)} bytes does not fit into a frame; at most {frame_bytes_max - LENGTH_BYTES} do"
+        )
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameDecoder:
+    """Cuts what a connection receives into the bodies of frames.
+
+    It holds at most one frame that is not complete, so its memory is bounded by the limit and the size of one read.
+    """
+
+    __slots__ = ("_buffer", "_frame_bytes_max")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer = bytearray()
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Return the bodies that are complete now, in order.
+
+        Raises: RemoteProtocolError - a frame announces more than the limit; nothing can be read after it.
+        """
+        self._buffer += data
+        bodies: list[bytes] = []
+        start = 0
+        while len(self._buffer) - start >= LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(self._buffer, start)
+            if length + LENGTH_BYTES > self._frame_bytes_max:
+                most = self._frame_bytes_max - LENGTH_BYTES
+                raise RemoteProtocolError(f"a frame of {length} bytes was announced; at most {most} are allowed")
+            end = start + LENGTH_BYTES + length
+            if len(self._buffer) < end:
+                break
+            bodies.append(bytes(self._buffer[start + LENGTH_BYTES : end]))
+            start = end
+        del self._buffer[:start]
+        return bodies
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Say whether nothing of a further frame has arrived, so that the stream may end here."""
+        return not self._buffer

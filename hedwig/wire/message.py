@@ -1,0 +1,93 @@
+"""A message: what is published, kept in a ledger, and delivered."""
+
+from collections.abc import Mapping
+from typing import Self
+
+from google.protobuf.message import DecodeError
+
+from hedwig.errors import RemoteProtocolError
+from hedwig.model import MessageSeqId
+from hedwig.wire import pubsub_pb2 as pb
+from hedwig.wire.values import named_values, seq_id_from, seq_id_to
+
+__all__ = ["Message"]
+
+
+class Message:
+    """A message, immutable; fields of it that we do not know stay in its bytes.
+
+    `body` is the application's; `properties` are named values that filters read; `source_region` and `seq_id` are
+    filled in by the hub that accepts the message.
+    """
+
+    __slots__ = ("_message",)
+
+    def __init__(
+        self, body: bytes, *, properties: Mapping[str, bytes] | None = None, message_type: str | None = None
+    ) -> None:
+        self._message = pb.Message(body=body)
+        for key, value in (properties or {}).items():
+            self._message.header.properties.entries.add(key=key, value=value)
+        if message_type is not None:
+            self._message.header.messageType = message_type
+
+    @classmethod
+    def wrap(cls, message: pb.Message) -> Self:
+        """Return the message that a frame holds. For the modules of this package; `message` must not change
+        afterwards."""
+        made = cls.__new__(cls)
+        made._message = message
+        return made
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read a stored message. Raises RemoteProtocolError if the bytes are none."""
+        try:
+            message = pb.Message.FromString(data)
+        except DecodeError as exc:
+            raise RemoteProtocolError(f"{len(data)} bytes are no message: {exc}") from exc
+        if not message.HasField("body"):
+            raise RemoteProtocolError(f"a message of {len(data)} bytes has no body")
+        return cls.wrap(message)
+
+    def encode(self) -> bytes:
+        """Return the bytes that a ledger keeps and a delivery carries."""
+        return self._message.SerializeToString()
+
+    def accepted(self, seq_id: MessageSeqId, region: bytes) -> "Message":
+        """Return this message as a hub of `region` keeps it, at the position that the hub gave it."""
+        message = pb.Message()
+        message.CopyFrom(self._message)
+        message.srcRegion = region
+        message.msgId.CopyFrom(seq_id_to(seq_id))
+        return Message.wrap(message)
+
+    @property
+    def body(self) -> bytes:
+        return self._message.body
+
+    @property
+    def properties(self) -> dict[str, bytes]:
+        return named_values(self._message.header.properties)
+
+    @property
+    def message_type(self) -> str | None:
+        header = self._message.header
+        return header.messageType if header.HasField("messageType") else None
+
+    @property
+    def source_region(self) -> bytes | None:
+        return self._message.srcRegion if self._message.HasField("srcRegion") else None
+
+    @property
+    def seq_id(self) -> MessageSeqId | None:
+        return seq_id_from(self._message.msgId) if self._message.HasField("msgId") else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self._message == other._message
+
+    def __hash__(self) -> int:
+        return hash(self.encode())
+
+    def __repr__(self) -> str:
+        return f"Message({self.body[:32]!r}{'…' if len(self.body) > 32 else ''}, seq_id={self.seq_id})"

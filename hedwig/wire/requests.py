@@ -1,0 +1,213 @@
+"""What a client asks a hub: the requests as values, and their bytes."""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from hedwig.errors import InvalidArgumentError, RemoteProtocolError
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.wire import pubsub_pb2 as pb
+from hedwig.wire.message import Message
+from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to
+
+__all__ = [
+    "Action",
+    "CloseSubscription",
+    "Consume",
+    "CreateOrAttach",
+    "Malformed",
+    "Publish",
+    "Request",
+    "Subscribe",
+    "Unsubscribe",
+    "decode_request",
+    "encode_request",
+]
+
+
+class CreateOrAttach(enum.IntEnum):
+    """What a SUBSCRIBE wants of the subscription: that it is new, that it exists, or either."""
+
+    CREATE = 0
+    ATTACH = 1
+    CREATE_OR_ATTACH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish a message."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribe:
+    """Create or attach to a subscription, and begin delivery on this channel."""
+
+    subscriber: SubscriberId
+    mode: CreateOrAttach = CreateOrAttach.CREATE_OR_ATTACH
+    preferences: SubscriptionPreferences = field(default_factory=SubscriptionPreferences)
+    synchronous: bool = False
+    force_attach: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consume:
+    """Move the consume pointer to `seq_id`; it is not answered."""
+
+    subscriber: SubscriberId
+    seq_id: MessageSeqId
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Delete a subscription."""
+
+    subscriber: SubscriberId
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSubscription:
+    """End delivery on this channel; the subscription stays."""
+
+    subscriber: SubscriberId
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Something that a hub answers with MALFORMED_REQUEST, and goes on; `reason` says what is wrong with it."""
+
+    reason: str
+
+
+Action: TypeAlias = Publish | Subscribe | Consume | Unsubscribe | CloseSubscription | Malformed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request about one topic.
+
+    `txn_id` is chosen by the client and comes back in the answer. `should_claim` is set after a redirect: the hub takes
+    an unowned topic at once. `tried` are the addresses of the hubs that redirected the request.
+    """
+
+    topic: Topic
+    txn_id: int
+    action: Action
+    should_claim: bool = False
+    tried: tuple[bytes, ...] = ()
+
+
+def decode_request(body: bytes) -> Request:
+    """Return the request that a frame holds; its action is Malformed if the hub can still answer it.
+
+    Raises: RemoteProtocolError - not a request: bytes that cannot be parsed, a required field missing, a type or
+    version
+        that does not exist. The connection must be closed, since the sender does not speak our language.
+    """
+    try:
+        request = pb.PubSubRequest.FromString(body)
+    except DecodeError as exc:
+        raise RemoteProtocolError(f"a frame of {len(body)} bytes is no request: {exc}") from exc
+    if not request.IsInitialized():
+        # protobuf puts an enum value that it does not know among the unknown fields, so it ends here too.
+        raise RemoteProtocolError(
+            f"a request of {len(body)} bytes lacks a required field, or has no known value in one"
+        )
+    return Request(
+        topic=Topic(request.topic),
+        txn_id=request.txnId,
+        action=_decode_action(request),
+        should_claim=request.shouldClaim,
+        tried=tuple(request.triedServers),
+    )
+
+
+def _decode_action(request: pb.PubSubRequest) -> Action:
+    name = pb.OperationType.Name(request.type)
+    decoder = _DECODERS.get(request.type)
+    if decoder is None:
+        return Malformed(f"{name} is not a request to a hub")
+    part, decode = decoder
+    if not request.HasField(part):
+        return Malformed(f"{name} without its {part}")
+    try:
+        return decode(request)
+    except InvalidArgumentError as exc:
+        return Malformed(str(exc))
+
+
+def _decode_subscribe(request: pb.PubSubRequest) -> Subscribe:
+    subscribe = request.subscribeRequest
+    preferences = preferences_from(subscribe.preferences)
+    if subscribe.HasField("messageBound"):
+        preferences = replace(preferences, message_bound=subscribe.messageBound)
+    return Subscribe(
+        subscriber=SubscriberId(subscribe.subscriberId),
+        mode=CreateOrAttach(subscribe.createOrAttach),
+        preferences=preferences,
+        synchronous=subscribe.synchronous,
+        force_attach=subscribe.forceAttach,
+    )
+
+
+def _decode_consume(request: pb.PubSubRequest) -> Consume:
+    consume = request.consumeRequest
+    return Consume(subscriber=SubscriberId(consume.subscriberId), seq_id=seq_id_from(consume.msgId))
+
+
+_DECODERS: Final[Mapping[int, tuple[str, Callable[[pb.PubSubRequest], Action]]]] = {
+    pb.PUBLISH: ("publishRequest", lambda request: Publish(Message.wrap(request.publishRequest.msg))),
+    pb.SUBSCRIBE: ("subscribeRequest", _decode_subscribe),
+    pb.CONSUME: ("consumeRequest", _decode_consume),
+    pb.UNSUBSCRIBE: (
+        "unsubscribeRequest",
+        lambda request: Unsubscribe(SubscriberId(request.unsubscribeRequest.subscriberId)),
+    ),
+    pb.CLOSESUBSCRIPTION: (
+        "closeSubscriptionRequest",
+        lambda request: CloseSubscription(SubscriberId(request.closeSubscriptionRequest.subscriberId)),
+    ),
+}
+
+
+def encode_request(request: Request) -> bytes:
+    """Return the body of the frame that carries `request`. Raises InvalidArgumentError for a Malformed action."""
+    message = pb.PubSubRequest(
+        protocolVersion=pb.VERSION_ONE, topic=request.topic, txnId=request.txn_id, triedServers=request.tried
+    )
+    match request.action:
+        case Publish(published):
+            message.type = pb.PUBLISH
+            message.publishRequest.msg.MergeFromString(published.encode())
+        case Subscribe() as action:
+            message.type = pb.SUBSCRIBE
+            message.subscribeRequest.CopyFrom(_encode_subscribe(action))
+        case Consume() as action:
+            message.type = pb.CONSUME
+            message.consumeRequest.subscriberId = action.subscriber
+            message.consumeRequest.msgId.CopyFrom(seq_id_to(action.seq_id))
+        case Unsubscribe(subscriber):
+            message.type = pb.UNSUBSCRIBE
+            message.unsubscribeRequest.subscriberId = subscriber
+        case CloseSubscription(subscriber):
+            message.type = pb.CLOSESUBSCRIPTION
+            message.closeSubscriptionRequest.subscriberId = subscriber
+        case Malformed(reason):
+            raise InvalidArgumentError(f"a malformed request is not to be sent: {reason}")
+    if message.type != pb.CONSUME:
+        message.shouldClaim = request.should_claim  # As the original client: in all requests but this one.
+    return message.SerializeToString()
+
+
+def _encode_subscribe(action: Subscribe) -> pb.SubscribeRequest:
+    return pb.SubscribeRequest(
+        subscriberId=action.subscriber,
+        createOrAttach=pb.SubscribeRequest.CreateOrAttach.Name(action.mode),
+        synchronous=action.synchronous,
+        preferences=preferences_to(action.preferences),
+        forceAttach=action.force_attach,
+    )

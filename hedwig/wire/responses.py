@@ -1,0 +1,168 @@
+"""What a hub tells a client: answers, deliveries and events as values, and their bytes."""
+
+import enum
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from hedwig.errors import RemoteProtocolError
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.status import StatusCode
+from hedwig.wire import pubsub_pb2 as pb
+from hedwig.wire.message import Message
+from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to
+
+__all__ = [
+    "Answer",
+    "Delivery",
+    "DeliveryEncoder",
+    "Event",
+    "EventKind",
+    "Response",
+    "decode_response",
+    "encode_response",
+]
+
+
+class EventKind(enum.IntEnum):
+    """What happened to a subscription that a client holds open."""
+
+    TOPIC_MOVED = 1
+    SUBSCRIPTION_FORCED_CLOSED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to the request with the same `txn_id` on the same channel.
+
+    `text` explains an error to people, but for NOT_RESPONSIBLE_FOR_TOPIC it is the owner's address, or empty.
+    `published` is set in the answer to a PUBLISH, `preferences` in the answer to a SUBSCRIBE: the effective ones, even
+    if none is set, or the original client believes that the hub cannot filter.
+    """
+
+    txn_id: int
+    status: StatusCode = StatusCode.SUCCESS
+    text: str | None = None
+    published: MessageSeqId | None = None
+    preferences: SubscriptionPreferences | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A message on its way to a subscriber; it is not answered."""
+
+    topic: Topic
+    subscriber: SubscriberId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """News about a subscription."""
+
+    topic: Topic
+    subscriber: SubscriberId
+    kind: EventKind
+
+
+Response: TypeAlias = Answer | Delivery | Event
+
+
+def decode_response(body: bytes) -> Response:
+    """Return what a frame holds. Raises RemoteProtocolError if it holds nothing that a hub sends."""
+    try:
+        response = pb.PubSubResponse.FromString(body)
+    except DecodeError as exc:
+        raise RemoteProtocolError(f"a frame of {len(body)} bytes is no response: {exc}") from exc
+    if not response.IsInitialized():
+        raise RemoteProtocolError(
+            f"a response of {len(body)} bytes lacks a required field, or has no known value in one"
+        )
+    topic, subscriber = Topic(response.topic), SubscriberId(response.subscriberId)
+    # The order in which the original client looks: a message first, then an event, and all else is an answer.
+    if response.HasField("message"):
+        return Delivery(topic=topic, subscriber=subscriber, message=Message.wrap(response.message))
+    if response.responseBody.HasField("subscriptionEvent"):
+        event = response.responseBody.subscriptionEvent.event  # An unknown number reads as the default, TOPIC_MOVED.
+        return Event(topic=topic, subscriber=subscriber, kind=EventKind(event))
+    return _decode_answer(response)
+
+
+def _decode_answer(response: pb.PubSubResponse) -> Answer:
+    body = response.responseBody
+    subscribed = body.subscribeResponse
+    return Answer(
+        txn_id=response.txnId,
+        status=StatusCode(response.statusCode),
+        text=response.statusMsg if response.HasField("statusMsg") else None,
+        published=seq_id_from(body.publishResponse.publishedMsgId) if body.HasField("publishResponse") else None,
+        preferences=preferences_from(subscribed.preferences) if subscribed.HasField("preferences") else None,
+    )
+
+
+def encode_response(response: Response) -> bytes:
+    """Return the body of the frame that carries `response`."""
+    match response:
+        case Delivery():
+            return DeliveryEncoder(response.topic, response.subscriber).encode(response.message.encode())
+        case Event():
+            message = _success(0)
+            message.topic, message.subscriberId = response.topic, response.subscriber
+            message.responseBody.subscriptionEvent.event = _EVENTS[response.kind]
+        case Answer():
+            message = _encode_answer(response)
+    return message.SerializeToString()
+
+
+def _encode_answer(answer: Answer) -> pb.PubSubResponse:
+    message = pb.PubSubResponse(protocolVersion=pb.VERSION_ONE, statusCode=_STATUS[answer.status], txnId=answer.txn_id)
+    if answer.text is not None:
+        message.statusMsg = answer.text
+    if answer.published is not None:
+        message.responseBody.publishResponse.publishedMsgId.CopyFrom(seq_id_to(answer.published))
+    if answer.preferences is not None:
+        message.responseBody.subscribeResponse.preferences.CopyFrom(preferences_to(answer.preferences))
+        message.responseBody.subscribeResponse.preferences.SetInParent()
+    return message
+
+
+def _success(txn_id: int) -> pb.PubSubResponse:
+    return pb.PubSubResponse(protocolVersion=pb.VERSION_ONE, statusCode=pb.SUCCESS, txnId=txn_id)
+
+
+class DeliveryEncoder:
+    """Makes the frames' bodies for one subscription out of stored messages, without taking those apart.
+
+    A delivery is the same for every message but for the message itself, which stands in it byte for byte as it is
+    stored.
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self, topic: Topic, subscriber: SubscriberId) -> None:
+        names = pb.PubSubResponse(topic=topic, subscriberId=subscriber)
+        self._names = names.SerializePartialToString()
+
+    def encode(self, message: bytes) -> bytes:
+        """Return the body that delivers a message, given as `Message.encode` returns it."""
+        return b"".join((_DELIVERY_BEGIN, _MESSAGE_TAG, _varint(len(message)), message, self._names))
+
+
+_DELIVERY_BEGIN: Final = _success(0).SerializeToString()
+_MESSAGE_TAG: Final = bytes([pb.PubSubResponse.MESSAGE_FIELD_NUMBER << 3 | 2])
+_STATUS: Final = {status: pb.StatusCode.Name(status) for status in StatusCode}
+_EVENTS: Final = {
+    EventKind.TOPIC_MOVED: pb.TOPIC_MOVED,
+    EventKind.SUBSCRIPTION_FORCED_CLOSED: pb.SUBSCRIPTION_FORCED_CLOSED,
+}
+
+
+def _varint(number: int) -> bytes:
+    """Return a protobuf length: seven bits a byte, the lowest first."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

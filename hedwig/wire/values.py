@@ -1,0 +1,81 @@
+"""The values that messages and stored records share, between our model and protobuf.
+
+Fields that we do not know survive: reading keeps their bytes in `UnknownFields`, writing puts them back.
+"""
+
+from typing import Final
+
+from google.protobuf.message import Message as ProtobufMessage
+
+from hedwig.model import MessageSeqId, RegionSeqId, SubscriptionPreferences, UnknownFields
+from hedwig.wire import pubsub_pb2 as pb
+
+__all__ = [
+    "PROTOBUF",
+    "named_values",
+    "preferences_from",
+    "preferences_to",
+    "restore_unknown",
+    "seq_id_from",
+    "seq_id_to",
+    "unknown_of",
+]
+
+PROTOBUF: Final = "protobuf"
+"""The name of this encoding in `UnknownFields`."""
+
+
+def seq_id_from(message: pb.MessageSeqId) -> MessageSeqId:
+    remote = tuple(RegionSeqId(item.region, item.seqId) for item in message.remoteComponents)
+    return MessageSeqId(message.localComponent, remote)
+
+
+def seq_id_to(seq_id: MessageSeqId) -> pb.MessageSeqId:
+    remote = [pb.RegionSpecificSeqId(region=item.region, seqId=item.seq_id) for item in seq_id.remote]
+    return pb.MessageSeqId(localComponent=seq_id.local, remoteComponents=remote)
+
+
+def named_values(entries: pb.Map) -> dict[str, bytes]:
+    """Return the entries of a map; on a repeated key the first entry counts."""
+    values: dict[str, bytes] = {}
+    for entry in entries.entries:
+        values.setdefault(entry.key, entry.value)
+    return values
+
+
+def preferences_from(message: pb.SubscriptionPreferences) -> SubscriptionPreferences:
+    return SubscriptionPreferences(
+        options=named_values(message.options),
+        message_bound=message.messageBound if message.HasField("messageBound") else None,
+        message_filter=message.messageFilter if message.HasField("messageFilter") else None,
+        message_window_size=message.messageWindowSize if message.HasField("messageWindowSize") else None,
+        unknown=unknown_of(message),
+    )
+
+
+def preferences_to(preferences: SubscriptionPreferences) -> pb.SubscriptionPreferences:
+    message = pb.SubscriptionPreferences(
+        messageBound=preferences.message_bound,
+        messageFilter=preferences.message_filter,
+        messageWindowSize=preferences.message_window_size,
+    )
+    for key, value in preferences.options.items():
+        message.options.entries.add(key=key, value=value)
+    restore_unknown(message, preferences.unknown)
+    return message
+
+
+def unknown_of(message: ProtobufMessage) -> UnknownFields | None:
+    """Return what `message` holds beyond the fields that we know."""
+    rest = type(message)()
+    rest.CopyFrom(message)
+    for descriptor, _ in rest.ListFields():
+        rest.ClearField(descriptor.name)
+    payload = rest.SerializePartialToString()
+    return UnknownFields(PROTOBUF, payload) if payload else None
+
+
+def restore_unknown(message: ProtobufMessage, unknown: UnknownFields | None) -> None:
+    """Put the fields that this code did not understand back into `message`."""
+    if unknown is not None and unknown.encoding == PROTOBUF:
+        message.MergeFromString(unknown.payload)

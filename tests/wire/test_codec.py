@@ -1,0 +1,229 @@
+"""Requests and responses become the captured bytes of the original, and come back as the same values."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedwig.errors import InvalidArgumentError, RemoteProtocolError
+from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, SubscriptionPreferences, Topic, UnknownFields
+from hedwig.status import StatusCode
+from hedwig.wire import (
+    Answer,
+    CloseSubscription,
+    Consume,
+    CreateOrAttach,
+    Delivery,
+    Event,
+    EventKind,
+    Malformed,
+    Message,
+    Publish,
+    Request,
+    Response,
+    Subscribe,
+    Unsubscribe,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+
+T, S = Topic(b"T"), SubscriberId(b"s")
+
+# Frames of the original client and hub, without their lengths.
+REQUESTS = {
+    "0801100020012800320154a2030612040a026d30": Request(topic=T, txn_id=1, action=Publish(Message(b"m0"))),
+    "0801100120022800320154aa030b1201731802200132003800": Request(
+        topic=T, txn_id=2, action=Subscribe(subscriber=S, synchronous=True)
+    ),
+    "08011002200a320154b203071201731a020806": Request(
+        topic=T, txn_id=10, action=Consume(subscriber=S, seq_id=MessageSeqId(6))
+    ),
+    "08011006200b28003202544dd20303120173": Request(topic=Topic(b"TM"), txn_id=11, action=CloseSubscription(S)),
+    "08011003200c2800320154ba0303120173": Request(topic=T, txn_id=12, action=Unsubscribe(S)),
+}
+RESPONSES: dict[str, Response] = {
+    "08011000180142060a040a020801": Answer(txn_id=1, published=MessageSeqId(1)),
+    "080110001802420412021200": Answer(txn_id=2, preferences=SubscriptionPreferences()),
+    "08011000180c": Answer(txn_id=12),
+    "0801109403180e2200": Answer(txn_id=14, status=StatusCode.CLIENT_NOT_SUBSCRIBED, text=""),
+    "0801100018003201463a017342041a020802": Event(
+        topic=Topic(b"F"), subscriber=S, kind=EventKind.SUBSCRIPTION_FORCED_CLOSED
+    ),
+    "0801100018002a140a026d31120a7374616e64616c6f6e651a0208023201543a0173": Delivery(
+        topic=T, subscriber=S, message=Message(b"m1").accepted(MessageSeqId(2), b"standalone")
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "request_"), REQUESTS.items())
+def test_requests_are_the_captured_bytes(raw: str, request_: Request) -> None:
+    body = bytes.fromhex(raw)
+    assert encode_request(request_) == body
+    assert decode_request(body) == request_
+
+
+@pytest.mark.parametrize(("raw", "response"), RESPONSES.items())
+def test_responses_are_the_captured_bytes(raw: str, response: Response) -> None:
+    body = bytes.fromhex(raw)
+    assert encode_response(response) == body
+    assert decode_response(body) == response
+
+
+UINT64 = st.integers(0, 2**64 - 1)
+UINT32 = st.integers(0, 2**32 - 1)
+SEQ_IDS = st.builds(
+    MessageSeqId, UINT64, st.lists(st.builds(RegionSeqId, st.binary(max_size=5), UINT64), max_size=3).map(tuple)
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+PREFERENCES = st.builds(
+    SubscriptionPreferences,
+    options=st.dictionaries(TEXTS, st.binary(max_size=8), max_size=3),
+    message_bound=st.none() | UINT32,
+    message_filter=st.none() | TEXTS,
+    message_window_size=st.none() | UINT32,
+)
+MESSAGES = st.builds(
+    Message,
+    st.binary(max_size=300),
+    properties=st.dictionaries(TEXTS, st.binary(max_size=8), max_size=3),
+    message_type=st.none() | TEXTS,
+)
+SUBSCRIBERS = st.binary(max_size=9).map(SubscriberId)
+ACTIONS = st.one_of(
+    st.builds(Publish, MESSAGES),
+    st.builds(
+        Subscribe,
+        subscriber=SUBSCRIBERS,
+        mode=st.sampled_from(CreateOrAttach),
+        preferences=PREFERENCES,
+        synchronous=st.booleans(),
+        force_attach=st.booleans(),
+    ),
+    st.builds(Consume, subscriber=SUBSCRIBERS, seq_id=SEQ_IDS),
+    st.builds(Unsubscribe, SUBSCRIBERS),
+    st.builds(CloseSubscription, SUBSCRIBERS),
+)
+
+
+@given(
+    st.builds(
+        Request,
+        topic=st.binary(max_size=9).map(Topic),
+        txn_id=UINT64,
+        action=ACTIONS,
+        should_claim=st.booleans(),
+        tried=st.lists(st.binary(max_size=9), max_size=2).map(tuple),
+    )
+)
+def test_requests_round_trip(request_: Request) -> None:
+    back = decode_request(encode_request(request_))
+    if isinstance(request_.action, Consume):
+        request_ = replace(request_, should_claim=False)  # It does not travel with a CONSUME.
+    assert back == request_
+
+
+@given(
+    st.one_of(
+        st.builds(
+            Answer,
+            txn_id=UINT64,
+            status=st.sampled_from(StatusCode),
+            text=st.none() | TEXTS,
+            published=st.none() | SEQ_IDS,
+            preferences=st.none() | PREFERENCES,
+        ),
+        st.builds(Event, topic=st.binary().map(Topic), subscriber=SUBSCRIBERS, kind=st.sampled_from(EventKind)),
+        st.builds(Delivery, topic=st.binary().map(Topic), subscriber=SUBSCRIBERS, message=MESSAGES),
+    )
+)
+def test_responses_round_trip(response: Response) -> None:
+    assert decode_response(encode_response(response)) == response
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("0801100020012800320154", "PUBLISH without its publishRequest"),
+        ("0801100120012800320154", "SUBSCRIBE without its subscribeRequest"),
+        ("0801100420012800320154", "START_DELIVERY is not a request to a hub"),
+        ("0801100520012800320154c20303120173", "STOP_DELIVERY is not a request to a hub"),
+    ],
+)
+def test_what_a_hub_can_answer_is_malformed(raw: str, reason: str) -> None:
+    request = decode_request(bytes.fromhex(raw))
+    assert request == Request(topic=T, txn_id=1, action=Malformed(reason))
+    with pytest.raises(InvalidArgumentError):
+        encode_request(request)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param("", id="an empty frame"),
+        pytest.param("ffffff", id="not protobuf"),
+        pytest.param("080110002001a2030612040a026d30", id="no topic"),
+        pytest.param("0801106320012800320154", id="an unknown type"),
+        pytest.param("0802100020012800320154", id="an unknown version"),
+        pytest.param("0801100020012800320154a203021200", id="a message without body"),
+        pytest.param("08011002200a320154b20303120173", id="a consume without id"),
+    ],
+)
+def test_what_is_no_request_ends_the_connection(raw: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_request(bytes.fromhex(raw))
+
+
+def test_an_unknown_value_in_an_optional_enum_reads_as_its_default() -> None:
+    body = bytes.fromhex("0801100120022800320154aa03051201731809")
+    assert decode_request(body).action == Subscribe(subscriber=S)
+
+
+def test_the_old_place_of_the_message_bound_overrides_the_preferences() -> None:
+    body = bytes.fromhex("0801100120022800320154aa0309120173" + "2807" + "32021005")
+    action = decode_request(body).action
+    assert isinstance(action, Subscribe)
+    assert action.preferences.message_bound == 7
+
+
+def test_unknown_fields_of_messages_and_preferences_are_kept() -> None:
+    unknown = bytes.fromhex("c23e0474657374")  # Field 1000, four bytes.
+    message = Message.decode(b"\x0a\x01m" + unknown).accepted(MessageSeqId(3), b"here")
+    assert unknown in message.encode()
+    delivered = decode_response(encode_response(Delivery(topic=T, subscriber=S, message=message)))
+    assert isinstance(delivered, Delivery)
+    assert unknown in delivered.message.encode()
+    preferences = SubscriptionPreferences(message_bound=1, unknown=UnknownFields("protobuf", unknown))
+    body = encode_request(Request(topic=T, txn_id=1, action=Subscribe(subscriber=S, preferences=preferences)))
+    action = decode_request(body).action
+    assert isinstance(action, Subscribe)
+    assert action.preferences.unknown == UnknownFields("protobuf", unknown)
+
+
+def test_an_accepted_message_has_the_hubs_position_and_region_not_the_publishers() -> None:
+    forged = Message(b"m").accepted(MessageSeqId(99, (RegionSeqId(b"far", 9),)), b"forged")
+    accepted = forged.accepted(MessageSeqId(1), b"here")
+    assert accepted.seq_id == MessageSeqId(1)
+    assert accepted.source_region == b"here"
+    assert forged.seq_id == MessageSeqId(99, (RegionSeqId(b"far", 9),))
+
+
+@given(st.sampled_from([*REQUESTS, *RESPONSES]), st.data())
+def test_mutated_frames_are_values_or_protocol_errors(raw: str, data: st.DataObject) -> None:
+    body = bytearray(bytes.fromhex(raw))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(body)))
+        match data.draw(st.sampled_from(["set", "insert", "cut"])):
+            case "set" if at < len(body):
+                body[at] = data.draw(st.integers(0, 255))
+            case "insert":
+                body[at:at] = data.draw(st.binary(max_size=5))
+            case "cut":
+                del body[at:]
+    for decode in (decode_request, decode_response):
+        try:
+            decode(bytes(body))
+        except RemoteProtocolError:
+            continue
