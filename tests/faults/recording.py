@@ -65,6 +65,10 @@ class RecordingClient:
         self._store = store
         self._door = door
 
+    def new_number(self) -> int:
+        """Return a number that no write had yet."""
+        return self._recorder.new_number()
+
     async def read(self, topic: bytes) -> int | None:
         """Return the number of the write that is there, None for none."""
         key = self._door.key(topic)

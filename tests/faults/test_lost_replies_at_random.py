@@ -63,7 +63,7 @@ class _Overtaker:
 async def test_random_writes_end_as_they_are_reported(
     writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
 ) -> None:
-    """Writes one at a time behind the proxy, most of them cut once or more, half of these overtaken by another writer."""
+    """Writes one at a time behind the proxy, most cut once or more, half of these overtaken by another writer."""
     recorder = Recorder()
     overtaken = losses = 0
     direct_store = await clients.open(networked_place)
@@ -94,15 +94,14 @@ async def test_random_writes_end_as_they_are_reported(
 async def test_no_increment_counts_twice(
     writes: int, networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
 ) -> None:
-    """Four clients behind the proxy and one beside it count together; the count is that of the increments applied."""
+    """Four clients behind a proxy and one beside it count together; the count is that of the increments applied."""
     door = CALLS[1]
     topic = names(b"counter")
     recorder = Recorder()
     shares = {Step(Action.CUT_REPLY): 0.25, Step(Action.CUT_REQUEST): 0.1, Step(Action.DELAY_REPLY, seconds=0.02): 0.1}
-    todo = iter(range(writes))
 
     async def count(client: RecordingClient) -> None:
-        for _ in todo:
+        for _ in range(writes // 5):
             seen = await client.read(topic)
             unit = recorder.new_number()
             assert unit < COUNT_UNIT
@@ -112,10 +111,11 @@ async def test_no_increment_counts_twice(
     direct = recorder.client("direct", direct_store, door)
     async with (
         networked.proxy(networked_place, at_random(rng, networked.write, shares)) as proxy,
-        await networked.behind(proxy, networked_place).open() as store,
+        await networked.behind(proxy, networked_place).open() as first,
+        await networked.behind(proxy, networked_place).open() as second,
         asyncio.TaskGroup() as group,
     ):
-        for number in range(4):
+        for number, store in enumerate((first, second) * 2):
             group.create_task(count(recorder.client(f"behind the proxy {number}", store, door)))
         group.create_task(count(direct))
     last = await door.read(direct_store, door.key(topic))
@@ -146,20 +146,20 @@ async def test_many_clients_on_few_records_see_one_order(
         Step(Action.DELAY_REPLY, seconds=0.01): 0.1,
         Step(Action.DELAY_REQUEST, seconds=0.01): 0.1,
     }
-    todo = iter(range(writes))
 
     async def work(client: RecordingClient) -> None:
-        for _ in todo:
+        for _ in range(writes // 6):
             topic = rng.choice(topics)
             await _random_write(client, topic, rng, await client.read(topic))
 
     direct_store = await clients.open(networked_place)
     async with (
         networked.proxy(networked_place, at_random(rng, networked.write, shares)) as proxy,
-        await networked.behind(proxy, networked_place).open() as store,
+        await networked.behind(proxy, networked_place).open() as first,
+        await networked.behind(proxy, networked_place).open() as second,
         asyncio.TaskGroup() as group,
     ):
-        for number in range(4):
+        for number, store in enumerate((first, second) * 2):
             group.create_task(work(recorder.client(f"behind the proxy {number}", store, door)))
         for number in range(2):
             group.create_task(work(recorder.client(f"direct {number}", direct_store, door)))
@@ -168,4 +168,4 @@ async def test_many_clients_on_few_records_see_one_order(
     recorder.check()
     print(f"{dict(proxy.done)}, {dict(recorder.outcomes)}")
     assert proxy.done[Action.CUT_REPLY] >= writes // 15
-    assert recorder.outcomes["Done"] >= writes // 4
+    assert recorder.outcomes["Done"] >= writes // 5

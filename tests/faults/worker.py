@@ -20,7 +20,7 @@ from metadata import MetadataStore, StoreOptions, open_metadata
 from tests.faults.numbers import number_of, shown
 from tests.metadata.doors import CALLS, Call
 
-__all__ = ["CLAIMS", "WORKERS_MAX", "Log", "contend", "keep_writing"]
+__all__ = ["CLAIMS", "WORKERS_MAX", "Log", "contend", "door_of", "keep_writing"]
 
 WORKERS_MAX: Final = 100
 CLAIMS: Final = CALLS[0]
@@ -85,7 +85,7 @@ async def keep_writing(store: MetadataStore, settings: dict[str, Any], log: Log)
     await _meet_others()
 
     async def write(topic: str) -> None:
-        door = CALLS[len(topic) % len(CALLS)]
+        door = door_of(topic)
         key, version, number = door.key(topic.encode()), NEW, 0
         while True:
             number += 1
@@ -94,6 +94,11 @@ async def keep_writing(store: MetadataStore, settings: dict[str, Any], log: Log)
             log({"task": "done", "topic": topic, "number": number, "version": str(version)})
 
     await _for_each(settings["topics"], write, len(settings["topics"]))
+
+
+def door_of(topic: str) -> Call:
+    """Return what `keep_writing` writes to `topic`."""
+    return (CALLS[0], CALLS[2])[len(topic) % 2]
 
 
 async def _for_each(items: Sequence[str], work: Callable[[str], Awaitable[None]], at_once: int) -> None:

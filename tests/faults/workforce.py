@@ -28,6 +28,10 @@ class Worker:
             return []
         return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
+    def count(self, task: str) -> int:
+        """Return how many facts of a task it has logged so far."""
+        return sum(fact["task"] == task for fact in self.facts())
+
     def wait_ready(self) -> None:
         """Wait until it waits for the others. Raises AssertionError, with its last words, if it ended instead."""
         assert self.process.stdout is not None

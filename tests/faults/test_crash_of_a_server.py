@@ -1,0 +1,112 @@
+"""Prove that what a server acknowledged is there after its kill -9, with the version and the value acknowledged.
+
+Properties: no acknowledged write lost; a version never repeats; an unknown outcome is never reported as known.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from metadata import StoreOptions
+from tests.faults.history import Done, Saw
+from tests.faults.network import Networked
+from tests.faults.raw import assert_stored
+from tests.faults.recording import Recorder, RecordingClient
+from tests.faults.waiting import until
+from tests.metadata.clients import Clients, Names
+from tests.metadata.doors import CALLS, Call
+from tests.metadata.place import Place
+from tests.servers import RunningServers
+
+IN_FLIGHT: Final = 16
+RATE_MIN: Final = 3.0
+"""Acknowledged writes a second before the fault, below which a run proves nothing."""
+
+VICTIMS: Final = {"zookeeper": "zookeeper-1", "hbase+thrift": "regionserver-1"}
+OPTIONS: Final = StoreOptions(operation_timeout_s=120.0)
+DOORS_ASKED: Final = (CALLS[0], CALLS[2])
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One record and the client that alone writes it."""
+
+    door: Call
+    topic: bytes
+    client: RecordingClient
+
+
+async def _write(line: _Line, enough: asyncio.Event) -> None:
+    """Create the record and update it, again and again, through whatever happens."""
+    seen: int | None = None
+    while not enough.is_set():
+        number = line.client.new_number()
+        outcome = await line.client.put(line.topic, seen, number)
+        match outcome:
+            case Done():
+                seen = number
+            case Saw(state):
+                seen = state
+            case _:
+                seen = await line.client.read(line.topic)
+
+
+@pytest.mark.parametrize(
+    ("writes", "kills"),
+    [
+        pytest.param(300, 1, id="quick"),
+        pytest.param(2000, 3, id="full", marks=[pytest.mark.full, pytest.mark.timeout(900)]),
+    ],
+)
+async def test_acknowledged_writes_survive_kill_9_of_the_server(
+    writes: int,
+    kills: int,
+    networked: Networked,
+    networked_place: Place,
+    faulty_servers: RunningServers,
+    clients: Clients,
+    names: Names,
+) -> None:
+    """Kill the server that stores the records in the middle of writes, start it again, and read everything afresh."""
+    launcher, victim = faulty_servers.launcher, VICTIMS[networked.label]
+    recorder = Recorder()
+    store = await clients.open(networked_place, OPTIONS)
+    lines = [
+        _Line(door, names(b"%d" % index), recorder.client(f"writer {index} {door.label}", store, door))
+        for index in range(IN_FLIGHT // len(DOORS_ASKED))
+        for door in DOORS_ASKED
+    ]
+    pids = [launcher.pid(victim)]
+    enough = asyncio.Event()
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for line in lines:
+            group.create_task(_write(line, enough))
+        await _more(recorder, writes // (kills + 1))
+        rate = recorder.outcomes["Done"] / (time.monotonic() - began)
+        for _ in range(kills):
+            await asyncio.to_thread(launcher.kill, victim)
+            await asyncio.to_thread(launcher.start, victim)
+            pids.append(launcher.pid(victim))
+            await _more(recorder, writes // (kills + 1))
+        enough.set()
+    print(f"{rate:.0f} writes/s before the fault; {dict(recorder.outcomes)}")
+    assert rate >= RATE_MIN
+    assert len(set(pids)) == kills + 1, "the server was really another one"
+
+    afresh = await clients.open(networked_place)
+    probe = await clients.probe(networked_place)
+    for line in lines:
+        number = await recorder.client("afresh", afresh, line.door).read(line.topic)
+        assert number is not None
+        await assert_stored(probe, line.door, line.door.key(line.topic), number, recorder.versions[number])
+    recorder.check()
+
+
+async def _more(recorder: Recorder, writes: int) -> None:
+    """Wait until so many more writes were acknowledged."""
+    goal = recorder.outcomes["Done"] + writes
+    await until(lambda: recorder.outcomes["Done"] >= goal, f"{writes} writes")

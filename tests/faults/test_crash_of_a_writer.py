@@ -1,0 +1,66 @@
+"""Prove that what a process was told is done is there after its kill -9, and that what it left half done harms nobody.
+
+Properties: no acknowledged write lost; a version never repeats.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hedwig.versions import ANY, NEW
+from tests.faults.numbers import number_of
+from tests.faults.raw import assert_stored
+from tests.faults.waiting import until
+from tests.faults.worker import door_of
+from tests.faults.workforce import set_off, workers
+from tests.metadata.clients import Clients, Names
+from tests.metadata.place import Place
+
+TOPICS: Final = 16
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        pytest.param(300, id="quick"),
+        pytest.param(2000, id="full", marks=[pytest.mark.full, pytest.mark.timeout(600)]),
+    ],
+)
+async def test_acknowledged_writes_survive_kill_9_of_their_writer(
+    writes: int, place: Place, clients: Clients, names: Names, tmp_path: Path
+) -> None:
+    """Kill a process that has many writes in flight, twice, and read everything afresh after each time."""
+    for round_ in range(2):
+        topics = [names(b"%d-%0*d" % (round_, index + 1, index)).decode() for index in range(TOPICS)]
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        with workers("keep_writing", [{"url": place.url, "topics": topics}], folder) as (worker,):
+            set_off([worker])
+            await until(lambda worker=worker: worker.count("done") >= writes // 2, "half of the writes")  # type: ignore[misc]
+            worker.kill()
+        begun: dict[str, int] = dict.fromkeys(topics, 0)
+        done: dict[str, tuple[int, str | None]] = dict.fromkeys(topics, (0, None))
+        for fact in worker.facts():
+            if fact["task"] == "begin":
+                begun[fact["topic"]] = fact["number"]
+            else:
+                done[fact["topic"]] = fact["number"], fact["version"]
+        assert any(begun[topic] > done[topic][0] for topic in topics), "it was killed in the middle"
+        assert worker.process.returncode == -9
+
+        store = await clients.open(place)
+        probe = await clients.probe(place)
+        for topic in topics:
+            door = door_of(topic)
+            key = door.key(topic.encode())
+            found = await door.read(store, key)
+            number, version = done[topic]
+            assert (0 if found is None else number_of(found.value)) in (number, begun[topic])
+            if found is not None:
+                if number_of(found.value) == number:
+                    assert str(found.version) == version
+                await assert_stored(probe, door, key, number_of(found.value), found.version)
+            # Whoever comes next is not held up by anything that the dead left behind.
+            await door.write(store, key, door.value(10**6), NEW if found is None else found.version)
+            await door.delete(store, key, ANY)
