@@ -77,7 +77,8 @@ class Proxy:
     """Listens on a free port of loopback and forwards to `host:port`, in the event loop that it was entered in.
 
     `plan` may be replaced at any time. `seen` counts the requests by name, `done` the steps by their action, and as
-    `unreachable` connections that the server did not accept; `late_answers` counts answers to requests that were held.
+    `unreachable` connections that the server did not accept; `late_answers` counts answers to requests that were held, and
+    `late_losses` requests held until the server had ended their connection.
     `wires` are the connections there were, oldest first.
     """
 
@@ -90,6 +91,7 @@ class Proxy:
         self.done: Counter[str] = Counter()
         self.wires: list[Wire] = []
         self.late_answers = 0
+        self.late_losses = 0
         self._released = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -179,6 +181,7 @@ class _Link:
         self._server_reader = server_reader
         self._server_writer = server_writer
         self._steps: dict[int, Step] = {}
+        self._holding = False
         self._late = asyncio.Event()
         self._mute = False
 
@@ -213,6 +216,7 @@ class _Link:
                 await asyncio.sleep(step.seconds)
             case Action.HOLD_REQUEST:
                 # The client may be gone by then; the server still gets the request, as from a network that was slow.
+                self._holding = True
                 await self._proxy.released()
                 self._steps[request.mark] = step
                 await _send(self._server_writer, request.data)
@@ -235,10 +239,12 @@ class _Link:
                     case Action.HOLD_REPLY:
                         self._mute = True
                     case Action.HOLD_REQUEST:
+                        self._holding = False
                         self._late.set()
                         self._proxy.late_answers += 1
                 if not self._mute:
                     await _send(self._writer, reply.data)
+        self._proxy.late_losses += self._holding
 
     async def _cut(self, step: Step) -> None:
         if step.meanwhile is not None:

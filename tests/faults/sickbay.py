@@ -1,13 +1,18 @@
 """Making servers well again after a test that harmed them."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from cli.dev import DevServers, ServerState
 
-__all__ = ["heal"]
+__all__ = ["heal", "tended"]
 
 _SERVICES: Final = {"hbase-master": "hbase", "regionserver": "hbase"}
 """The services of those kinds of server that have another name."""
+
+_ROUND_S: Final = 0.5
 
 
 def heal(launcher: DevServers) -> None:
@@ -19,3 +24,21 @@ def heal(launcher: DevServers) -> None:
         elif server.state is ServerState.DEAD:
             launcher.start(server.name, wait=False)
     launcher.up(list(dict.fromkeys(_SERVICES.get(server.kind, server.kind) for server in known)))
+
+
+@asynccontextmanager
+async def tended(launcher: DevServers) -> AsyncIterator[None]:
+    """Start servers that end by themselves meanwhile: a region server does so when it was away for too long."""
+
+    async def tend() -> None:
+        while True:
+            if any(server.state is ServerState.DEAD for server in await asyncio.to_thread(launcher.status)):
+                await asyncio.to_thread(heal, launcher)
+            await asyncio.sleep(_ROUND_S)
+
+    nurse = asyncio.create_task(tend())
+    try:
+        yield
+    finally:
+        nurse.cancel()
+        await asyncio.wait((nurse,))

@@ -7,24 +7,20 @@ import asyncio
 import random
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
 
 from hedwig.clock import Deadline
-from hedwig.errors import MetadataUnavailableError
-from metadata import MetadataStore, StoreOptions
+from metadata import StoreOptions
 from metadata.hbase.thrift2 import driver
 from metadata.hbase.thrift2.connection import Connection
-from tests.faults.history import Done, Saw
 from tests.faults.network import NETWORKED
-from tests.faults.recording import Recorder, RecordingClient
-from tests.faults.sickbay import heal
+from tests.faults.sickbay import tended
 from tests.faults.waiting import until
+from tests.faults.workload import Workload
 from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS, Door
+from tests.metadata.doors import CALLS
 from tests.metadata.place import Place
 from tests.servers import RunningServers
 
@@ -37,63 +33,6 @@ DOOR: Final = CALLS[1]
 def networked(request: pytest.FixtureRequest) -> Any:
     """The one backend that has a gateway."""
     return request.param
-
-
-class Workload:
-    """Clients that create, update and delete records without end, each call written down."""
-
-    def __init__(self, store: MetadataStore, door: Door, topics: list[bytes], rng: random.Random) -> None:
-        self.recorder = Recorder()
-        self._store = store
-        self._door = door
-        self._topics = topics
-        self._rng = rng
-        self._enough = asyncio.Event()
-
-    @asynccontextmanager
-    async def running(self, clients: int) -> AsyncIterator[None]:
-        """Let so many clients work, each on one record at a time that it shares with others."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(clients):
-                client = self.recorder.client(f"client {number}", self._store, self._door)
-                group.create_task(self._work(client, self._topics[number % len(self._topics)]))
-            try:
-                yield
-            finally:
-                self._enough.set()
-
-    async def more(self, writes: int, timeout_s: float = 120.0) -> None:
-        """Wait until so many more writes were acknowledged."""
-        goal = self.recorder.outcomes["Done"] + writes
-        await until(lambda: self.recorder.outcomes["Done"] >= goal, f"{writes} more writes", timeout_s)
-
-    async def _work(self, client: RecordingClient, topic: bytes) -> None:
-        seen: int | None = None
-        while not self._enough.is_set():
-            seen = await self._write(client, topic, seen)
-
-    async def _write(self, client: RecordingClient, topic: bytes, seen: int | None) -> int | None:
-        try:
-            if seen is not None and self._rng.random() < 0.1:
-                outcome = await client.delete(topic, seen)
-                if outcome == Done():
-                    return None
-            else:
-                number = client.new_number()
-                outcome = await client.put(topic, seen, number)
-                if outcome == Done():
-                    return number
-            return outcome.state if isinstance(outcome, Saw) else await client.read(topic)
-        except MetadataUnavailableError:
-            return seen  # A read that found nobody; the next write tells.
-
-
-async def _judge(work: Workload, topics: list[bytes], afresh: MetadataStore, door: Door) -> None:
-    """Read everything afresh, and hold all reports against it."""
-    for topic in topics:
-        await work.recorder.client("afresh", afresh, door).read(topic)
-    print(dict(work.recorder.outcomes))
-    work.recorder.check()
 
 
 async def test_gateway_killed_and_restarted_in_the_middle(
@@ -110,7 +49,7 @@ async def test_gateway_killed_and_restarted_in_the_middle(
         await asyncio.to_thread(launcher.start, GATEWAY)
         await work.more(100)
     assert launcher.pid(GATEWAY) != before
-    await _judge(work, topics, await clients.open(networked_place), DOOR)
+    await work.judge(await clients.open(networked_place))
 
 
 @pytest.mark.parametrize("frozen", [GATEWAY, REGION_SERVER])
@@ -134,15 +73,11 @@ async def test_server_paused_past_the_deadline(
         await work.more(100)
         await asyncio.to_thread(launcher.pause, frozen)
         await until(lambda: work.recorder.outcomes["Unknown"] >= 8, "writes that nobody answers")
-        await asyncio.to_thread(heal_after_pause, launcher)
-        await work.more(100)
+        await asyncio.to_thread(launcher.resume, frozen)
+        async with tended(launcher):
+            await work.more(100)
     assert work.recorder.outcomes["Unknown"] >= 8
-    await _judge(work, topics, await clients.open(networked_place), DOOR)
-
-
-def heal_after_pause(launcher: Any) -> None:
-    """Let everything go on; a region server that was away for too long ends itself and is started anew."""
-    heal(launcher)
+    await work.judge(await clients.open(networked_place))
 
 
 class WrongAnswers:
@@ -197,7 +132,7 @@ async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
     rng: random.Random,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kill the region server under many writes until the gateway has denied at least one that it did; none is misreported.
+    """Kill the region server under many writes until the gateway has denied one that it did; none is misreported.
 
     The gateway repeats a write whose answer it lost, finds the condition no longer true, and answers False, though its
     first try was applied. That it happened is seen on the wire: one request, answered False, and its receipt there.
@@ -220,5 +155,5 @@ async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
             if observer.wrong_on_first_asking():
                 break
     assert len(pids) == kill + 2
-    await _judge(work, topics, await clients.open(networked_place), DOOR)
+    await work.judge(await clients.open(networked_place))
     assert observer.wrong_on_first_asking() >= 1, "the gateway never denied a write that it had done"

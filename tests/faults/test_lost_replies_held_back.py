@@ -1,0 +1,77 @@
+"""Prove that a request which arrives long after its caller gave up changes nothing that was reported.
+
+Properties: an unknown outcome is never reported as known; a deposed owner changes nothing.
+"""
+
+from typing import Final
+
+import pytest
+
+from metadata import StoreOptions
+from tests.faults.history import Done, Unknown
+from tests.faults.network import Networked
+from tests.faults.proxy import Action, Step, scripted
+from tests.faults.recording import Recorder
+from tests.faults.waiting import until
+from tests.metadata.clients import Clients, Names
+from tests.metadata.doors import CALLS, Call
+from tests.metadata.place import Place
+
+TIMEOUT_S: Final = 1.0
+
+
+@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
+@pytest.mark.parametrize("overtaken", [True, False], ids=["overtaken", "alone"])
+async def test_request_that_arrives_late_undoes_nothing(
+    overtaken: bool, door: Call, networked: Networked, networked_place: Place, clients: Clients, names: Names
+) -> None:
+    """Hold an update back past its deadline; let another write, or nobody; then let the held update arrive.
+
+    ZooKeeper ends a session's old connection when its client comes by another, and with it what has not arrived.
+    """
+    recorder = Recorder()
+    topic = names(b"topic")
+    direct = recorder.client("direct", await clients.open(networked_place), door)
+    standing, newer = recorder.new_number(), recorder.new_number()
+    assert await direct.put(topic, None, standing) == Done()
+    plan = scripted(networked.write, [Step(Action.HOLD_REQUEST)])
+    options = StoreOptions(operation_timeout_s=TIMEOUT_S)
+    async with (
+        networked.proxy(networked_place, plan) as proxy,
+        await networked.behind(proxy, networked_place).open(options) as store,
+    ):
+        late = await recorder.client("behind the proxy", store, door).put(topic, standing)
+        assert late == Unknown()
+        if overtaken:
+            assert await direct.put(topic, standing, newer) == Done()
+        await direct.read(topic)
+        proxy.release()
+        await until(lambda: proxy.late_answers + proxy.late_losses, "the end of the late request")
+        assert proxy.late_answers or networked.label == "zookeeper"
+    last = await direct.read(topic)
+    recorder.check()
+    if overtaken:
+        assert last == newer
+
+
+@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
+async def test_reply_that_never_comes_leaves_the_outcome_open(
+    door: Call, networked: Networked, networked_place: Place, clients: Clients, names: Names
+) -> None:
+    """Answer nothing any more on the connection of an update: it was applied, and its caller is not told otherwise."""
+    recorder = Recorder()
+    topic = names(b"topic")
+    direct = recorder.client("direct", await clients.open(networked_place), door)
+    standing, mine = recorder.new_number(), recorder.new_number()
+    assert await direct.put(topic, None, standing) == Done()
+    plan = scripted(networked.write, [Step(Action.HOLD_REPLY)])
+    options = StoreOptions(operation_timeout_s=TIMEOUT_S)
+    async with (
+        networked.proxy(networked_place, plan) as proxy,
+        await networked.behind(proxy, networked_place).open(options) as store,
+    ):
+        client = recorder.client("behind the proxy", store, door)
+        # A client that gives the silent connection up in time may still learn of it by another.
+        assert await client.put(topic, standing, mine) in (Unknown(), Done())
+        assert await direct.read(topic) == mine
+    recorder.check()

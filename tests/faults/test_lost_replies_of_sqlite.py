@@ -1,0 +1,167 @@
+"""Prove that reports stay right when other processes die over the file, or when the disk is full.
+
+Properties: an unknown outcome is never reported as known; no acknowledged write lost; a refused write changed nothing.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.versions import NEW
+from metadata import MetadataStore, StoreOptions, open_metadata
+from tests.faults.numbers import number_of
+from tests.faults.raw import assert_stored
+from tests.metadata.doors import CALLS
+from tests.metadata.probe_sqlite import SqliteProbe, run_in_file
+
+DOOR: Final = CALLS[0]
+ROOT: Final = Path(__file__).parents[2]
+TIMEOUT_S: Final = 120.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@contextmanager
+def _lock_held(path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Let another process hold the write lock, in a transaction that it has written much in."""
+    holder = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.sqlite_lock_holder", str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        yield holder
+    finally:
+        holder.kill()
+        holder.wait()
+        assert holder.stdout is not None
+        holder.stdout.close()
+
+
+async def _records(store: MetadataStore, count: int) -> list[Any]:
+    return [await DOOR.write(store, DOOR.key(b"%d" % number), DOOR.value(number), NEW) for number in range(count)]
+
+
+async def test_kill_9_of_the_process_that_holds_the_lock_lets_the_others_go_on(path: Path) -> None:
+    """Writes wait for the lock; its holder dies in the middle of a transaction, of which nothing is left."""
+    async with await open_metadata(f"sqlite://{path}") as store:
+        versions = await _records(store, 20)
+        wal = path.with_name(path.name + "-wal")
+        before = wal.stat().st_size
+        with _lock_held(path) as holder:
+            assert wal.stat().st_size > before, "the dead transaction had reached the log"
+            waiting = [
+                asyncio.create_task(DOOR.write(store, DOOR.key(b"%d" % number), DOOR.value(100 + number), version))
+                for number, version in enumerate(versions)
+            ]
+            # Reads go on beside a writer, and see nothing of what is not committed.
+            for number, version in enumerate(versions):
+                found = await DOOR.read(store, DOOR.key(b"%d" % number))
+                assert found is not None
+                assert (number_of(found.value), found.version) == (number, version)
+            assert not any(task.done() for task in waiting)
+            holder.kill()
+            holder.wait()
+            later = await asyncio.gather(*waiting)
+    probe = SqliteProbe(run_in_file(str(path)))
+    for number, version in enumerate(later):
+        await assert_stored(probe, DOOR, DOOR.key(b"%d" % number), 100 + number, version)
+
+
+async def test_lock_held_past_the_deadline_is_surely_not_applied(path: Path) -> None:
+    """A write that never got its turn says so, and is not carried out when the lock becomes free."""
+    options = StoreOptions(operation_timeout_s=1.0)
+    async with await open_metadata(f"sqlite://{path}", options) as store:
+        versions = await _records(store, 5)
+        with _lock_held(path):
+            for number, version in enumerate(versions):
+                with pytest.raises(MetadataUnavailableError) as error:
+                    await DOOR.write(store, DOOR.key(b"%d" % number), DOOR.value(100 + number), version)
+                assert error.value.definite
+        again = [
+            await DOOR.write(store, DOOR.key(b"%d" % number), DOOR.value(200 + number), version)
+            for number, version in enumerate(versions)
+        ]
+    probe = SqliteProbe(run_in_file(str(path)))
+    for number, version in enumerate(again):
+        await assert_stored(probe, DOOR, DOOR.key(b"%d" % number), 200 + number, version)
+
+
+@pytest.mark.parametrize("limit", [200_000, 1_000_000])
+async def test_file_that_may_not_grow_gives_a_clear_error_and_loses_nothing(limit: int, path: Path) -> None:
+    """Let the system refuse a process to write on: what was acknowledged is there, what was surely refused is not."""
+    async with await open_metadata(f"sqlite://{path}"):
+        pass
+    command = [sys.executable, "-m", "tests.faults.sqlite_full_disk", f"sqlite://{path}", str(limit)]
+    process = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)
+    told: dict[str, dict[str, Any]] = report["told"]
+    errors = [fact for fact in told.values() if "error" in fact]
+    assert len(errors) >= 20
+    assert len(told) - len(errors) >= 100, "it wrote something before"
+    for fact in errors:
+        assert fact["error"] in (MetadataUnavailableError.__name__, UncertainStateError.__name__)
+        assert "disk" in fact["text"]
+        assert "\n" not in fact["text"]
+    afterwards = [fact for topic, fact in told.items() if int(topic.partition("-")[2]) >= report["refused_at"]]
+    assert all("version" in fact for fact in afterwards), "once there is room again the same client goes on"
+    await _assert_as_told(path, told)
+
+
+async def test_full_database_gives_a_clear_error_and_loses_nothing(path: Path) -> None:
+    """Limit the pages of the file, as a full disk does: SQLite takes the whole transaction back, and says so."""
+    told: dict[str, dict[str, Any]] = {}
+    async with await open_metadata(f"sqlite://{path}") as store:
+        lane = store._backend.writer  # type: ignore[attr-defined]
+        await lane.run("limit", lambda connection: connection.execute("PRAGMA max_page_count = 30").fetchall())
+
+        async def write(number: int) -> None:
+            topic = f"topic-{number}"
+            try:
+                version = await DOOR.write(store, DOOR.key(topic.encode()), DOOR.value(number), NEW)
+            except MetadataUnavailableError as exc:
+                told[topic] = {"error": str(exc), "definite": exc.definite}
+            else:
+                told[topic] = {"version": str(version)}
+
+        for start in range(0, 2000, 8):
+            await asyncio.gather(*map(write, range(start, start + 8)))
+        errors = [fact for fact in told.values() if "error" in fact]
+        assert errors
+        assert all(fact["definite"] and "full" in fact["error"] for fact in errors), "surely not applied"
+        await lane.run("lift", lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchall())
+        await write(10**6)
+        assert "version" in told["topic-1000000"]
+    await _assert_as_told(path, told)
+
+
+async def _assert_as_told(path: Path, told: dict[str, dict[str, Any]]) -> None:
+    probe = SqliteProbe(run_in_file(str(path)))
+    live = {topic for topic, _ in await probe.live(DOOR.kind)}
+    async with await open_metadata(f"sqlite://{path}?create=false") as store:
+        for topic, fact in told.items():
+            key = DOOR.key(topic.encode())
+            if "version" in fact:
+                found = await DOOR.read(store, key)
+                assert found is not None
+                assert str(found.version) == fact["version"]
+                await assert_stored(probe, DOOR, key, int(topic.partition("-")[2]), found.version)
+            elif fact["definite"]:
+                assert key.topic not in live, f"{topic} was refused, and is there"

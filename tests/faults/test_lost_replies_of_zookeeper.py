@@ -1,0 +1,108 @@
+"""Prove that reports stay right when ZooKeeper dies, hangs, or ends the session of its client.
+
+Properties: an unknown outcome is never reported as known; no acknowledged write lost.
+"""
+
+import asyncio
+import random
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from metadata import MetadataUrl, StoreOptions
+from tests.faults.network import NETWORKED, Networked
+from tests.faults.proxy import PASS, Action, Step, at_random
+from tests.faults.waiting import until
+from tests.faults.wires import ZooKeeperWire
+from tests.faults.workload import Workload
+from tests.metadata.clients import Clients, Names
+from tests.metadata.doors import CALLS
+from tests.metadata.place import Place
+from tests.servers import RunningServers
+
+SERVER: Final = "zookeeper-1"
+DOOR: Final = CALLS[2]
+JOIN_TIMEOUT_S: Final = 20.0
+
+
+@pytest.fixture(scope="session", params=[row for row in NETWORKED if row.label == "zookeeper"], ids=["zookeeper"])
+def networked(request: pytest.FixtureRequest) -> Any:
+    """The one backend that has sessions."""
+    return request.param
+
+
+def _expire(address: str, session: tuple[int, bytes]) -> None:
+    """End a session from outside: join it as its client would after a reconnection, and close it."""
+    client = KazooClient(hosts=address, client_id=session, timeout=JOIN_TIMEOUT_S)
+    client.start(timeout=JOIN_TIMEOUT_S)
+    assert client.client_id[0] == session[0], "the session was there to be ended"
+    client.stop()
+    client.close()
+
+
+async def test_session_expires_under_writes(
+    networked: Networked, networked_place: Place, clients: Clients, names: Names, rng: random.Random
+) -> None:
+    """End the session of a client several times, with writes in flight and with replies lost, and it starts anew."""
+    topics = [names(b"%d" % number) for number in range(6)]
+    address = MetadataUrl.parse(networked_place.url).hosts
+    expiries = 3
+    async with (
+        networked.proxy(networked_place, lambda _: PASS) as proxy,
+        await networked.behind(proxy, networked_place).open() as store,
+    ):
+        work = Workload(store, DOOR, topics, rng)
+        async with work.running(clients=12):
+            sessions = set()
+            for _ in range(expiries):
+                proxy.plan = at_random(rng, networked.write, {Step(Action.CUT_REPLY): 0.05})
+                await work.more(40)
+                proxy.plan = lambda _: PASS
+                await work.more(10)
+                wire = proxy.wires[-1]
+                assert isinstance(wire, ZooKeeperWire)
+                assert wire.session is not None
+                sessions.add(wire.session[0])
+                await asyncio.to_thread(_expire, address, wire.session)
+                await work.more(20)
+            await work.more(20)
+    assert len(sessions) == expiries, "each time it was another session"
+    assert work.recorder.outcomes["Unknown"] + work.recorder.outcomes["Saw"] > 0
+    await work.judge(await clients.open(networked_place))
+
+
+async def test_server_killed_and_restarted_in_the_middle(
+    networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
+) -> None:
+    """Kill the server with writes in flight, twice."""
+    launcher = faulty_servers.launcher
+    topics = [names(b"%d" % number) for number in range(8)]
+    work = Workload(await clients.open(networked_place), DOOR, topics, rng)
+    pids = {launcher.pid(SERVER)}
+    async with work.running(clients=24):
+        for _ in range(2):
+            await work.more(100)
+            await asyncio.to_thread(launcher.kill, SERVER)
+            await asyncio.to_thread(launcher.start, SERVER)
+            pids.add(launcher.pid(SERVER))
+        await work.more(100)
+    assert len(pids) == 3
+    await work.judge(await clients.open(networked_place))
+
+
+async def test_server_paused_past_the_deadline(
+    networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names, rng: random.Random
+) -> None:
+    """Freeze the server for longer than a write may take; what it had received it carries out when it goes on."""
+    launcher = faulty_servers.launcher
+    topics = [names(b"%d" % number) for number in range(8)]
+    store = await clients.open(networked_place, StoreOptions(operation_timeout_s=1.0))
+    work = Workload(store, DOOR, topics, rng)
+    async with work.running(clients=16):
+        await work.more(100)
+        await asyncio.to_thread(launcher.pause, SERVER)
+        await until(lambda: work.recorder.outcomes["Unknown"] >= 8, "writes that nobody answers")
+        await asyncio.to_thread(launcher.resume, SERVER)
+        await work.more(100)
+    await work.judge(await clients.open(networked_place))
