@@ -4,7 +4,7 @@ from typing import Final
 
 from hedwig.names import NAME_BYTES_MAX
 
-__all__ = ["AWKWARD", "LONGEST", "looks_like"]
+__all__ = ["AWKWARD", "LONGEST", "MOST_COMPONENTS", "looks_like"]
 
 _CONTROL: Final = [bytes([code]) for code in (*range(1, 0x20), 0x7F)]
 
@@ -179,12 +179,14 @@ LONGEST: Final[dict[str, bytes]] = {
     "0xFF": b"\xff" * NAME_BYTES_MAX,
     "slashes": b"/" * NAME_BYTES_MAX,
     "escapes": b"%" * NAME_BYTES_MAX,
-    "many components": b"a/" * (NAME_BYTES_MAX // 2 - 1) + b"ab",
     "three-byte characters": "例".encode() * (NAME_BYTES_MAX // 3) + b"ab",
 }
 """Names of the greatest length, by what they are made of."""
 
-assert all(len(name) == NAME_BYTES_MAX for name in LONGEST.values())
+MOST_COMPONENTS: Final = b"a/" * (NAME_BYTES_MAX // 2 - 1) + b"ab"
+"""A name of the greatest length that has as many components as a name can have."""
+
+assert all(len(name) == NAME_BYTES_MAX for name in (*LONGEST.values(), MOST_COMPONENTS))
 
 
 def looks_like(stored: bytes) -> list[bytes]:

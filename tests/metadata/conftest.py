@@ -46,25 +46,35 @@ def place(backend: BackendRow, surroundings: Surroundings) -> Place:
     return _formatted(backend.place(surroundings))
 
 
-@pytest.fixture(scope="module")
-def listing_place(backend: BackendRow, surroundings: Surroundings) -> Place:
-    """A formatted store for `empty_place`."""
+@pytest.fixture
+def own_place(backend: BackendRow, surroundings: Surroundings) -> Place:
+    """A formatted store for one test alone, whatever that costs."""
     return _formatted(backend.place(surroundings))
 
 
+@pytest.fixture(scope="module")
+def reused_place(backend: BackendRow, surroundings: Surroundings) -> Place | None:
+    """The formatted store that the tests of one module use after each other where many would cost too much."""
+    return None if backend.places_are_cheap else _formatted(backend.place(surroundings))
+
+
 @pytest.fixture
-async def empty_place(listing_place: Place) -> Place:
+async def empty_place(backend: BackendRow, surroundings: Surroundings, reused_place: Place | None) -> Place:
     """A formatted store without a record, for a test that says what all of its records are."""
-    async with await listing_place.open() as store:
+    if reused_place is None:
+        place = backend.place(surroundings)
+        await place.format()
+        return place
+    async with await reused_place.open() as store:
         await _empty(store)
         left = sum((await store.count()).values())
     if left:
-        await listing_place.format(wipe=True)
-    return listing_place
+        await reused_place.format(wipe=True)
+    return reused_place
 
 
 async def _empty(store: MetadataStore) -> None:
-    """Delete few records one by one: on some backends far quicker than to lay everything out anew."""
+    """Delete few records one by one, which is far quicker than to lay everything out anew."""
     if sum((await store.count()).values()) > FEW_RECORDS:
         return
     for call in CALLS:

@@ -60,6 +60,10 @@ class BackendRow(Protocol):
         """Name the backend in a test's id."""
 
     @property
+    def places_are_cheap(self) -> bool:
+        """Say whether every test can have a place of its own."""
+
+    @property
     def wrong_urls(self) -> tuple[str, ...]:
         """Name URLs that can never work."""
 
@@ -74,11 +78,12 @@ class BackendRow(Protocol):
 class _SqliteFile:
     label: str = "sqlite"
     quick_pairs: int = 500
+    places_are_cheap: bool = True
     wrong_urls: tuple[str, ...] = (
         "sqlite://host/path/to/file",
         "sqlite:///no/such/directory/at/all/file",
-        "sqlite:///file?sync=off",
-        "sqlite:///file?create=maybe",
+        "sqlite:///no/such/directory/file?sync=off",
+        "sqlite:///no/such/directory/file?create=maybe",
     )
 
     def place(self, surroundings: Surroundings) -> Place:
@@ -93,6 +98,7 @@ class _SqliteFile:
 class _SqliteMemory:
     label: str = "memory"
     quick_pairs: int = 500
+    places_are_cheap: bool = True
     wrong_urls: tuple[str, ...] = ("sqlite://?sync=off",)
 
     def place(self, surroundings: Surroundings) -> Place:
@@ -111,6 +117,7 @@ def _probe_memory(store: MetadataStore | None) -> Probe:
 class _ZooKeeper:
     label: str = "zookeeper"
     quick_pairs: int = 500
+    places_are_cheap: bool = True
     wrong_urls: tuple[str, ...] = (
         "zookeeper:///hedwig/standalone",
         "zookeeper://localhost:port/hedwig/standalone",
@@ -135,6 +142,7 @@ class _ZooKeeper:
 class _HBaseThrift:
     label: str = "hbase+thrift"
     quick_pairs: int = 2000
+    places_are_cheap: bool = False
     wrong_urls: tuple[str, ...] = (
         "hbase+thrift:///hedwig",
         "hbase+thrift://localhost:port/hedwig",

@@ -55,8 +55,8 @@ class Probe(Protocol):
     async def unknown_fields(self, kind: RecordKind[Any], key: RecordKey) -> Any:
         """Return the fields of a record that only a newer minor format understands, as `add_unknown_fields` does."""
 
-    async def write_layout(self, kind: str, major: int, minor: int) -> None:
-        """Replace the layout record, as another backend or another release would have written it."""
+    async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
+        """Replace the layout record, as another backend (None: this one) or another release would have written it."""
 
     async def damage_layout(self) -> None:
         """Replace the layout record by something that nobody can read."""

@@ -103,8 +103,8 @@ class HBaseProbe:
         row = await self._row(kind, key)
         return {column: found_in_record(row[column][0]) for column in _DATA[kind.name]}
 
-    async def write_layout(self, kind: str, major: int, minor: int) -> None:
-        fields = msgpack.packb({"k": kind, "a": major, "i": minor, "u": "0" * 32})
+    async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
+        fields = msgpack.packb({"k": kind or "hbase", "a": major, "i": minor, "u": "0" * 32})
         for manager in _DATA:
             await self._put(f"{self._namespace}:layout", manager.encode(), {b"m:d": fields})
 

@@ -91,8 +91,8 @@ class SqliteProbe:
         stored = await self.cells(kind, key)
         return {part: found_in_record(stored[part].value) for part in _parts(kind)}
 
-    async def write_layout(self, kind: str, major: int, minor: int) -> None:
-        await self._execute("UPDATE layout SET kind = ?, major = ?, minor = ?", (kind, major, minor))
+    async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
+        await self._execute("UPDATE layout SET kind = ?, major = ?, minor = ?", (kind or "sqlite", major, minor))
 
     async def damage_layout(self) -> None:
         await self._execute("DELETE FROM layout", ())

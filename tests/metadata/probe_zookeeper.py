@@ -24,6 +24,7 @@ _NODES: Final = {OWNERSHIP.name: "hub", PERSISTENCE.name: "ledgers"}
 _RESERVED: Final = frozenset({"hub", "ledgers", "subscribers"})
 _ESCAPE: Final = "%="
 _PLAIN: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_MANAGER: Final = "org.apache.hedwig.server.meta.ZkMetadataManagerFactory"
 _NEWER_FIELD: Final = 2001
 # Tag (two bytes of the number, wire type 2), length, content.
 _NEWER: Final = b"\x8a\x7d\x06newer\x00"
@@ -124,8 +125,10 @@ class ZooKeeperProbe:
     async def _set(self, kind: RecordKind[Any], key: RecordKey, data: bytes) -> None:
         await self._ask(lambda client: client.set(self._path(kind, key), data))
 
-    async def write_layout(self, kind: str, major: int, minor: int) -> None:
-        text = f'managerImpl: "{kind}"\nmanagerVersion: {major}\n'
+    async def write_layout(self, kind: str | None, major: int, minor: int) -> None:
+        # The original's record has no place for a minor format: what one adds is a field more.
+        newer = f"newerMinor: {minor}\n" if minor else ""
+        text = f'managerImpl: "{kind or _MANAGER}"\nmanagerVersion: {major}\n{newer}'
         await self._ask(lambda client: client.set(f"{self._root}/managers/METADATA/LAYOUT", text.encode()))
 
     async def damage_layout(self) -> None:

@@ -161,7 +161,7 @@ async def _scan_one_large_topic(store: MetadataStore, subscriptions: int, topics
 
 
 async def test_large_topic_is_scanned_in_bounded_memory(clients: Clients, empty_place: Place) -> None:
-    store = await clients.open(empty_place, StoreOptions(page_rows=100))
+    store = await clients.open(empty_place, StoreOptions(page_rows=20))
     await _scan_one_large_topic(store, 5_000, 500)
 
 
@@ -258,7 +258,7 @@ async def test_listing_takes_a_prefix(manager: Call, small_pages: MetadataStore)
     for prefix in PREFIXES:
         expected = [name for name in listed if name.startswith(prefix)]
         assert await _all(manager.topics(small_pages, prefix=prefix)) == expected
-        for position in range(0, len(listed), 30):
+        for position in (0, len(listed) // 2):
             left = [name for name in listed[position + 1 :] if name.startswith(prefix)]
             resumed = manager.topics(small_pages, prefix=prefix, start_after=listed[position])
             assert await _all(resumed) == left, (prefix, listed[position])
@@ -285,7 +285,7 @@ async def test_managers_listings_are_merged(small_pages: MetadataStore) -> None:
         assert own == [name for name in merged if name in parts[manager.label]]
     for position in range(0, len(merged), 7):
         assert await _all(small_pages.topics(start_after=merged[position])) == merged[position + 1 :]
-    for prefix in PREFIXES:
+    for prefix in PREFIXES[::3]:
         assert await _all(small_pages.topics(prefix=prefix)) == [name for name in merged if name.startswith(prefix)]
 
 

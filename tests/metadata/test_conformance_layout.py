@@ -1,0 +1,205 @@
+"""Prove that a store is used only as it was laid out, and that every way to get that wrong is explained."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hedwig.errors import (
+    ConfigurationError,
+    CorruptRecordError,
+    HedwigError,
+    LayoutError,
+    LayoutMismatchError,
+    LayoutMissingError,
+    MetadataUnavailableError,
+)
+from hedwig.versions import NEW, Versioned
+from metadata import StoreOptions, format_metadata, open_metadata
+from metadata.layout import FORMAT_MAJOR
+from tests.metadata.clients import Clients
+from tests.metadata.doors import CALLS
+from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place
+
+PATIENCE_S = 30.0
+"""Far more than the timeouts given to the operations, far less than anybody would wait."""
+
+NO_BACKEND = (
+    "",
+    "sqlite",
+    "/path/to/file",
+    "nosuch://localhost:1/hedwig",
+    "sqlite:/path?a=1&a=2",
+    "hbase+thrift://[::1/hedwig",
+)
+WRONG_URLS = (*NO_BACKEND, *(url for row in BACKENDS for url in row.wrong_urls))
+SERVED_BACKENDS = tuple(row for row in KEPT_BACKENDS if row.url_at("localhost", 1) is not None)
+
+
+def _one_line(error: HedwigError) -> str:
+    """Return what the user is told; it must be one line."""
+    text = str(error)
+    assert text
+    assert "\n" not in text
+    return text
+
+
+# ---------------------------------------------------------------------------------------------------------------- format
+
+
+async def test_bare_place_is_refused_with_the_command_that_formats_it(bare_place: Place) -> None:
+    for _ in range(2):
+        with pytest.raises(LayoutMissingError) as refusal:
+            await bare_place.open()
+        assert f"hedwig-admin metadata format --metadata '{bare_place.url}'" in _one_line(refusal.value)
+    await bare_place.format()
+    async with await bare_place.open() as store:
+        assert await store.ownership.read_owner_info(CALLS[0].key(b"topic").topic) is None
+
+
+async def test_format_again_keeps_all_and_wipe_nothing(kept_place: Place) -> None:
+    async with await kept_place.open() as store:
+        versions = {call.label: await call.write(store, call.key(b"topic"), call.value(1), NEW) for call in CALLS}
+    await kept_place.format()
+    async with await kept_place.open() as store:
+        for call in CALLS:
+            assert await call.read(store, call.key(b"topic")) == Versioned(call.value(1), versions[call.label])
+    await kept_place.format(wipe=True)
+    async with await kept_place.open() as store:
+        assert set((await store.count()).values()) == {0}
+        assert [topic async for topic in store.topics()] == []
+        for call in CALLS:
+            assert await call.read(store, call.key(b"topic")) is None
+            again = await call.write(store, call.key(b"topic"), call.value(1), NEW)
+            # Whoever slept through the wipe is refused like anybody else.
+            assert again != versions[call.label]
+
+
+async def test_many_may_format_at_once(bare_place: Place) -> None:
+    await asyncio.gather(*(bare_place.format() for _ in range(4)))
+    async with await bare_place.open() as store:
+        assert set((await store.count()).values()) == {0}
+
+
+# ---------------------------------------------------------------------------------------------------------------- layout
+
+
+async def test_layout_of_another_backend_or_release_is_refused(kept_place: Place, clients: Clients) -> None:
+    probe = await clients.probe(kept_place)
+    async with await kept_place.open() as store:
+        written = await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(1), NEW)
+    scheme = kept_place.url.partition(":")[0].partition("+")[0]
+
+    await probe.write_layout("otherstore", FORMAT_MAJOR, 0)
+    for attempt in (kept_place.open, kept_place.format):
+        with pytest.raises(LayoutMismatchError) as refusal:
+            await attempt()
+        text = _one_line(refusal.value)
+        assert "otherstore" in text
+        assert scheme in text
+
+    await probe.write_layout(None, FORMAT_MAJOR + 1, 0)
+    for attempt in (kept_place.open, kept_place.format):
+        with pytest.raises(LayoutMismatchError) as refusal:
+            await attempt()
+        text = _one_line(refusal.value)
+        assert f"format {FORMAT_MAJOR + 1}" in text
+        assert f"format {FORMAT_MAJOR};" in text
+
+    await probe.write_layout(None, FORMAT_MAJOR, 99)
+    await kept_place.format()
+    async with await kept_place.open() as store:
+        assert await CALLS[0].read(store, CALLS[0].key(b"topic")) == Versioned(CALLS[0].value(1), written)
+        await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(2), written)
+
+
+async def test_unreadable_layout_is_refused(kept_place: Place, clients: Clients) -> None:
+    probe = await clients.probe(kept_place)
+    await probe.damage_layout()
+    with pytest.raises((LayoutError, CorruptRecordError)) as refusal:
+        await kept_place.open()
+    _one_line(refusal.value)
+
+
+async def test_missing_structure_is_named_with_the_command_that_makes_it(kept_place: Place, clients: Clients) -> None:
+    async with await kept_place.open() as store:
+        ownership = await CALLS[0].write(store, CALLS[0].key(b"topic"), CALLS[0].value(1), NEW)
+    probe = await clients.probe(kept_place)
+    missing = await probe.drop_structure()
+    with pytest.raises(LayoutMissingError) as refusal:
+        await kept_place.open()
+    text = _one_line(refusal.value)
+    assert missing in text
+    assert f"hedwig-admin metadata format --metadata '{kept_place.url}'" in text
+    await kept_place.format()
+    async with await kept_place.open() as store:
+        assert await CALLS[1].read(store, CALLS[1].key(b"topic")) is None
+        kept = await CALLS[0].read(store, CALLS[0].key(b"topic"))
+        assert kept in (None, Versioned(CALLS[0].value(1), ownership))
+
+
+# ------------------------------------------------------------------------------------------------------------------ URLs
+
+
+@pytest.mark.parametrize("url", WRONG_URLS)
+async def test_wrong_url_is_explained(url: str) -> None:
+    for attempt in (open_metadata, format_metadata):
+        with pytest.raises(ConfigurationError) as refusal:
+            async with asyncio.timeout(PATIENCE_S):
+                await attempt(url, StoreOptions(operation_timeout_s=2))
+        text = _one_line(refusal.value)
+        # It shows what was wrong or what would be right, and not just that something is.
+        assert len(text) > 30
+        assert any(part in text for part in (url, url.partition("?")[2].partition("=")[0] or url, url.split("/")[-1]))
+
+
+# ----------------------------------------------------------------------------------------------------- no server in reach
+
+
+@pytest.fixture(params=SERVED_BACKENDS, ids=lambda row: row.label)
+def served_backend(request: pytest.FixtureRequest) -> BackendRow:
+    """Each backend that lives behind a server in turn."""
+    row: BackendRow = request.param
+    return row
+
+
+@pytest.fixture
+async def silent_port() -> AsyncIterator[int]:
+    """A port of this machine where connections are taken and nothing is ever said."""
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(4096):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port of this machine where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+    return port
+
+
+async def _is_unavailable(row: BackendRow, port: int) -> None:
+    url = row.url_at("127.0.0.1", port)
+    assert url is not None
+    for attempt in (open_metadata, format_metadata):
+        with pytest.raises(MetadataUnavailableError) as refusal:
+            async with asyncio.timeout(PATIENCE_S):
+                await attempt(url, StoreOptions(operation_timeout_s=2))
+        _one_line(refusal.value)
+
+
+async def test_refused_connection_is_reported_in_time(served_backend: BackendRow, closed_port: int) -> None:
+    await _is_unavailable(served_backend, closed_port)
+
+
+async def test_silent_server_is_reported_in_time(served_backend: BackendRow, silent_port: int) -> None:
+    await _is_unavailable(served_backend, silent_port)
