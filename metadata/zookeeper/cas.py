@@ -22,8 +22,7 @@ was a lost attempt and that nothing has disproved it since. The rules, each with
                                                              bring back what another has deleted
             there since before the first attempt refused     it stood in the way all the time
             mine, or first written over mine     applied
-            another's first write                refused     (*)
-            another's, written more than once    uncertain
+            another's, and newer                 uncertain   it may stand where mine was applied and deleted
     delete  same czxid, same data version        repeat      it is there; the doubt ends
             same czxid, another data version     refused     a node that was deleted has another czxid
             another czxid                        uncertain
@@ -31,9 +30,6 @@ was a lost attempt and that nothing has disproved it since. The rules, each with
             absent, the parent moved one further refused     mine would have moved it from just there, so it was
                                                              another's
             absent, otherwise                    uncertain
-
-(*) One history defeats it: mine applied, deleted by another and created by another, all before the repetition. The
-caller is told what it would have found a moment later: another's record, and its own is not there.
 
 "Mine" is the token in the record. An owner record carries none; there it is the same address and epoch at exactly the
 next version.
@@ -112,7 +108,7 @@ class _Cas(ABC, Generic[R]):
             raise NotAppliedError(str(exc)) from exc  # Losing a read leaves nothing unknown.
 
     def _note_done(self, identity: Identity, guard: int | None, stored: bytes) -> None:
-        self._done = version_of(Found(stored, *identity), guard, self._codec)
+        self._done = version_of(self._place.path, Found(stored, *identity), guard, self._codec)
 
     def _is_mine(self, found: Found, stored: bytes) -> bool:
         """Say whether `found`, which is at exactly the version that this write would have made, is its doing."""
@@ -207,7 +203,7 @@ class CreateCas(_Cas[R]):
         if mine or (found.data_version == 1 and self._is_after_mine(found)):
             self._note_done((found.czxid, 0), sight.guard, self._stored)
             return Verdict.APPLIED
-        return Verdict.REFUSED if found.data_version == 0 else Verdict.UNCERTAIN
+        return Verdict.UNCERTAIN
 
 
 class UpdateCas(_Cas[R]):

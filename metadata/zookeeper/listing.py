@@ -18,7 +18,7 @@ from hedwig.clock import Deadline
 from hedwig.model import Topic
 from metadata.backend import StoreOptions
 from metadata.zookeeper.bridge import Bridge
-from metadata.zookeeper.names import RECORD_NAMES, Places, sort_key, topic_of
+from metadata.zookeeper.names import RECORD_NAMES, Places, deepest_above, sort_key, topic_of
 from metadata.zookeeper.requests import children, exists
 from metadata.zookeeper.sight import answer, reading
 
@@ -39,6 +39,14 @@ class _Range:
 
     def wants(self, components: Components, topic: Topic) -> bool:
         return topic.startswith(self.prefix) and (self.start is None or _key(components) > self.start)
+
+    def shortcut(self, components: Components) -> Components | None:
+        """Return the node to visit instead of one that only leads to what is wanted; None if that leads nowhere."""
+        topic = topic_of(components)
+        if topic is None or not self.prefix.startswith(topic + b"/"):
+            return components
+        deepest = deepest_above(self.prefix)
+        return None if deepest is None else tuple(deepest)
 
     def wants_below(self, components: Components) -> bool:
         """Say whether a node or any node below it can be wanted."""
@@ -182,8 +190,7 @@ class _Walk:
                 position += 1
                 if item.task.done() and not item.unfolded:
                     self._ahead[position:position] = self._unfold(item)
-            elif name := self._next_name(item):
-                components = (*item.parent, name)
+            elif components := self._next_components(item):
                 if position > 0 and not self._has_room(components):
                     return
                 item.names.popleft()
@@ -192,10 +199,14 @@ class _Walk:
             else:
                 del self._ahead[position]
 
-    def _next_name(self, run: _Run) -> str | None:
+    def _next_components(self, run: _Run) -> Components | None:
+        """Return what to visit for the first name of a run that is of interest, which then is its first."""
         while run.names:
-            if self._wanted.wants_below((*run.parent, run.names[0])):
-                return run.names[0]
+            components = (*run.parent, run.names[0])
+            if self._wanted.wants_below(components):
+                visited = self._wanted.shortcut(components)
+                if visited is not None:
+                    return visited
             run.names.popleft()
         return None
 

@@ -22,7 +22,7 @@ from metadata.zookeeper.names import Place, Places
 from metadata.zookeeper.records import Codec, UndecodableError
 from metadata.zookeeper.sight import Found, Sight, look_closely, version_of
 from metadata.zookeeper.tokens import Tokens
-from metadata.zookeeper.versions import Identity, ZnodeVersion, identity_of
+from metadata.zookeeper.versions import Identity, ZnodeVersion, hints_of, identity_of
 
 __all__ = ["Build", "Ground", "Mutation"]
 
@@ -46,7 +46,7 @@ class Ground(Generic[R]):
 
     def versioned(self, key: RecordKey, path: str, found: Found, guard: int | None) -> Versioned[R]:
         """Return the record in a node. Raises CorruptRecordError if no record is."""
-        return Versioned(self.decode(key, path, found), version_of(found, guard, self.codec))
+        return Versioned(self.decode(key, path, found), version_of(path, found, guard, self.codec))
 
     def decode(self, key: RecordKey, path: str, found: Found) -> R:
         try:
@@ -74,7 +74,7 @@ class Mutation(Generic[R]):
             cas: CreateCas[R] | UpdateCas[R] = self._create(build)
         else:
             expected = await self._expected(version)
-            cas = self._update(expected, version if isinstance(version, ZnodeVersion) else None, build, merge)
+            cas = self._update(expected, hints_of(version, self._place.path), build, merge)
         refusal = await self._run(cas)
         if refusal is not None:
             self._refuse(refusal.current, is_new=version == NEW)
@@ -89,7 +89,7 @@ class Mutation(Generic[R]):
             if await self._run(self._delete(sight.found.identity, self._hints(sight.found, sight.guard))) is None:
                 return
         expected = await self._expected(version)
-        refusal = await self._run(self._delete(expected, version if isinstance(version, ZnodeVersion) else None))
+        refusal = await self._run(self._delete(expected, hints_of(version, self._place.path)))
         if refusal is not None:
             self._refuse(refusal.current)
 
@@ -116,7 +116,7 @@ class Mutation(Generic[R]):
         return DeleteCas(ground.bridge, ground.lanes, self._place, ground.codec, self._token, expected, hints)
 
     def _hints(self, found: Found, guard: int | None) -> ZnodeVersion:
-        return version_of(found, guard, self._ground.codec)
+        return version_of(self._place.path, found, guard, self._ground.codec)
 
     async def _run(self, cas: CreateCas[R] | UpdateCas[R] | DeleteCas[R]) -> Refusal[Sight] | None:
         try:

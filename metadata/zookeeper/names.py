@@ -19,7 +19,17 @@ from urllib.parse import unquote_to_bytes
 from hedwig.model import SubscriberId, Topic
 from metadata.operations import RecordKey
 
-__all__ = ["ESCAPE", "RECORD_NAMES", "Place", "Places", "legal_component", "sort_key", "subscriber_of", "topic_of"]
+__all__ = [
+    "ESCAPE",
+    "RECORD_NAMES",
+    "Place",
+    "Places",
+    "deepest_above",
+    "legal_component",
+    "sort_key",
+    "subscriber_of",
+    "topic_of",
+]
 
 ESCAPE: Final = "%="
 """How an escaped component starts. No name of the original's is likely to; one that does is escaped itself."""
@@ -96,6 +106,15 @@ def topic_of(components: Sequence[str]) -> Topic | None:
     if any(component.startswith(ESCAPE) or component in RECORD_NAMES for component in components):
         return None
     return Topic("/".join(components).encode())
+
+
+def deepest_above(prefix: bytes) -> Sequence[str] | None:
+    """Return the components of the one node under which every nested topic that starts with `prefix` is.
+
+    None if there can be no such topic: what precedes the last slash is not the path of a topic.
+    """
+    above, slash, _ = prefix.rpartition(b"/")
+    return _plain_components(above) if slash else ()
 
 
 def subscriber_of(component: str) -> SubscriberId | None:

@@ -77,10 +77,10 @@ async def look_closely(bridge: Bridge, place: Place, deadline: Deadline) -> Sigh
     return Sight(found, stat.version, mark, stat.mzxid)
 
 
-def version_of(found: Found, guard: int | None, codec: Codec[Any]) -> ZnodeVersion:
+def version_of(path: str, found: Found, guard: int | None, codec: Codec[Any]) -> ZnodeVersion:
     """Return the version of a node's content, seen while its parent was at `guard` or later."""
     stored = found.data if len(found.data) <= _STORED_BYTES_MAX else None
-    return ZnodeVersion.of(found.identity, guard, codec.token(found.data), stored)
+    return ZnodeVersion.of(found.identity, path, guard, codec.token(found.data), stored)
 
 
 def found_node(node: Any) -> Found | None:
