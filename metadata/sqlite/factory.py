@@ -4,15 +4,15 @@ import asyncio
 import os
 import sqlite3
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from hedwig.errors import ConfigurationError, LayoutMismatchError, MetadataUnavailableError
+from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataUnavailableError
 from hedwig.model import Topic
 from metadata.backend import StoreOptions
 from metadata.kinds import KINDS, RecordKind
-from metadata.layout import FORMAT_MAJOR, FORMAT_MINOR, Layout, check_layout
+from metadata.layout import Layout, check_layout
 from metadata.sqlite.lane import Lane, connect
 from metadata.sqlite.tables import SqliteTable, table_schema
 from metadata.table import VersionedTable
@@ -50,12 +50,12 @@ class SqliteFactory:
     async def open(self, url: MetadataUrl, options: StoreOptions) -> "SqliteBackend":
         path = _path(url)
         if path == _MEMORY or _creates(url):
-            return await self._open(url, path, options)
+            return await self._open(url, path, options, _lay_out_if_empty)
         check_layout(await self.read_layout(url, options), kind=_KIND, url=url.text)
-        return await self._open(url, path, options)
+        return await self._open(url, path, options, _lay_out_if_empty)
 
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
-        backend = await self._open(url, _path(url), options)
+        backend = await self._open(url, _path(url), options, _complete)
         try:
             if wipe:
                 await backend.writer.run(f"wipe {url.text}", _wipe)
@@ -63,13 +63,18 @@ class SqliteFactory:
         finally:
             await backend.close()
 
-    async def _open(self, url: MetadataUrl, path: str, options: StoreOptions) -> "SqliteBackend":
+    async def _open(
+        self,
+        url: MetadataUrl,
+        path: str,
+        options: StoreOptions,
+        prepare: Callable[[sqlite3.Connection, MetadataUrl], Layout],
+    ) -> "SqliteBackend":
         if path != _MEMORY and not await asyncio.to_thread(Path(path).parent.is_dir):
             raise ConfigurationError(f"cannot open {url.text}: the directory {Path(path).parent} does not exist")
         writer = await _lane("hedwig-sqlite-writer", path, url, options, writes=True)
         try:
-            layout = await writer.run(f"open {url.text}", lambda connection: _lay_out(connection, url))
-            check_layout(layout, kind=_KIND, url=url.text)
+            layout = await writer.run(f"open {url.text}", lambda connection: prepare(connection, url))
         except BaseException:
             await writer.close()
             raise
@@ -120,6 +125,8 @@ class SqliteBackend:
 
 def _path(url: MetadataUrl) -> str:
     url.check_parameters(frozenset({"create"}))
+    if url.parameters.get("create") not in (None, "true", "false"):
+        raise ConfigurationError(f"{url.text!r}: the parameter create is true or false")
     if url.hosts:
         raise ConfigurationError(
             f"{url.text!r} names a host; write sqlite:///absolute/path or sqlite:///./relative/path"
@@ -130,10 +137,7 @@ def _path(url: MetadataUrl) -> str:
 
 
 def _creates(url: MetadataUrl) -> bool:
-    choice = url.parameters.get("create", "true")
-    if choice not in ("true", "false"):
-        raise ConfigurationError(f"{url.text!r}: the parameter create is true or false")
-    return choice == "true"
+    return url.parameters.get("create", "true") == "true"
 
 
 async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> Lane:
@@ -148,22 +152,45 @@ async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *
     return Lane(name, connection, options, writes=writes)
 
 
-def _lay_out(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
-    """Return the layout of the store; create the tables first if the file is new."""
+def _lay_out_if_empty(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
+    """Return the layout of the store; make it first if the file is empty.
+
+    Raises: LayoutMismatchError - it is not ours; LayoutMissingError - a table of it is gone.
+    """
+    if not _table_names(connection):
+        return _complete(connection, url)
+    layout = check_layout(_read_layout(connection, url), kind=_KIND, url=url.text)
+    missing = {kind.name for kind in KINDS} - _table_names(connection)
+    if missing:
+        raise LayoutMissingError(
+            f"the file of {url.text} has no table {min(missing)}; make it with: "
+            f"hedwig-admin metadata format --metadata '{url.text}'"
+        )
+    return layout
+
+
+def _complete(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:
+    """Return the layout of the store; make what is missing of it first."""
     found = _read_layout(connection, url)
+    layout = Layout(kind=_KIND, store_id=uuid.uuid4().hex)
     if found is not None:
-        return found
+        layout = check_layout(found, kind=_KIND, url=url.text)
     connection.execute(_LAYOUT_TABLE)
     for kind in KINDS:
         connection.execute(table_schema(kind))
-    made = Layout(kind=_KIND, major=FORMAT_MAJOR, minor=FORMAT_MINOR, store_id=uuid.uuid4().hex)
-    connection.execute("INSERT INTO layout VALUES (?, ?, ?, ?)", (made.kind, made.major, made.minor, made.store_id))
-    return made
+    if found is None:
+        values = (layout.kind, layout.major, layout.minor, layout.store_id)
+        connection.execute("INSERT INTO layout VALUES (?, ?, ?, ?)", values)
+    return layout
+
+
+def _table_names(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def _read_layout(connection: sqlite3.Connection, url: MetadataUrl) -> Layout | None:
     """Return the layout of the file, None for an empty one. Raises LayoutMismatchError for somebody else's file."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = _table_names(connection)
     if not tables:
         return None
     if "layout" not in tables:
@@ -171,8 +198,14 @@ def _read_layout(connection: sqlite3.Connection, url: MetadataUrl) -> Layout | N
             f"the SQLite file of {url.text} belongs to another program (it has the table {min(tables)!r}, but no "
             f"layout of {_KIND!r}); choose another path"
         )
-    kind, major, minor, store_id = connection.execute("SELECT kind, major, minor, store_id FROM layout").fetchone()
-    return Layout(kind=kind, major=major, minor=minor, store_id=store_id)
+    try:
+        rows = connection.execute("SELECT kind, major, minor, store_id FROM layout").fetchall()
+        ((kind, major, minor, store_id),) = rows
+    except (sqlite3.OperationalError, ValueError) as exc:
+        raise LayoutMismatchError(
+            f"the layout record in the file of {url.text} is not one that {_KIND!r} wrote ({exc}); choose another path"
+        ) from exc
+    return Layout(kind=str(kind), major=int(major), minor=int(minor), store_id=str(store_id))
 
 
 def _wipe(connection: sqlite3.Connection) -> None:
