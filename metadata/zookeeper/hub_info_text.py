@@ -7,10 +7,9 @@ from typing import Final
 
 from google.protobuf import text_format
 
-from hedwig.errors import InvalidArgumentError
 from hedwig.model import HubInfo, UnknownFields
 from hedwig.wire import pubsub_pb2 as pb
-from metadata.zookeeper.records import Codec, UndecodableError, encoding
+from metadata.zookeeper.records import Codec, UndecodableError
 
 __all__ = ["HUB_INFO", "parse_address"]
 
@@ -20,10 +19,7 @@ _FIELDS: Final = ("hostname", "czxid")
 
 class _HubInfoCodec:
     def encode(self, record: HubInfo) -> bytes:
-        with encoding("owner record"):
-            if parse_address(record.address) != (record.host, record.port, record.ssl_port):
-                raise InvalidArgumentError(f"{record.address!r} does not read back as host:port:sslport")
-            text = text_format.MessageToString(pb.HubInfoData(hostname=record.address, czxid=record.epoch)).encode()
+        text = text_format.MessageToString(pb.HubInfoData(hostname=record.address, czxid=record.epoch)).encode()
         if record.unknown is not None and record.unknown.encoding == _ENCODING:
             text += record.unknown.payload
         return text
@@ -38,7 +34,7 @@ class _HubInfoCodec:
         try:
             text = data.decode()
             if not text.startswith("hostname"):
-                return _hub(text.strip(), 0, None)
+                return _bare_address(text.strip())
             message = text_format.Parse(text, pb.HubInfoData(), allow_unknown_field=True)
             return _hub(message.hostname, message.czxid, _unknown_lines(text))
         except (UnicodeDecodeError, text_format.ParseError, ValueError) as exc:
@@ -65,7 +61,7 @@ def parse_address(address: str) -> tuple[str, int, int | None]:
         host, port, ssl_port = before, middle, None if last == "-1" else int(last)
     else:
         port, ssl_port = last, None
-    if not host or not _is_port(port) or any(char.isspace() for char in host):
+    if not host or not _is_port(port):
         raise ValueError(f"{address!r} is not host:port:sslport")
     return host, int(port), ssl_port
 
@@ -77,6 +73,12 @@ def _is_port(text: str) -> bool:
 def _hub(address: str, epoch: int, unknown: UnknownFields | None) -> HubInfo:
     host, port, ssl_port = parse_address(address)
     return HubInfo(host=host, port=port, ssl_port=ssl_port, epoch=epoch, unknown=unknown)
+
+
+def _bare_address(text: str) -> HubInfo:
+    if not text.isprintable() or " " in text:
+        raise ValueError("neither fields nor one address")
+    return _hub(text, 0, None)
 
 
 def _unknown_lines(text: str) -> UnknownFields | None:

@@ -13,7 +13,6 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from hedwig.errors import InvalidArgumentError
 from hedwig.model import (
     LedgerRange,
     LedgerRanges,
@@ -26,7 +25,7 @@ from hedwig.model import (
 )
 from hedwig.wire import pubsub_pb2 as pb
 
-__all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError", "encoding"]
+__all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError"]
 
 R = TypeVar("R")
 M = TypeVar("M", bound="_Stamped")
@@ -43,13 +42,13 @@ class Codec(Protocol[R]):
     """One kind's records as bytes."""
 
     def encode(self, record: R) -> bytes:
-        """Return the bytes of a whole record, unstamped. Raises InvalidArgumentError if it cannot be expressed."""
+        """Return the bytes of a whole record, unstamped."""
         ...
 
     def merge(self, stored: bytes, record: R) -> bytes:
         """Return the unstamped bytes of `stored` with the parts that are present in `record` in their place.
 
-        Raises: InvalidArgumentError; UndecodableError - `stored` is not a record.
+        Raises: UndecodableError - `stored` is not a record.
         """
         ...
 
@@ -70,20 +69,6 @@ class Codec(Protocol[R]):
         ...
 
 
-class encoding:
-    """Turn what protobuf says about a value out of range into an InvalidArgumentError about `what`."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, TypeError | ValueError) and not isinstance(error, InvalidArgumentError):
-            raise InvalidArgumentError(f"this {self._what} cannot be stored: {error}") from error
-
-
 class _Stamped(Protocol):
     """A message of ours with a stamp."""
 
@@ -100,27 +85,23 @@ class _BinaryCodec(Generic[R, M]):
 
     def __init__(
         self,
-        what: str,
         parse: Callable[[bytes], M],
         to_message: Callable[[R], M],
         to_record: Callable[[M], R],
         overlay: Callable[[M, R], M],
     ) -> None:
-        self._what = what
         self._parse = parse
         self._to_message = to_message
         self._to_record = to_record
         self._overlay = overlay
 
     def encode(self, record: R) -> bytes:
-        with encoding(self._what):
-            return self._to_message(record).SerializeToString()
+        return self._to_message(record).SerializeToString()
 
     def merge(self, stored: bytes, record: R) -> bytes:
         message = self._parse(stored)
         message.ClearField("writeStamp")
-        with encoding(self._what):
-            return self._overlay(message, record).SerializeToString()
+        return self._overlay(message, record).SerializeToString()
 
     def decode(self, data: bytes) -> R:
         return self._to_record(self._parse(data))
@@ -311,8 +292,8 @@ def _restore(message: Message, unknown: UnknownFields | None) -> None:
 
 
 LEDGER_RANGES: Final[Codec[LedgerRanges]] = _BinaryCodec(
-    "persistence record", _parse_ranges, _ranges_message, _ranges_record, _overlay_ranges
+    _parse_ranges, _ranges_message, _ranges_record, _overlay_ranges
 )
 SUBSCRIPTION: Final[Codec[SubscriptionData]] = _BinaryCodec(
-    "subscription", _parse_subscription, _subscription_message, _subscription_record, _overlay_subscription
+    _parse_subscription, _subscription_message, _subscription_record, _overlay_subscription
 )
