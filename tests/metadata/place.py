@@ -64,6 +64,10 @@ class BackendRow(Protocol):
         """Say whether every test can have a place of its own."""
 
     @property
+    def examples(self) -> int:
+        """Say how many examples a search among sequences of operations may take."""
+
+    @property
     def wrong_urls(self) -> tuple[str, ...]:
         """Name URLs that can never work."""
 
@@ -79,6 +83,7 @@ class _SqliteFile:
     label: str = "sqlite"
     quick_pairs: int = 500
     places_are_cheap: bool = True
+    examples: int = 60
     wrong_urls: tuple[str, ...] = (
         "sqlite://host/path/to/file",
         "sqlite:///no/such/directory/at/all/file",
@@ -99,6 +104,7 @@ class _SqliteMemory:
     label: str = "memory"
     quick_pairs: int = 500
     places_are_cheap: bool = True
+    examples: int = 60
     wrong_urls: tuple[str, ...] = ("sqlite://?sync=off",)
 
     def place(self, surroundings: Surroundings) -> Place:
@@ -118,6 +124,7 @@ class _ZooKeeper:
     label: str = "zookeeper"
     quick_pairs: int = 500
     places_are_cheap: bool = True
+    examples: int = 12
     wrong_urls: tuple[str, ...] = (
         "zookeeper:///hedwig/standalone",
         "zookeeper://localhost:port/hedwig/standalone",
@@ -143,6 +150,7 @@ class _HBaseThrift:
     label: str = "hbase+thrift"
     quick_pairs: int = 2000
     places_are_cheap: bool = False
+    examples: int = 8
     wrong_urls: tuple[str, ...] = (
         "hbase+thrift:///hedwig",
         "hbase+thrift://localhost:port/hedwig",

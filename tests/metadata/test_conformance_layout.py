@@ -45,7 +45,7 @@ def _one_line(error: HedwigError) -> str:
     return text
 
 
-# ---------------------------------------------------------------------------------------------------------------- format
+# --------------------------------------------------------------------------------------------------------------- format
 
 
 async def test_bare_place_is_refused_with_the_command_that_formats_it(bare_place: Place) -> None:
@@ -82,7 +82,7 @@ async def test_many_may_format_at_once(bare_place: Place) -> None:
         assert set((await store.count()).values()) == {0}
 
 
-# ---------------------------------------------------------------------------------------------------------------- layout
+# --------------------------------------------------------------------------------------------------------------- layout
 
 
 async def test_layout_of_another_backend_or_release_is_refused(kept_place: Place, clients: Clients) -> None:
@@ -139,7 +139,7 @@ async def test_missing_structure_is_named_with_the_command_that_makes_it(kept_pl
         assert kept in (None, Versioned(CALLS[0].value(1), ownership))
 
 
-# ------------------------------------------------------------------------------------------------------------------ URLs
+# ----------------------------------------------------------------------------------------------------------------- URLs
 
 
 @pytest.mark.parametrize("url", WRONG_URLS)
@@ -154,7 +154,7 @@ async def test_wrong_url_is_explained(url: str) -> None:
         assert any(part in text for part in (url, url.partition("?")[2].partition("=")[0] or url, url.split("/")[-1]))
 
 
-# ----------------------------------------------------------------------------------------------------- no server in reach
+# --------------------------------------------------------------------------------------------------- no server in reach
 
 
 @pytest.fixture(params=SERVED_BACKENDS, ids=lambda row: row.label)
