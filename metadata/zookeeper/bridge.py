@@ -244,19 +244,21 @@ class Bridge:
             await asyncio.wait([self._revival])
         await self._in_thread(_end_client, self._client)
 
-    def _in_thread(self, work: Callable[[KazooClient], None], client: KazooClient) -> "asyncio.Future[None]":
+    async def _in_thread(self, work: Callable[[KazooClient], None], client: KazooClient) -> None:
         """Run what blocks in a thread of its own, which leaves none idle behind."""
-        future: asyncio.Future[None] = self._loop.create_future()
+        done = asyncio.Event()
 
         def run() -> None:
             try:
                 work(client)
             except Exception:
                 log.exception("ending a ZooKeeper session failed")
-            self._post(lambda: None if future.done() else future.set_result(None))
+            self._post(done.set)
 
-        threading.Thread(target=run, name="zookeeper-close", daemon=True).start()
-        return future
+        thread = threading.Thread(target=run, name="zookeeper-close", daemon=True)
+        thread.start()
+        await done.wait()
+        thread.join()  # It has nothing left to do.
 
 
 class _Call:

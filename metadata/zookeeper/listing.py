@@ -8,7 +8,8 @@ flight, a tree of a few enormous nodes reads them one by one.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -102,16 +103,18 @@ class Listing:
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         """Iterate over the topics in the order of `sort_key`."""
         wanted = _Range(prefix or b"", None if start_after is None else sort_key(start_after))
-        async for components, _ in self._walk(wanted):
-            topic = topic_of(components)
-            if topic is not None and wanted.wants(components, topic):
-                yield topic
+        async with aclosing(self._walk(wanted)) as nodes:
+            async for components, _ in nodes:
+                topic = topic_of(components)
+                if topic is not None and wanted.wants(components, topic):
+                    yield topic
 
     async def count(self) -> int:
         """Return how many records the topics have together."""
-        return sum([records async for _, records in self._walk(_Range())])
+        async with aclosing(self._walk(_Range())) as nodes:
+            return sum([records async for _, records in nodes])
 
-    async def _walk(self, wanted: _Range) -> AsyncIterator[tuple[Components, int]]:
+    async def _walk(self, wanted: _Range) -> AsyncGenerator[tuple[Components, int], None]:
         """Iterate over the nodes that have a record, each with the number of its records."""
         walk = _Walk(self._fetch, wanted, min(_AHEAD_MAX, self._options.in_flight_max))
         try:
