@@ -8,24 +8,47 @@
     ├── ProtocolError                           bytes that are not Hedwig's protocol; the connection is over
     │   ├── RemoteProtocolError                 the other end sent them
     │   └── LocalProtocolError                  we were about to
-    └── MetadataError
-        ├── BadVersionError                     the record is not at the version given; carries the current record
-        │   ├── TopicOwnerInfoExistsError       NEW, but present
-        │   ├── TopicPersistenceInfoExistsError
-        │   └── SubscriptionStateExistsError
-        ├── NoRecordError                       a version was given, but there is no record
-        │   ├── NoTopicOwnerInfoError
-        │   ├── NoTopicPersistenceInfoError
-        │   └── NoSubscriptionStateError
-        ├── LayoutError
-        │   ├── LayoutMissingError              the store was never formatted; says the command that does it
-        │   └── LayoutMismatchError             another backend, or a newer major format, wrote it
-        ├── CorruptRecordError                  stored bytes that no codec of ours understands
-        └── MetadataUnavailableError            the store could not be asked: surely not applied
-            └── UncertainStateError             it was asked and did not answer: the outcome is not known
+    ├── SubscriptionClosedError                 another client took the subscription over
+    ├── ServiceError                            what a request to a hub came to, named by its status code
+    │   ├── MalformedRequestError               401
+    │   ├── NoSuchTopicError                    402
+    │   ├── ClientAlreadySubscribedError        403
+    │   ├── ClientNotSubscribedError            404
+    │   ├── CouldNotConnectError                405, made by the client: no hub could be reached
+    │   ├── TopicBusyError                      406
+    │   ├── NotResponsibleForTopicError         501, after as many redirects as are allowed
+    │   ├── ServiceDownError                    502, and every status that has no class of its own
+    │   ├── UncertainAnswerError                503, made by the client: sent, and not answered
+    │   └── InvalidMessageFilterError           504
+    ├── MetadataError
+    │   ├── BadVersionError                     the record is not at the version given; carries the current record
+    │   │   ├── TopicOwnerInfoExistsError       NEW, but present
+    │   │   ├── TopicPersistenceInfoExistsError
+    │   │   └── SubscriptionStateExistsError
+    │   ├── NoRecordError                       a version was given, but there is no record
+    │   │   ├── NoTopicOwnerInfoError
+    │   │   ├── NoTopicPersistenceInfoError
+    │   │   └── NoSubscriptionStateError
+    │   ├── LayoutError
+    │   │   ├── LayoutMissingError              the store was never formatted; says the command that does it
+    │   │   └── LayoutMismatchError             another backend, or a newer major format, wrote it
+    │   ├── CorruptRecordError                  stored bytes that no codec of ours understands
+    │   └── MetadataUnavailableError            the store could not be asked: surely not applied
+    │       └── UncertainStateError             it was asked and did not answer: the outcome is not known
+    └── LedgerError
+        ├── NoSuchLedgerError                   never made, or deleted
+        ├── LedgerFencedError                   an append to a ledger that was taken over from its writer
+        ├── LedgerClosedError                   an append to a ledger that was sealed
+        ├── EntryOrderError                     an append out of turn, or behind one that failed
+        ├── CorruptEntryError                   stored bytes are damaged; names the file and the offset
+        ├── LedgerStoreLockedError              another process uses the directory
+        └── LedgerStoreUnavailableError         the store could not do it: surely not stored
+            ├── LedgerStoreClosedError          it was closed
+            ├── LedgerStoreFullError            no space is left; reads go on, appends too once there is space
+            └── LedgerWriteError                the disk failed in the middle: the outcome is not known
 
-`definite` says whether the operation surely did not happen. Only UncertainStateError is not definite: whoever catches
-it reads the record before deciding anything.
+`definite` says whether the operation surely did not happen. UncertainStateError, UncertainAnswerError and
+LedgerWriteError are not definite: whoever catches one looks before deciding anything.
 """
 
 from typing import Any, ClassVar
@@ -35,27 +58,50 @@ from hedwig.versions import Version, Versioned
 
 __all__ = [
     "BadVersionError",
+    "ClientAlreadySubscribedError",
+    "ClientNotSubscribedError",
     "ConfigurationError",
+    "CorruptEntryError",
     "CorruptRecordError",
+    "EntryOrderError",
+    "CouldNotConnectError",
     "HedwigError",
     "InvalidArgumentError",
+    "InvalidMessageFilterError",
     "LayoutError",
     "LayoutMismatchError",
     "LayoutMissingError",
+    "LedgerClosedError",
+    "LedgerError",
+    "LedgerFencedError",
+    "LedgerStoreClosedError",
+    "LedgerStoreFullError",
+    "LedgerStoreLockedError",
+    "LedgerStoreUnavailableError",
+    "LedgerWriteError",
     "LocalProtocolError",
+    "MalformedRequestError",
     "MetadataError",
     "MetadataUnavailableError",
     "NameLimitError",
     "NoRecordError",
+    "NoSuchLedgerError",
     "NoSubscriptionStateError",
+    "NoSuchTopicError",
     "NoTopicOwnerInfoError",
     "NoTopicPersistenceInfoError",
+    "NotResponsibleForTopicError",
     "ProtocolError",
     "RecordTooLargeError",
     "RemoteProtocolError",
+    "ServiceDownError",
+    "ServiceError",
+    "SubscriptionClosedError",
     "SubscriptionStateExistsError",
+    "TopicBusyError",
     "TopicOwnerInfoExistsError",
     "TopicPersistenceInfoExistsError",
+    "UncertainAnswerError",
     "UncertainStateError",
 ]
 
@@ -97,6 +143,82 @@ class RemoteProtocolError(ProtocolError):
 
 class LocalProtocolError(ProtocolError):
     """This end was about to break the protocol; nothing was sent."""
+
+
+class SubscriptionClosedError(HedwigError):
+    """Another client attached to the subscription by force, so this one gets no more of its messages."""
+
+    status = StatusCode.TOPIC_BUSY
+
+
+class ServiceError(HedwigError):
+    """What a request to a hub came to. `code` is the status that was answered, `text` what the hub said of it."""
+
+    def __init__(self, text: str, code: StatusCode | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = self.status if code is None else code
+
+
+class MalformedRequestError(ServiceError):
+    """The hub cannot make sense of the request."""
+
+    status = StatusCode.MALFORMED_REQUEST
+
+
+class NoSuchTopicError(ServiceError):
+    """The topic does not exist, or nobody listens where somebody must."""
+
+    status = StatusCode.NO_SUCH_TOPIC
+
+
+class ClientAlreadySubscribedError(ServiceError):
+    """The subscription was to be created, but it exists."""
+
+    status = StatusCode.CLIENT_ALREADY_SUBSCRIBED
+
+
+class ClientNotSubscribedError(ServiceError):
+    """The subscription does not exist."""
+
+    status = StatusCode.CLIENT_NOT_SUBSCRIBED
+
+
+class CouldNotConnectError(ServiceError):
+    """No connection to the hub came about; nothing was sent."""
+
+    status = StatusCode.COULD_NOT_CONNECT
+
+
+class TopicBusyError(ServiceError):
+    """The subscription is served on another channel, and this request does not force it."""
+
+    status = StatusCode.TOPIC_BUSY
+
+
+class NotResponsibleForTopicError(ServiceError):
+    """The request was sent from hub to hub, and none took it."""
+
+    status = StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
+
+
+class ServiceDownError(ServiceError):
+    """The hub could not carry the request out."""
+
+    status = StatusCode.SERVICE_DOWN
+
+
+class UncertainAnswerError(ServiceError):
+    """The request was sent and not answered: it may have been carried out."""
+
+    status = StatusCode.UNCERTAIN_STATE
+    definite = False
+
+
+class InvalidMessageFilterError(ServiceError):
+    """The hub does not have the message filter that the subscription names."""
+
+    status = StatusCode.INVALID_MESSAGE_FILTER
 
 
 class MetadataError(HedwigError):
@@ -190,4 +312,66 @@ class UncertainStateError(MetadataUnavailableError):
     """The operation was sent and its outcome could not be learned; read before deciding."""
 
     status = StatusCode.UNCERTAIN_STATE
+    definite = False
+
+
+class LedgerError(HedwigError):
+    """The root of what a ledger store raises."""
+
+
+class NoSuchLedgerError(LedgerError):
+    """The ledger was never made, or was deleted."""
+
+
+class LedgerFencedError(LedgerError):
+    """The ledger was taken over from the process that wrote it; nothing was appended."""
+
+
+class LedgerClosedError(LedgerError):
+    """The ledger was sealed; nothing was appended."""
+
+
+class EntryOrderError(LedgerError):
+    """The entry id is not the next one of its ledger, or an append before it failed; nothing was appended."""
+
+
+class CorruptEntryError(LedgerError):
+    """Stored bytes are damaged. `path` and `offset` say where; the text names the entry if it is known."""
+
+    def __init__(self, message: str, path: str, offset: int) -> None:
+        super().__init__(message, path, offset)
+        self.message = message
+        self.path = path
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class LedgerStoreLockedError(LedgerError):
+    """Another process has the store's directory open; the text names it."""
+
+    status = StatusCode.SERVICE_DOWN
+
+
+class LedgerStoreUnavailableError(LedgerError):
+    """The store could not do it; nothing was stored."""
+
+    status = StatusCode.SERVICE_DOWN
+
+
+class LedgerStoreClosedError(LedgerStoreUnavailableError):
+    """The store was closed before it got round to it."""
+
+
+class LedgerStoreFullError(LedgerStoreUnavailableError):
+    """No space is left; nothing was stored. The same append may be tried again later, under the same entry id."""
+
+
+class LedgerWriteError(LedgerStoreUnavailableError):
+    """The disk failed while it was written. The entry was not acknowledged, and whether it is stored is not known.
+
+    Fence the ledger before anything else: its last entry id then says what is in it, for good.
+    """
+
     definite = False

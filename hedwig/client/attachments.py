@@ -1,0 +1,197 @@
+"""Attachments: which channel serves which subscription.
+
+A channel serves one subscription, or, if channels are shared, all subscriptions of one hub. Then a subscription whose
+application does not keep up holds the others of its hub back too, as in the original.
+"""
+
+import asyncio
+import itertools
+from typing import Final
+
+from hedwig.client.channel import Channel
+from hedwig.client.options import ClientOptions, HubAddress
+from hedwig.client.routes import Routes
+from hedwig.client.subscription import Subscription
+from hedwig.errors import ServiceError, UncertainAnswerError
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.wire import (
+    Answer,
+    CloseSubscription,
+    Consume,
+    CreateOrAttach,
+    Delivery,
+    Event,
+    Request,
+    Subscribe,
+)
+
+__all__ = ["Attachments"]
+
+_CONSUME_TXN_IDS: Final = itertools.count(1)
+
+
+class _ServingChannel:
+    """A channel and the subscriptions that it serves."""
+
+    def __init__(self) -> None:
+        self.channel: Channel | None = None
+        self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
+        self._paused: set[Subscription] = set()
+
+    def take(self, news: Delivery | Event) -> None:
+        subscription = self.subscriptions.get((news.topic, news.subscriber))
+        if subscription is None:
+            return  # It was closed while this was on its way.
+        if isinstance(news, Delivery):
+            subscription.deliver(news.message)
+        else:
+            # After an event, this channel must not serve the pair again: whoever wants it back opens another.
+            del self.subscriptions[news.topic, news.subscriber]
+            subscription.notify(news)
+
+    def end(self, _: Channel) -> None:
+        lost = list(self.subscriptions.values())
+        self.subscriptions.clear()
+        for subscription in lost:
+            subscription.lose()
+
+    def pause(self, subscription: Subscription) -> None:
+        self._paused.add(subscription)
+        assert self.channel is not None
+        self.channel.pause()
+
+    def resume(self, subscription: Subscription) -> None:
+        self._paused.discard(subscription)
+        if not self._paused and self.channel is not None:
+            self.channel.resume()
+
+
+class _Attachment:
+    """The tie of one subscription to the channel that serves it."""
+
+    def __init__(
+        self,
+        serving: _ServingChannel,
+        subscription: Subscription,
+        preferences: SubscriptionPreferences,
+        routes: Routes,
+        options: ClientOptions,
+    ) -> None:
+        self.preferences = preferences
+        self._serving = serving
+        self._subscription = subscription
+        self._routes = routes
+        self._options = options
+
+    @property
+    def _channel(self) -> Channel:
+        assert self._serving.channel is not None
+        return self._serving.channel
+
+    async def consume(self, seq_id: MessageSeqId) -> None:
+        topic, subscriber = self._subscription.topic, self._subscription.subscriber
+        action = Consume(subscriber=subscriber, seq_id=seq_id)
+        await self._channel.tell(Request(topic=topic, txn_id=next(_CONSUME_TXN_IDS), action=action))
+
+    def pause(self) -> None:
+        self._serving.pause(self._subscription)
+
+    def resume(self) -> None:
+        self._serving.resume(self._subscription)
+
+    async def detach(self) -> None:
+        topic, subscriber = self._subscription.topic, self._subscription.subscriber
+        self._serving.subscriptions.pop((topic, subscriber), None)
+        self.resume()
+        if not self._options.share_channels:
+            await self._channel.close()
+        elif self._channel.is_open:
+            await self._close_shared(topic, subscriber)
+
+    async def _close_shared(self, topic: Topic, subscriber: SubscriberId) -> None:
+        async def ask(_: HubAddress, request: Request, timeout_s: float) -> Answer:
+            return await self._channel.ask(request, timeout_s)
+
+        try:
+            await self._routes.carry(topic, CloseSubscription(subscriber), ask)
+        except ServiceError:
+            # A hub that does not answer is made to notice by the end of the channel.
+            await self._channel.close()
+
+
+class Attachments:
+    """Opens channels for subscriptions, and closes them."""
+
+    def __init__(self, options: ClientOptions, routes: Routes) -> None:
+        self._options = options
+        self._routes = routes
+        self._shared: dict[HubAddress, _ServingChannel] = {}
+        self._opening = asyncio.Lock()
+        self._channels: set[Channel] = set()
+
+    async def attach(self, subscription: Subscription, action: Subscribe) -> _Attachment:
+        """Ask the owner of the topic to serve `subscription` from now on. Raises ServiceError."""
+        try:
+            return await self._attach(subscription, action)
+        except UncertainAnswerError:
+            # The original hub closes a channel on which it refused a SUBSCRIBE, so on a shared one the next SUBSCRIBE
+            # may get lost. Attaching twice is attaching once; creating twice is not.
+            if action.mode is CreateOrAttach.CREATE:
+                raise
+            return await self._attach(subscription, action)
+
+    async def _attach(self, subscription: Subscription, action: Subscribe) -> _Attachment:
+        key = subscription.topic, subscription.subscriber
+        serving: _ServingChannel | None = None
+
+        async def ask(address: HubAddress, request: Request, timeout_s: float) -> Answer:
+            nonlocal serving
+            await self._release(serving, subscription)
+            serving = await self._serving_channel(address)
+            # The first delivery may come in the same packet as the answer.
+            serving.subscriptions[key] = subscription
+            assert serving.channel is not None
+            return await serving.channel.ask(request, timeout_s)
+
+        try:
+            _, answer = await self._routes.carry(subscription.topic, action, ask)
+        except BaseException:
+            await self._release(serving, subscription)
+            raise
+        assert serving is not None
+        preferences = answer.preferences or SubscriptionPreferences()
+        return _Attachment(serving, subscription, preferences, self._routes, self._options)
+
+    async def close(self) -> None:
+        """Close all channels."""
+        await asyncio.gather(*(channel.close() for channel in list(self._channels)))
+
+    async def _release(self, serving: _ServingChannel | None, subscription: Subscription) -> None:
+        """Give up a channel on which the subscription is not served after all."""
+        if serving is None:
+            return
+        serving.subscriptions.pop((subscription.topic, subscription.subscriber), None)
+        # The original hub closes a channel on which it refused a SUBSCRIBE; on one that serves nobody, nothing is lost by
+        # being first, and the next SUBSCRIBE does not run into the end of it.
+        if not serving.subscriptions and serving.channel is not None:
+            await serving.channel.close()
+
+    async def _serving_channel(self, address: HubAddress) -> _ServingChannel:
+        if not self._options.share_channels:
+            return await self._open(address)
+        async with self._opening:
+            serving = self._shared.get(address)
+            if serving is None or serving.channel is None or not serving.channel.is_open:
+                serving = self._shared[address] = await self._open(address)
+            return serving
+
+    async def _open(self, address: HubAddress) -> _ServingChannel:
+        serving = _ServingChannel()
+
+        def end(channel: Channel) -> None:
+            self._channels.discard(channel)
+            serving.end(channel)
+
+        serving.channel = await Channel.open(address, self._options, serving.take, end)
+        self._channels.add(serving.channel)
+        return serving

@@ -1,0 +1,167 @@
+"""A channel: one connection to one hub, with the requests that wait for their answers."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, Self
+
+from hedwig.client.options import ClientOptions, HubAddress
+from hedwig.errors import CouldNotConnectError, RemoteProtocolError, UncertainAnswerError
+from hedwig.wire import (
+    Answer,
+    Delivery,
+    Event,
+    FrameDecoder,
+    Request,
+    decode_response,
+    encode_frame,
+    encode_request,
+)
+
+__all__ = ["Channel"]
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES: Final = 256 * 1024
+
+
+class Channel:
+    """One connection. It ends as a whole: whatever ends it fails all requests that wait, and `on_end` is called once.
+
+    `on_news` gets deliveries and events in the order in which they arrive.
+    """
+
+    def __init__(
+        self,
+        address: HubAddress,
+        options: ClientOptions,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_news: Callable[[Delivery | Event], None],
+        on_end: Callable[["Channel"], None],
+    ) -> None:
+        self.address = address
+        self._options = options
+        self._reader = reader
+        self._writer = writer
+        self._on_news = on_news
+        self._on_end = on_end
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._readable = asyncio.Event()
+        self._readable.set()
+        self._end: Exception | None = None
+        self._task = asyncio.create_task(self._receive())
+
+    @classmethod
+    async def open(
+        cls,
+        address: HubAddress,
+        options: ClientOptions,
+        on_news: Callable[[Delivery | Event], None],
+        on_end: Callable[["Channel"], None],
+    ) -> Self:
+        """Connect to a hub. Raises CouldNotConnectError, also if it has no TLS port and TLS is asked for."""
+        port = address.port if options.tls is None else address.ssl_port
+        if port is None:
+            raise CouldNotConnectError(f"the hub {address} has no TLS port")
+        try:
+            async with asyncio.timeout(options.connect_timeout_s):
+                # A hub's certificate names no host that a redirect's address could be held against.
+                host_name = "" if options.tls is not None else None
+                reader, writer = await asyncio.open_connection(
+                    address.host, port, ssl=options.tls, server_hostname=host_name, limit=_READ_BYTES
+                )
+        except (OSError, TimeoutError) as exc:
+            reason = str(exc) or f"no answer within {options.connect_timeout_s:g} s"
+            raise CouldNotConnectError(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
+        return cls(address, options, reader, writer, on_news, on_end)
+
+    @property
+    def is_open(self) -> bool:
+        return self._end is None
+
+    async def ask(self, request: Request, timeout_s: float) -> Answer:
+        """Return the hub's answer, whatever its status.
+
+        Raises: CouldNotConnectError - the channel had ended, nothing was sent; UncertainAnswerError - it was sent, and
+            the channel ended or the time passed before an answer; LocalProtocolError - it is too large.
+        """
+        frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
+        self._check_open()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[request.txn_id] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._writer.write(frame)
+                await self._drain()
+                return await answer
+        except TimeoutError as exc:
+            raise UncertainAnswerError(f"the hub {self.address} did not answer within {timeout_s:g} s") from exc
+        finally:
+            self._waiting.pop(request.txn_id, None)
+
+    async def tell(self, request: Request) -> None:
+        """Send a request that has no answer. Raises CouldNotConnectError if the channel has ended."""
+        frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
+        self._check_open()
+        self._writer.write(frame)
+        await self._drain()
+
+    def pause(self) -> None:
+        """Stop reading, so that the hub's deliveries wait in the network and then in the hub."""
+        self._readable.clear()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._readable.set()
+
+    async def close(self) -> None:
+        """End the channel. May be called twice, and by whatever `on_news` and `on_end` lead to."""
+        self._finish(CouldNotConnectError(f"the channel to the hub {self.address} was closed"))
+        if self._task is not asyncio.current_task():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise CouldNotConnectError(f"the channel to the hub {self.address} has ended: {self._end}")
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(OSError):  # The receiving side sees the end, and tells all that wait.
+            await self._writer.drain()
+
+    async def _receive(self) -> None:
+        decoder = FrameDecoder(self._options.receive_frame_bytes_max)
+        try:
+            while data := await self._reader.read(_READ_BYTES):
+                for body in decoder.receive(data):
+                    await self._readable.wait()
+                    self._handle(body)
+            self._finish(ConnectionResetError("the hub closed the connection"))
+        except (OSError, RemoteProtocolError) as exc:
+            self._finish(exc)
+
+    def _handle(self, body: bytes) -> None:
+        response = decode_response(body)
+        if not isinstance(response, Answer):
+            self._on_news(response)
+            return
+        waiting = self._waiting.get(response.txn_id)
+        if waiting is None:
+            _log.debug("%s: nobody waits for the answer to %s", self.address, response.txn_id)
+        elif not waiting.done():
+            waiting.set_result(response)
+
+    def _finish(self, reason: Exception) -> None:
+        if self._end is not None:
+            return
+        self._end = reason
+        self._writer.close()
+        for answer in self._waiting.values():
+            if not answer.done():
+                lost = UncertainAnswerError(f"the channel to the hub {self.address} ended before the answer: {reason}")
+                answer.set_exception(lost)
+        self._on_end(self)

@@ -1,0 +1,110 @@
+"""Routes: how a request finds the hub that owns its topic."""
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from hedwig.client.options import ClientOptions, HubAddress
+from hedwig.clock import Deadline
+from hedwig.errors import (
+    ClientAlreadySubscribedError,
+    ClientNotSubscribedError,
+    ConfigurationError,
+    CouldNotConnectError,
+    InvalidMessageFilterError,
+    MalformedRequestError,
+    NoSuchTopicError,
+    NotResponsibleForTopicError,
+    ServiceDownError,
+    ServiceError,
+    TopicBusyError,
+)
+from hedwig.model import Topic
+from hedwig.status import StatusCode
+from hedwig.wire import Action, Answer, Request
+
+__all__ = ["Routes"]
+
+_OWNERS_MAX: Final = 100_000
+
+_ERRORS: Final[dict[StatusCode, type[ServiceError]]] = {
+    error.status: error
+    for error in (
+        MalformedRequestError,
+        NoSuchTopicError,
+        ClientAlreadySubscribedError,
+        ClientNotSubscribedError,
+        TopicBusyError,
+        ServiceDownError,
+        InvalidMessageFilterError,
+    )
+}
+
+
+class Routes:
+    """The owners that a client knows of, and the way to those that it does not."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self._owners: OrderedDict[Topic, HubAddress] = OrderedDict()
+        self._txn_ids = itertools.count(1)
+
+    def owner(self, topic: Topic) -> HubAddress:
+        """Return the hub to ask about `topic`: its owner as last seen, else the default hub."""
+        return self._owners.get(topic, self._options.hub)
+
+    async def carry(
+        self, topic: Topic, action: Action, ask: Callable[[HubAddress, Request, float], Awaitable[Answer]]
+    ) -> tuple[HubAddress, Answer]:
+        """Bring a request to the owner of its topic; return that hub, and its answer, which is a success.
+
+        `ask` sends one request to one hub, within a number of seconds, and returns the answer.
+
+        Raises: what `ask` raises; ServiceError - the class for the status that was answered,
+        NotResponsibleForTopicError
+            after too many redirects.
+        """
+        deadline = Deadline.after(self._options.clock, self._options.answer_timeout_s)
+        tried: tuple[bytes, ...] = ()
+        for _ in range(self._options.redirects_max + 1):
+            address = self.owner(topic)
+            request = Request(
+                topic=topic, txn_id=next(self._txn_ids), action=action, should_claim=bool(tried), tried=tried
+            )
+            try:
+                answer = await ask(address, request, deadline.remaining_s())
+            except CouldNotConnectError:
+                if self._owners.pop(topic, None) is None:
+                    raise
+                continue  # An owner that is gone: the default hub knows the new one.
+            if answer.status is not StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
+                self._remember(topic, address)
+                return address, _checked(answer)
+            tried = (*tried, address.key)
+            self._follow(topic, answer)
+        raise NotResponsibleForTopicError(
+            f"no hub took the request after {self._options.redirects_max} redirects: {b', '.join(tried).decode()}"
+        )
+
+    def _follow(self, topic: Topic, answer: Answer) -> None:
+        if not answer.text:
+            self._owners.pop(topic, None)  # Ownership was lost while the request waited: ask anew.
+            return
+        try:
+            self._remember(topic, HubAddress.parse(answer.text))
+        except ConfigurationError as exc:
+            raise ServiceDownError(f"a hub redirects to an address that is none: {answer.text!r}") from exc
+
+    def _remember(self, topic: Topic, address: HubAddress) -> None:
+        self._owners[topic] = address
+        self._owners.move_to_end(topic)
+        if len(self._owners) > _OWNERS_MAX:
+            self._owners.popitem(last=False)
+
+
+def _checked(answer: Answer) -> Answer:
+    if answer.status is StatusCode.SUCCESS:
+        return answer
+    error = _ERRORS.get(answer.status, ServiceDownError)
+    raise error(f"the hub answers {answer.status.name}: {answer.text or 'no reason given'}", answer.status)
