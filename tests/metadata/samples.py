@@ -11,6 +11,7 @@ from hedwig.model import (
     LedgerRanges,
     MessageSeqId,
     RegionSeqId,
+    SubscriberId,
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
@@ -28,6 +29,7 @@ __all__ = [
     "preferences",
     "ranges",
     "state",
+    "subscriber",
     "subscription",
     "subscriptions",
 ]
@@ -57,6 +59,11 @@ def preferences(number: int) -> SubscriptionPreferences:
 def state(number: int) -> SubscriptionState:
     """Return a state whose consume pointer is `number`."""
     return SubscriptionState(MessageSeqId(number))
+
+
+def subscriber(number: int) -> SubscriberId:
+    """Return a subscriber id that differs from that of every other number."""
+    return SubscriberId(b"subscriber-%d" % number)
 
 
 def subscription(number: int) -> SubscriptionData:

@@ -1,0 +1,31 @@
+"""A program that writes until it is interrupted, and names every write that was acknowledged: `endless_writer URL`."""
+
+import asyncio
+import itertools
+import sys
+
+from hedwig.model import Topic
+from hedwig.versions import NEW
+from metadata import open_metadata
+from tests.metadata import samples
+
+__all__: list[str] = []
+
+WRITERS = 8
+
+
+async def main(url: str) -> None:
+    numbers = itertools.count()
+
+    async def write_on() -> None:
+        for number in numbers:
+            version = await store.ownership.write_owner_info(Topic(b"topic-%d" % number), samples.hub(number), NEW)
+            print(number, version, flush=True)
+
+    async with await open_metadata(url) as store, asyncio.TaskGroup() as group:
+        for _ in range(WRITERS):
+            group.create_task(write_on())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
