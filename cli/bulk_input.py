@@ -9,7 +9,10 @@ import hashlib
 import io
 import os
 import select
+import shutil
 import stat
+import sys
+import tempfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,8 +70,8 @@ class BulkInput:
         """Open the file `name`, or standard input for `-`. Raises OSError if that fails."""
         self.label = "standard input" if name == "-" else Path(name).name
         self.with_subscriber = with_subscriber
-        self._file = _InterruptibleFile(0 if name == "-" else os.open(name, os.O_RDONLY))
-        self._stream = self._file.opened()
+        self._file = _InterruptibleFile(_standard_input() if name == "-" else os.open(name, os.O_RDONLY))
+        self._opened: BinaryIO | None = None
         self._hash = hashlib.sha256()
         self._line = 0
         self._bytes = 0
@@ -106,9 +109,17 @@ class BulkInput:
         self._file.interrupt()
 
     def close(self) -> None:
-        """Close the input, unless it is standard input."""
-        self._stream.close()
+        """Close the input."""
+        if self._opened is not None:
+            self._opened.close()
         self._file.close()
+
+    @property
+    def _stream(self) -> BinaryIO:
+        # Looking at the first bytes of a pipe may take as long as whoever writes it.
+        if self._opened is None:
+            self._opened = self._file.opened()
+        return self._opened
 
     def _read_row(self) -> InputRow | None:
         line = self._read(_LINE_BYTES_MAX, line=True)
@@ -152,7 +163,6 @@ class _InterruptibleFile(io.RawIOBase):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
-        self._owned = descriptor != 0
         self._wake_read, self._wake_write = os.pipe()
         self._head = b""
         self.read_bytes = 0
@@ -185,8 +195,7 @@ class _InterruptibleFile(io.RawIOBase):
         if not self.closed:
             os.close(self._wake_read)
             os.close(self._wake_write)
-            if self._owned:
-                os.close(self._descriptor)
+            os.close(self._descriptor)
         super().close()
 
     def _next(self, most: int) -> bytes:
@@ -196,6 +205,17 @@ class _InterruptibleFile(io.RawIOBase):
         chunk = os.read(self._descriptor, most)
         self.read_bytes += len(chunk)
         return chunk
+
+
+def _standard_input() -> int:
+    """Return a descriptor of standard input, to be closed; of a copy if Python was given something that is no file."""
+    try:
+        return os.dup(sys.stdin.fileno())
+    except io.UnsupportedOperation:
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.seek(0)
+            return os.dup(copy.fileno())
 
 
 def _name(column: bytes) -> bytes:

@@ -176,8 +176,10 @@ class TableOutput(Output):
             self._write(_bold(self._format([name.upper() for name in self._names])) + "\n")
 
     def _format(self, cells: Sequence[str]) -> str:
-        fitted = [_fit(cell, width) for cell, width in zip(cells, self._widths, strict=True)]
-        return _GAP.join(fitted).rstrip()
+        # Spaces after the last column would be taken for a part of it, and a name may end with some.
+        widths = [*self._widths[:-1], 0]
+        cut = [_cut(cell, width) for cell, width in zip(cells, self._widths, strict=True)] if _room() else cells
+        return _GAP.join(cell + " " * max(0, width - _width(cell)) for cell, width in zip(cut, widths, strict=True))
 
 
 FORMATS: Final[Mapping[str, Callable[..., Output]]] = {
@@ -226,10 +228,6 @@ def _lines(value: Any) -> list[str]:
 
 def _width(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
-
-
-def _fit(text: str, width: int) -> str:
-    return _cut(text, width if _room() else None) + " " * max(0, width - _width(text))
 
 
 def _cut(text: str, width: int | None) -> str:

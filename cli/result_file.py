@@ -15,8 +15,11 @@ dropped on resuming.
 import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,6 +34,8 @@ from metadata.bulk import RowOutcome, RowResult
 __all__ = ["Checkpoint", "Load", "ResultFile"]
 
 _FORMAT: Final = 1
+_LINE_BYTES_MAX: Final = 1 << 20
+_HEADER_BYTES_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +102,22 @@ class ResultFile:
     def __init__(self, path: Path, load: Load, *, restart: bool) -> None:
         """Open or create the file. One of a load that came to its end, or any with `restart`, begins anew.
 
-        Raises: CommandError - another load uses it, or it is not the result file of this load; OSError.
+        Raises: CommandError - another load uses it, it is not the result file of this load, or it cannot be written.
         """
         self.path = path
         self.checkpoint = Checkpoint()
         self.resumed = False
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._descriptor = -1
         try:
-            self._lock()
-            kept = 0 if restart else self._resume(load)
-            os.ftruncate(self._descriptor, kept)
-            os.lseek(self._descriptor, kept, os.SEEK_SET)
-            if not kept:
-                self._append([{"load": asdict(load)}])
+            with self._writing():
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+                self._check_regular()
+                self._lock()
+                kept = 0 if restart else self._resume(load)
+                os.ftruncate(self._descriptor, kept)
+                os.lseek(self._descriptor, kept, os.SEEK_SET)
+                if not kept:
+                    self._append([{"load": asdict(load)}])
         except BaseException:
             self.close()
             raise
@@ -118,19 +126,35 @@ class ResultFile:
         """Append the failures of a batch, and the checkpoint after it."""
         pairs = zip(rows, outcomes, strict=True)
         failed = [_failure(row, outcome) for row, outcome in pairs if outcome.result is RowResult.FAILED]
-        self._append([*({"failed": failure} for failure in failed), {"checkpoint": checkpoint.fields()}])
+        with self._writing():
+            self._append([*({"failed": failure} for failure in failed), {"checkpoint": checkpoint.fields()}])
         self.checkpoint = checkpoint
 
     def finish(self) -> None:
         """Append that nothing is left, and see the file onto the disk."""
-        self._append([{"done": self.checkpoint.fields()}])
-        os.fsync(self._descriptor)
+        with self._writing():
+            self._append([{"done": self.checkpoint.fields()}])
+            os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Close the file, which unlocks it. May be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise CommandError(
+                f"cannot write the result file {self.path}: {exc.strerror}; make room or give another --result, and "
+                "give the command again"
+            ) from exc
+
+    def _check_regular(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise CommandError(f"{self.path} is no regular file, so no load could go on from it; give another --result")
 
     def _lock(self) -> None:
         try:
@@ -142,7 +166,8 @@ class ResultFile:
         """Take over what an earlier load left; return how many bytes of the file stay."""
         kept = done = 0
         with os.fdopen(os.dup(self._descriptor), "rb") as lines:
-            for number, line in enumerate(lines):
+            # A line that is longer than any of ours is not whole, whatever it is.
+            for number, line in enumerate(iter(partial(lines.readline, _LINE_BYTES_MAX), b"")):
                 kind, fields = _parse(line)
                 if number == 0:
                     self._check_belongs(kind, fields, load, line)
@@ -172,8 +197,7 @@ class ResultFile:
         if kind == "load" and fields | {"input": load.input} == mine:
             return
         if kind != "load":
-            # A crash may have cut the very first line short; anything else is somebody's data.
-            if not line.endswith(b"\n") and line.startswith(b'{"load": '):
+            if _is_cut_header(line):
                 return
             raise CommandError(f"{self.path} exists and is no result file; give another --result")
         theirs = f"{fields.get('command')} of {fields.get('input')} into {fields.get('metadata')}"
@@ -200,6 +224,13 @@ def _parse(line: bytes) -> tuple[str, dict[str, Any]]:
     except (ValueError, AttributeError):
         return "", {}
     return (kind, fields) if isinstance(fields, dict) and line.endswith(b"\n") else ("", {})
+
+
+def _is_cut_header(line: bytes) -> bool:
+    """Say whether a crash may have cut this first line short, perhaps leaving zeros; else it is somebody's data."""
+    begin, found = b'{"load": ', line.rstrip(b"\0")
+    short = len(line) <= _HEADER_BYTES_MAX and not line.endswith(b"\n")
+    return short and (found.startswith(begin) or begin.startswith(found))
 
 
 def _failure(row: InputRow, outcome: RowOutcome) -> dict[str, Any]:

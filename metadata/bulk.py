@@ -147,18 +147,31 @@ async def load_batches(
     Raises: what `batches`, `carry_out` or `record` raise; after `record` did, nothing more is recorded.
     """
     window = _Window(record)
+    coming = asyncio.create_task(_next(batches))
     try:
-        async for batch in batches:
-            window.begin(batch, carry_out(batch))
-            while window.is_first_done or len(window) >= in_flight_max:
+        while True:
+            # Results are recorded also while the input makes everybody wait.
+            room = len(window) < in_flight_max
+            await asyncio.wait([*([coming] if room else ()), *window.first], return_when=asyncio.FIRST_COMPLETED)
+            if window.is_first_done:
                 await window.record_first()
+            elif (batch := coming.result()) is not None:
+                window.begin(batch, carry_out(batch))
+                coming = asyncio.create_task(_next(batches))
+            else:
+                break
         while len(window):
             await window.record_first()
     except BaseException:
         await window.wind_up()
         raise
     finally:
+        coming.cancel()
         await window.give_up()
+
+
+async def _next(batches: AsyncIterator[B]) -> B | None:
+    return await anext(batches, None)
 
 
 class _Window(Generic[B, R]):
@@ -171,6 +184,11 @@ class _Window(Generic[B, R]):
 
     def __len__(self) -> int:
         return len(self._running)
+
+    @property
+    def first(self) -> Sequence[asyncio.Task[R]]:
+        """Return the oldest batch's work; nothing if there is none."""
+        return [self._running[0][1]] if self._running else []
 
     @property
     def is_first_done(self) -> bool:

@@ -1,0 +1,136 @@
+"""Runs hedwig-admin as its users do: in this process where only the result matters, else in one of its own."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from click.testing import CliRunner
+
+from cli.main import main
+
+__all__ = ["DEADLINE_S", "Admin", "Ran", "wait_until"]
+
+DEADLINE_S: Final = 60.0
+_PROGRAM: Final = (sys.executable, "-c", "from cli.main import main; main()")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[Any]:
+        """Return the objects of NDJSON output."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Admin:
+    """hedwig-admin on one store, with a home directory of its own."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self.directory = directory
+        self.url = url
+        self.environment = {
+            "HOME": str(directory),
+            "XDG_DATA_HOME": str(directory / "data"),
+            "HEDWIG_METADATA": url,
+            "HEDWIG_TIMEOUT": "",
+            "HEDWIG_OUTPUT": "",
+        }
+
+    def run(self, *arguments: str, text: str | bytes | None = None, **environment: str) -> Ran:
+        """Run a command to its end in this process; `text` is its standard input."""
+        ran = CliRunner(env={**self.environment, **environment}).invoke(main, arguments, input=text)
+        return Ran(ran.exit_code, ran.stdout, ran.stderr)
+
+    def done(self, *arguments: str, text: str | bytes | None = None) -> Ran:
+        """Run a command that must succeed."""
+        ran = self.run(*arguments, text=text)
+        assert ran.code == 0, ran
+        return ran
+
+    def start(
+        self, *arguments: str | bytes, stdout: int = subprocess.PIPE, **environment: str
+    ) -> "subprocess.Popen[bytes]":
+        """Start a command in a process of its own, with pipes; the caller ends it."""
+        return subprocess.Popen(
+            [*_PROGRAM, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            cwd=self.directory,
+            env=self._whole_environment(environment),
+        )
+
+    def run_apart(
+        self, *arguments: str | bytes, text: bytes = b"", program: Sequence[str] = _PROGRAM, **environment: str
+    ) -> Ran:
+        """Run a command to its end in a process of its own."""
+        ran = subprocess.run(
+            [*program, *arguments],
+            input=text,
+            capture_output=True,
+            cwd=self.directory,
+            env=self._whole_environment(environment),
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return what SQLite answers, past the code under test; for a store in a file."""
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite://"))) as connection, connection:
+            return connection.execute(statement, values).fetchall()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other writer out of the store, as another process can."""
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite://"), DEADLINE_S, isolation_level=None)) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            yield
+            holder.execute("ROLLBACK")
+
+    def count(self, table: str) -> int:
+        """Return how many records the store has of a kind, past the code under test."""
+        ((number,),) = self.query(f"SELECT count(*) FROM {table}")
+        assert isinstance(number, int)
+        return number
+
+    def insert_topics(self, number: int, name: str = "'topic-' || n") -> None:
+        """Put topics into the store at once, past the code under test; `name` is an expression over n."""
+        self.done("metadata", "describe")
+        self.query(
+            "INSERT INTO persistence (topic, version) WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL "
+            f"SELECT n + 1 FROM numbers WHERE n < ?) SELECT CAST({name} AS BLOB), zeroblob(25) FROM numbers",
+            number,
+        )
+
+    def _whole_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        # The directory of the sources, as a test run has it and a process in another directory has not.
+        sources = str(Path(__file__).parents[2])
+        return {**os.environ, **self.environment, "PYTHONPATH": sources, **extra}
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> Any:
+    """Return what `condition` returns once that is true; fail when it does not come true in time."""
+    end = time.monotonic() + DEADLINE_S
+    while not (result := condition()):
+        assert time.monotonic() < end, f"not within {DEADLINE_S:g} s: {what}"
+        time.sleep(0.01)
+    return result

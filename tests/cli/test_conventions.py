@@ -1,0 +1,288 @@
+"""Prove the conventions that all commands keep: exit codes, one-line errors, streams, shared options, examples."""
+
+import contextlib
+import os
+import pty
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.dev.commands import dev
+from cli.errors import CommandError, ExitCode, exit_code_of, explain
+from cli.main import main
+from hedwig import errors
+from hedwig.model import HubInfo, LedgerRanges
+from hedwig.versions import Version, Versioned
+from tests.cli.admin import Admin
+
+
+def _commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from _commands(below, *path, name)
+
+
+EVERY_COMMAND = dict(_commands(main))
+COMMANDS = {path: command for path, command in EVERY_COMMAND.items() if path[:1] != (dev.name,)}
+
+
+@pytest.mark.parametrize("path", EVERY_COMMAND, ids=" ".join)
+def test_help_ends_with_an_example_of_the_command(path: tuple[str, ...], admin: Admin) -> None:
+    ran = admin.done(*path, "--help")
+    last = ran.out.rstrip().split("\n\n")[-1].strip()
+    assert last.startswith(f"Example: hedwig-admin {' '.join(path)}".rstrip())
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_example_runs(path: tuple[str, ...], admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin.done("subscription", "create", "news", "reader")
+    admin.done("topic", "create", "admin/0install")
+    (admin.directory / "topics.tsv").write_text("weather\t1\nsport\t2\n")
+    monkeypatch.chdir(admin.directory)
+    example = (COMMANDS[path].epilog or "").removeprefix("Example: hedwig-admin ")
+    if path == ("topic", "delete"):
+        admin.done("topic", "delete", "news", "--force", "--yes")
+    ran = admin.done(*shlex.split(example))
+    assert ran.out
+
+
+@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if not isinstance(command, click.Group)])
+def test_every_command_takes_the_shared_options(path: tuple[str, ...]) -> None:
+    options = {option for parameter in COMMANDS[path].params for option in parameter.opts}
+    assert {"--metadata", "--timeout", "-o", "--columns", "--no-header", "--debug"} <= options
+
+
+def test_options_work_before_and_after_the_command(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    after = admin.run("topic", "list", "--metadata", admin.url, "-o", "ndjson", HEDWIG_METADATA="")
+    before = admin.run("--metadata", admin.url, "-o", "ndjson", "topic", "list", HEDWIG_METADATA="")
+    assert after.rows == before.rows == [{"topic": "news"}]
+    last_counts = admin.run(
+        "--metadata", "nonsense", "-o", "table", "topic", "list", "--metadata", admin.url, "-o", "json"
+    )
+    assert last_counts.json["topics"] == [{"topic": "news"}]
+
+
+def test_environment_chooses_store_and_format_and_options_override_it(admin: Admin, tmp_path: Path) -> None:
+    other = f"sqlite://{tmp_path}/other.db"
+    admin.done("topic", "create", "here")
+    admin.done("topic", "create", "there", "--metadata", other)
+    assert admin.run("topic", "list", HEDWIG_METADATA=other, HEDWIG_OUTPUT="ndjson").rows == [{"topic": "there"}]
+    ran = admin.run(
+        "topic", "list", "--metadata", admin.url, "-o", "json", HEDWIG_METADATA=other, HEDWIG_OUTPUT="ndjson"
+    )
+    assert ran.json["topics"] == [{"topic": "here"}]
+    assert admin.run("topic", "list", HEDWIG_OUTPUT="xml").code == ExitCode.USAGE
+    assert admin.run("topic", "list", HEDWIG_TIMEOUT="soon").code == ExitCode.USAGE
+
+
+def test_default_store_is_a_file_in_the_users_data_directory(admin: Admin) -> None:
+    assert admin.run("topic", "create", "news", HEDWIG_METADATA="").code == 0
+    assert (admin.directory / "data" / "hedwig" / "metadata.db").is_file()
+    # A relative XDG_DATA_HOME is to be ignored, says its specification.
+    assert admin.run("topic", "create", "news", HEDWIG_METADATA="", XDG_DATA_HOME="relative").code == 0
+    assert (admin.directory / ".local" / "share" / "hedwig" / "metadata.db").is_file()
+
+
+def test_default_store_that_cannot_be_made_is_one_clear_line(admin: Admin) -> None:
+    (admin.directory / "data").write_text("in the way")
+    ran = admin.run("topic", "list", HEDWIG_METADATA="")
+    assert ran.code == ExitCode.FAILED
+    assert len(ran.err.splitlines()) == 1
+    assert "--metadata URL" in ran.err
+
+
+# ----------------------------------------------------------------------------------------------------------- exit codes
+
+V = Version(b"s" + bytes(25))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UncertainStateError("x"), 5),
+        (errors.MetadataUnavailableError("x"), 6),
+        (errors.BadVersionError("x"), 4),
+        (errors.TopicOwnerInfoExistsError("x"), 4),
+        (errors.TopicPersistenceInfoExistsError("x"), 4),
+        (errors.SubscriptionStateExistsError("x"), 4),
+        (errors.NoTopicOwnerInfoError("x"), 3),
+        (errors.NoTopicPersistenceInfoError("x"), 3),
+        (errors.NoSubscriptionStateError("x"), 3),
+        (errors.NameLimitError("x"), 2),
+        (errors.ConfigurationError("x"), 2),
+        (errors.LayoutMissingError("x"), 1),
+        (errors.LayoutMismatchError("x"), 1),
+        (errors.CorruptRecordError("x"), 1),
+        (CommandError("x", ExitCode.NOT_FOUND), 3),
+        (RuntimeError("x"), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_exit_code_says_the_kind_of_error(error: Exception, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+def test_lost_race_shows_current_value_and_version() -> None:
+    stale = errors.BadVersionError(
+        "the owner record of topic 'news' is at version X", Versioned(HubInfo(host="h", port=1), V)
+    )
+    line = explain(stale, "sqlite://")
+    assert "owner h:1:-1 of epoch 0" in line
+    assert "version X" in line
+    assert "0 ledgers" in explain(errors.BadVersionError("x", Versioned(LedgerRanges(), V)), "sqlite://")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("topic", "show", "no-such"), 3, ["no-such", "hedwig-admin topic list"]),
+        (("topic", "create", "news"), 4, ["'news'", "--if-not-exists", "version"]),
+        (("subscription", "create", "news", "reader"), 4, ["'reader'", "--if-not-exists"]),
+        (("subscription", "show", "news", "nobody"), 3, ["nobody", "hedwig-admin subscription list"]),
+        (("subscription", "list", "no-such"), 3, ["no-such", "hedwig-admin topic list"]),
+        (("topic", "delete", "news"), 1, ["1 subscription", "--force"]),
+        (("topic", "delete", "no-such"), 3, ["no-such"]),
+        (("topic", "delete", "news", "--expected-version", str(V)), 4, ["version", "0 ledgers"]),
+        (("topic", "create"), 2, ["NAME", "-f FILE"]),
+        (("topic", "create", "a", "-f", "-"), 2, ["NAME", "-f FILE"]),
+        (("topic", "create", "a", "--restart"), 2, ["--restart", "-f"]),
+        (("topic", "create", ""), 2, ["1 to 8192 bytes"]),
+        (("topic", "create", "a\\b"), 2, ["backslash"]),
+        (("topic", "create", "x" * 8193), 2, ["1 to 8192 bytes"]),
+        (("topic", "delete", "news", "--expected-version", "!"), 2, ["'!'", "version"]),
+        (("topic", "list", "--page-token", "AAAA"), 2, ["AAAA", "page token"]),
+        (("topic", "list", "--all", "--limit", "3"), 2, ["--limit or --all"]),
+        (("topic", "list", "--columns", "topic,colour"), 2, ["colour", "owner"]),
+        (("topic", "show", "news", "--columns", "colour"), 2, ["colour", "owner"]),
+        (("subscription", "create", "news"), 2, ["TOPIC and SUBSCRIBER"]),
+        (("subscription", "create", "news", "x", "--option", "k"), 2, ["KEY=VALUE"]),
+        (("metadata", "format", "--dry-run"), 2, ["--wipe"]),
+        (("metadata", "stats", "--metadata", "nonsense"), 2, ["nonsense", "sqlite:///"]),
+        (("metadata", "stats", "--metadata", "tape:///x"), 2, ["tape", "sqlite"]),
+        (("metadata", "stats", "--metadata", "sqlite:///no/such/directory/file"), 2, ["/no/such/directory"]),
+        (("metadata", "stats", "--metadata", "zookeeper://127.0.0.1:1/hedwig/x", "--timeout", "1"), 6, ["127.0.0.1:1"]),
+        (("metadata", "stats", "--metadata", "hbase+thrift://127.0.0.1:1/x", "--timeout", "1"), 6, ["127.0.0.1:1"]),
+        (("topic", "frobnicate"), 2, ["frobnicate", "--help"]),
+        (("topic", "list", "--frobnicate"), 2, ["--frobnicate", "topic list --help"]),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else "",
+)
+def test_error_is_one_line_on_standard_error(
+    admin: Admin, arguments: tuple[str, ...], code: int, words: list[str]
+) -> None:
+    admin.done("topic", "create", "news")
+    admin.done("subscription", "create", "news", "reader")
+    ran = admin.run(*arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert len(ran.err.splitlines()) == 1, ran.err
+    assert ran.err.startswith("error: ")
+    for word in words:
+        assert word in ran.err
+
+
+def test_store_that_another_program_holds_is_unavailable(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    with admin.locked():
+        ran = admin.run("topic", "create", "weather", "--timeout", "0.5")
+    assert ran.code == ExitCode.UNAVAILABLE
+    assert "--timeout" in ran.err
+    assert admin.count("persistence") == 1
+
+
+def test_file_of_somebody_else_is_refused(admin: Admin, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database at all, but long enough to be looked at as one" * 100)
+    ran = admin.run("topic", "list", "--metadata", f"sqlite://{tmp_path}/text")
+    assert ran.code == ExitCode.FAILED
+    assert "not a SQLite database" in ran.err
+
+
+def test_bug_is_no_users_mistake_and_shows_its_traceback_on_request(admin: Admin) -> None:
+    bug = "import cli.topic as t; t.read_topic = lambda *_: 1 / 0; from cli.main import main; main()"
+    program = (sys.executable, "-c", bug)
+    ran = admin.run_apart("topic", "show", "news", program=program)
+    assert ran.code == ExitCode.FAILED
+    assert ran.err.startswith("bug in hedwig-admin: topic show: ZeroDivisionError")
+    assert "Traceback" not in ran.err
+    assert "Traceback" in admin.run_apart("topic", "show", "news", "--debug", program=program).err
+
+
+# -------------------------------------------------------------------------------------------------- signals and streams
+
+
+def test_ctrl_c_ends_a_question_cleanly(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    process = admin.start("topic", "delete", "news")
+    assert process.stderr is not None
+    asked = b""
+    while b"[y/N]" not in asked:
+        byte = process.stderr.read(1)
+        assert byte, asked
+        asked += byte
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (ExitCode.INTERRUPTED, b"")
+    assert b"Traceback" not in err
+    assert admin.count("persistence") == 1
+
+
+def test_closed_pipe_is_quiet(admin: Admin) -> None:
+    admin.insert_topics(50_000)
+    process = admin.start("topic", "list", "--all")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"TOPIC\n"
+    process.stdout.close()
+    assert process.wait(60) == ExitCode.PIPE_CLOSED
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    for stream in (process.stderr, process.stdin):
+        assert stream is not None
+        stream.close()
+
+
+def test_terminal_gets_lines_that_fit_and_a_pipe_gets_whole_names(admin: Admin) -> None:
+    name = "a-name-that-is-longer-than-any-terminal-" * 6
+    admin.done("topic", "create", name)
+    assert admin.done("topic", "list", "--columns", "topic,version").out.split()[2] == name
+    lines = _on_terminal(admin, "topic", "list").replace("\x1b[1m", "").replace("\x1b[0m", "").split()
+    assert [len(line) for line in lines] == [5, 80]
+    assert lines[1] == name[:79] + "…"
+
+
+def _on_terminal(admin: Admin, *arguments: str) -> str:
+    """Run a command whose standard output is a terminal of 80 columns; return what it shows."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        process = admin.start(*arguments, stdout=theirs, COLUMNS="80")
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # The kernel reports the end of a terminal as an error.
+            while chunk := screen.read(4096):
+                shown += chunk
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    return shown.decode()
+
+
+def test_terminal_of_another_encoding_gets_escapes_instead_of_a_crash(admin: Admin) -> None:
+    admin.done("topic", "create", "grüße")
+    ran = admin.run_apart("topic", "list", PYTHONIOENCODING="ascii")
+    assert (ran.code, ran.out) == (0, "TOPIC\ngr\\xfc\\xdfe\n")
+
+
+def test_shells_complete_topics(admin: Admin) -> None:
+    admin.insert_topics(1000)
+    admin.done("topic", "create", "news")
+    ran = admin.run_apart(
+        _HEDWIG_ADMIN_COMPLETE="bash_complete",
+        COMP_WORDS="hedwig-admin topic show ne",
+        COMP_CWORD="3",
+        program=(sys.executable, "-c", "import sys; sys.argv[0] = 'hedwig-admin'; from cli.main import main; main()"),
+    )
+    assert ran.out == "plain,news\n"

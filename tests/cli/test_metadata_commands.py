@@ -1,0 +1,68 @@
+"""Prove what the metadata commands do to a store: lay it out, empty it, count it, describe it."""
+
+from tests.cli.admin import Admin
+
+
+def _populate(admin: Admin) -> None:
+    admin.done("subscription", "create", "news", "a")
+    admin.done("subscription", "create", "news", "b")
+    admin.done("topic", "create", "weather")
+
+
+def _records(admin: Admin) -> tuple[int, ...]:
+    return tuple(admin.count(table) for table in ("ownership", "persistence", "subscriptions"))
+
+
+def test_format_lays_out_once_and_keeps_records(admin: Admin) -> None:
+    first = admin.done("metadata", "format", "-o", "json").json
+    assert (first["backend"], first["format"], first["metadata"]) == ("sqlite", "1.0", admin.url)
+    _populate(admin)
+    assert admin.done("metadata", "format", "-o", "json").json == first
+    assert _records(admin) == (0, 2, 2)
+
+
+def test_command_that_a_missing_layout_names_makes_it(admin: Admin) -> None:
+    url = f"{admin.url}?create=false"
+    ran = admin.run("topic", "list", "--metadata", url)
+    assert ran.code == 1
+    assert f"hedwig-admin metadata format --metadata '{url}'" in ran.err
+    admin.done("metadata", "format", "--metadata", url)
+    admin.done("topic", "list", "--metadata", url)
+
+
+def test_wipe_wants_its_target_typed_out(admin: Admin) -> None:
+    _populate(admin)
+    for answer in ("", "y\n", "yes\n", admin.url[:-1] + "\n"):
+        ran = admin.run("metadata", "format", "--wipe", text=answer)
+        assert ran.code in (1, 2)
+        assert "0 owner records, 2 topics, 2 subscriptions" in ran.err
+    assert _records(admin) == (0, 2, 2)
+    ran = admin.done("metadata", "format", "--wipe", "-o", "json", text=admin.url + "\n")
+    assert ran.json["deleted"] == {"ownership": 0, "persistence": 2, "subscriptions": 2}
+    assert _records(admin) == (0, 0, 0)
+
+
+def test_wipe_in_scripts_and_rehearsed(admin: Admin) -> None:
+    _populate(admin)
+    rehearsed = admin.done("metadata", "format", "--wipe", "--dry-run", "-o", "json").json
+    assert rehearsed["would_delete"] == {"ownership": 0, "persistence": 2, "subscriptions": 2}
+    assert _records(admin) == (0, 2, 2)
+    admin.done("metadata", "format", "--wipe", "--yes")
+    assert _records(admin) == (0, 0, 0)
+
+
+def test_stats_counts_each_kind(admin: Admin) -> None:
+    _populate(admin)
+    rows = admin.done("metadata", "stats", "-o", "ndjson").rows
+    assert rows == [
+        {"kind": "ownership", "count": 0},
+        {"kind": "persistence", "count": 2},
+        {"kind": "subscriptions", "count": 2},
+    ]
+
+
+def test_describe_says_what_the_store_is(admin: Admin) -> None:
+    described = admin.done("metadata", "describe", "-o", "json").json
+    assert described["metadata"] == admin.url
+    assert described["backend"] == "sqlite"
+    assert described["file"] == admin.url.removeprefix("sqlite://")
