@@ -17,13 +17,14 @@ class Networked:
     """A backend over a network: its protocol, and what its conditional writes are called there.
 
     `decisive` says, for each kind of write, which of its requests of that name is the one that may be applied; kinds
-    that are not there send others along with it.
+    that are not there send others along with it. `one_connection` makes a URL ask for a single connection.
     """
 
     row: BackendRow
     wire: Callable[[], Wire]
     write: str
     decisive: Mapping[str, int]
+    one_connection: str = ""
 
     @property
     def label(self) -> str:
@@ -50,6 +51,7 @@ NETWORKED: Final = (
         ThriftWire,
         "checkAndMutate",
         {"create": 1, "create again": 2, "update": 1, "delete": 1},
+        "?connections=1",
     ),
 )
 """Every backend over a network."""

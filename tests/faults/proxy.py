@@ -20,6 +20,7 @@ from tests.faults.wires import Request, Wire
 
 __all__ = ["PASS", "Action", "Exchange", "Plan", "Proxy", "Step", "at_random", "scripted"]
 
+_LOOPBACK: Final = "127.0.0.1"
 _CHUNK: Final = 1 << 16
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER on, for no time: closing the socket sends a reset."""
@@ -77,9 +78,9 @@ class Proxy:
     """Listens on a free port of loopback and forwards to `host:port`, in the event loop that it was entered in.
 
     `plan` may be replaced at any time. `seen` counts the requests by name, `done` the steps by their action, and as
-    `unreachable` connections that the server did not accept; `late_answers` counts answers to requests that were held, and
-    `late_losses` requests held until the server had ended their connection.
-    `wires` are the connections there were, oldest first.
+    `unreachable` connections that the server did not accept; `late_answers` counts answers to requests that were held,
+    `late_losses` requests held until the server had ended their connection. `wires` are the connections there were,
+    oldest first.
     """
 
     def __init__(self, address: str, wire: Callable[[], Wire], plan: Plan = lambda _: PASS) -> None:
@@ -87,6 +88,7 @@ class Proxy:
         self._port = int(port)
         self._wire = wire
         self.plan = plan
+        self._listens_on = 0
         self.seen: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.wires: list[Wire] = []
@@ -99,22 +101,30 @@ class Proxy:
     @property
     def address(self) -> str:
         """Return host:port for clients."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()
-        return f"{host}:{port}"
+        return f"{_LOOPBACK}:{self._listens_on}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        await self.come_back()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
+        self.vanish()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def vanish(self) -> None:
+        """End all connections, and accept no more: from now on the address belongs to nobody."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         for task in list(self._connections):
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def come_back(self) -> None:
+        """Listen, at the same address as before."""
+        self._server = await asyncio.start_server(self._accept, _LOOPBACK, self._listens_on)
+        self._listens_on = self._server.sockets[0].getsockname()[1]
 
     def release(self) -> None:
         """Forward the requests that are held, and hold none of those to come that were planned before."""
@@ -127,7 +137,7 @@ class Proxy:
         try:
             await self._serve(reader, writer)
         except asyncio.CancelledError:
-            # Only __aexit__ cancels; the task of a connection has nobody to tell.
+            # Only vanish() cancels; the task of a connection has nobody to tell.
             return
         finally:
             self._connections.discard(task)

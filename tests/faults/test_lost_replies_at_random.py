@@ -48,7 +48,7 @@ class _Overtaker:
     overtakings: int = 0
 
     def __call__(self, exchange: Exchange) -> Step:
-        if exchange.name != self.write or self.rng.random() < 0.4:
+        if exchange.name != self.write or self.rng.random() < 0.55:
             return PASS
         action = Action.CUT_REPLY if self.rng.random() < 0.75 else Action.CUT_REQUEST
         return Step(action, meanwhile=self._write if self.rng.random() < 0.5 else None)

@@ -1,8 +1,9 @@
-"""Prove that a request which arrives long after its caller gave up changes nothing that was reported.
+"""Prove what is reported when nothing comes back before the deadline, and that what arrives after it undoes nothing.
 
 Properties: an unknown outcome is never reported as known; a deposed owner changes nothing.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from metadata import StoreOptions
 from tests.faults.history import Done, Unknown
 from tests.faults.network import Networked
-from tests.faults.proxy import Action, Step, scripted
-from tests.faults.recording import Recorder
+from tests.faults.proxy import PASS, Action, Step, scripted
+from tests.faults.recording import NotDone, Recorder
 from tests.faults.waiting import until
 from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS, Call
@@ -74,4 +75,33 @@ async def test_reply_that_never_comes_leaves_the_outcome_open(
         # A client that gives the silent connection up in time may still learn of it by another.
         assert await client.put(topic, standing, mine) in (Unknown(), Done())
         assert await direct.read(topic) == mine
+    recorder.check()
+
+
+@pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["applied", "not applied"])
+@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
+async def test_server_that_does_not_come_back_leaves_the_outcome_open(
+    door: Call, action: Action, networked: Networked, networked_place: Place, clients: Clients, names: Names
+) -> None:
+    """Cut an update off, and every connection after it: its caller cannot know. The next one surely was not sent."""
+    recorder = Recorder()
+    topic = names(b"topic")
+    direct = recorder.client("direct", await clients.open(networked_place), door)
+    standing, mine = recorder.new_number(), recorder.new_number()
+    assert await direct.put(topic, None, standing) == Done()
+    options = StoreOptions(operation_timeout_s=TIMEOUT_S)
+    async with networked.proxy(networked_place, lambda _: PASS) as proxy:
+
+        async def vanish() -> None:
+            proxy.vanish()
+
+        proxy.plan = scripted(networked.write, [Step(action, meanwhile=vanish)])
+        place = networked.behind(proxy, networked_place)
+        async with await replace(place, url=place.url + networked.one_connection).open(options) as store:
+            client = recorder.client("behind the proxy", store, door)
+            assert await client.put(topic, standing, mine) == Unknown()
+            assert await client.put(topic, standing) == NotDone()
+            assert await direct.read(topic) == (mine if action is Action.CUT_REPLY else standing)
+            await proxy.come_back()
+            assert await client.read(topic) == (mine if action is Action.CUT_REPLY else standing)
     recorder.check()

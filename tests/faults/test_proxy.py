@@ -160,6 +160,24 @@ async def test_unreachable_server_is_counted_and_the_client_is_cut() -> None:
         assert proxy.done["unreachable"] == 1
 
 
+async def test_vanishes_and_comes_back_at_the_same_address(upstream: tuple[_Upstream, str]) -> None:
+    _, address = upstream
+    async with Proxy(address, ThriftWire) as proxy:
+        before = proxy.address
+        with closing(await _Client.to(proxy.address)) as client:
+            await client.ask("read")
+            proxy.vanish()
+            with pytest.raises(ConnectionResetError):
+                await client.ask("read")
+        with pytest.raises(ConnectionRefusedError):
+            await _Client.to(proxy.address)
+        await proxy.come_back()
+        assert proxy.address == before
+        with closing(await _Client.to(proxy.address)) as client:
+            await client.ask("read")
+    assert proxy.done == {Action.PASS: 2}
+
+
 def test_same_seed_gives_the_same_faults() -> None:
     def drawn(seed: int) -> list[Action]:
         plan = at_random(random.Random(seed), "write", {Step(Action.CUT_REPLY): 0.3, Step(Action.CUT_REQUEST): 0.2})
