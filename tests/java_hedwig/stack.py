@@ -1,0 +1,159 @@
+"""The original Hedwig 4.3.2: ZooKeeper, one bookie, one hub, and its console, in a directory of their own."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from kazoo.client import KazooClient
+
+from cli.dev import DevServers
+from hedwig.model import HubInfo
+from tests.java_hedwig.hub_client import HubClient
+
+__all__ = ["HUB_PROPERTIES", "REGION_PATH", "JavaStack", "eventually"]
+
+T = TypeVar("T")
+
+REGION_PATH: Final = "/hedwig/standalone"
+"""Where the hub keeps its metadata."""
+
+HUB_PROPERTIES: Final = {
+    "max_entries_per_ledger": "4",
+    # Every consume is stored at once,
+    "consume_interval": "1",
+    # and no closed ledger is collected while we look.
+    "messages_consumed_thread_run_interval": "3600000",
+}
+"""What differs from the hub's defaults."""
+
+_HUB: Final = "java-hedwig"
+_TLS_PORT: Final = 9876  # The hub's default, which it announces even without a TLS listener.
+_CAS_OWNERS: Final = "metadata_manager_based_topic_manager_enabled"
+_DEADLINE_S: Final = 30.0
+_LOG_LINE: Final = re.compile(r"\d{4}-\d\d-\d\d .*")
+
+
+class JavaStack:
+    """The servers of one directory, which `with` ends and removes."""
+
+    def __init__(self, directory: Path, progress: Callable[[str], None] | None = None) -> None:
+        self.servers = DevServers(directory, progress=progress)
+        self._progress = progress
+        self._directory = directory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.servers.down()
+
+    def start_stores(self) -> None:
+        """Start ZooKeeper and the bookie."""
+        self.servers.up(["bookkeeper43"])
+
+    def start_hub(self, *, cas_owners: bool = False) -> None:
+        """Start the hub, for the first time or again, and wait until it answers.
+
+        With `cas_owners` it keeps owner records by compare-and-set in persistent nodes, else in ephemeral ones.
+        """
+        properties = HUB_PROPERTIES | {_CAS_OWNERS: str(cas_owners).lower()}
+        launcher = DevServers(self._directory, progress=self._progress, hub_properties=properties)
+        if any(server.name == _HUB for server in launcher.status()):
+            launcher.start(_HUB)
+        else:
+            launcher.up([_HUB])
+
+    def stop_hub(self) -> None:
+        """Let the hub release its topics and end."""
+        self.servers.stop(_HUB)
+
+    def kill_hub(self) -> None:
+        """End the hub as a crash does: its session and what that holds outlive it for some seconds."""
+        self.servers.kill(_HUB)
+
+    def hub_log(self) -> str:
+        """Return what the hub has logged so far."""
+        return self.servers.log_path(_HUB).read_text(errors="replace")
+
+    def client(self) -> HubClient:
+        """Return a new connection to the hub."""
+        return HubClient(self.servers.port(_HUB))
+
+    @property
+    def hub_port(self) -> int:
+        """Return the port of the hub, which it keeps across restarts."""
+        return self.servers.port(_HUB)
+
+    @property
+    def zookeeper(self) -> str:
+        """Return host:port of ZooKeeper."""
+        return self.servers.address("zookeeper")
+
+    @property
+    def metadata_url(self) -> str:
+        """Return the URL of the hub's metadata."""
+        return f"zookeeper://{self.zookeeper}{REGION_PATH}"
+
+    @contextmanager
+    def znodes(self) -> Iterator[KazooClient]:
+        """Connect to ZooKeeper past the code under test."""
+        client = KazooClient(self.zookeeper)
+        try:
+            client.start(timeout=_DEADLINE_S)
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def hub_info(self, client: KazooClient) -> HubInfo:
+        """Return the hub as owner records name it: its address and the creation zxid of its liveness node."""
+        (name,) = client.get_children(f"{REGION_PATH}/hosts")
+        epoch = int(client.exists(f"{REGION_PATH}/hosts/{name}").czxid)
+        return HubInfo(host="127.0.0.1", port=self.hub_port, ssl_port=_TLS_PORT, epoch=epoch)
+
+    def console(self, *command: str) -> str:
+        """Run one command of the original's admin console, and return what it prints."""
+        server, client = self._directory / "console-server.conf", self._directory / "console-client.conf"
+        server.write_text(f"zk_host={self.zookeeper}\nzk_timeout=6000\nregion={REGION_PATH.rpartition('/')[2]}\n")
+        client.write_text(f"default_server_host=localhost:{self.hub_port}:-1\n")
+        arguments = ["-server-cfg", str(server), "-client-cfg", str(client), *command]
+        java, *rest = self.servers.java_command("hedwig43", "org.apache.hedwig.admin.console.HedwigConsole", arguments)
+        headless = [
+            "-Djline.terminal=jline.UnsupportedTerminal",
+            "-Dfile.encoding=UTF-8",
+            f"-Duser.home={self._directory}",
+        ]
+        try:
+            ran = subprocess.run(
+                [java, *headless, *rest],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=True,
+                timeout=_DEADLINE_S,
+                # By the locale, Java decides how its arguments are encoded.
+                env=os.environ | {"LC_ALL": "C.UTF-8"},
+            )
+        finally:
+            server.unlink()
+            client.unlink()
+        lines = ran.stdout.decode().splitlines()
+        return "\n".join(line for line in lines if _LOG_LINE.fullmatch(line) is None).strip()
+
+
+def eventually(what: str, look: Callable[[], T | None]) -> T:
+    """Return the first thing that `look` finds which is neither None nor False; fail after half a minute without."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while True:
+        found = look()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, f"not within {_DEADLINE_S:g} s: {what}"
+        time.sleep(0.05)
