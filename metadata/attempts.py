@@ -15,7 +15,7 @@ from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from metadata.backend import StoreOptions
 
-__all__ = ["Attempts", "NotAppliedError", "OutcomeUnknownError", "Refusal", "Verdict"]
+__all__ = ["AbortedError", "Attempts", "NotAppliedError", "OutcomeUnknownError", "Refusal", "Verdict"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -30,6 +30,17 @@ class NotAppliedError(Exception):
 
 class OutcomeUnknownError(Exception):
     """An attempt that was sent and not answered; internal to backends."""
+
+
+class AbortedError(Exception):
+    """The end of all attempts, for instance because the store was closed; internal to backends.
+
+    `sent` says whether this one had left, so that its outcome is not known.
+    """
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
 
 
 class Verdict(enum.Enum):
@@ -68,6 +79,8 @@ class Attempts:
         while True:
             try:
                 return await attempt(self.deadline)
+            except AbortedError as exc:
+                raise MetadataUnavailableError(f"{self._what}: not done; {exc}") from exc
             except (NotAppliedError, OutcomeUnknownError) as exc:
                 if not await self._pause():
                     raise MetadataUnavailableError(f"{self._what}: {self._gave_up(exc)}") from exc
@@ -89,6 +102,10 @@ class Attempts:
         while True:
             try:
                 refusal = await attempt(self.deadline)
+            except AbortedError as exc:
+                if exc.sent or lost is not None:
+                    raise UncertainStateError(f"{self._what}: sent, but {exc}") from exc
+                raise MetadataUnavailableError(f"{self._what}: not done; {exc}") from exc
             except OutcomeUnknownError as exc:
                 lost = failure = exc
             except NotAppliedError as exc:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from hedwig.clock import Deadline
 
-__all__ = ["Job", "JobQueue", "NotBegunError", "UnfinishedError"]
+__all__ = ["Job", "JobQueue", "NotBegunError", "QueueClosedError", "UnfinishedError"]
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 class NotBegunError(Exception):
     """No thread got round to the job, and none will: it surely had no effect."""
+
+
+class QueueClosedError(NotBegunError):
+    """The queue was closed before a thread got round to the job."""
 
 
 class UnfinishedError(Exception):
@@ -69,7 +73,7 @@ class JobQueue(Generic[C]):
     async def run(self, work: Callable[[C], T], deadline: Deadline) -> T:
         """Return what `work` returns in a thread.
 
-        Raises: what `work` raises; NotBegunError - it did not begin by the deadline, or the queue was closed;
+        Raises: what `work` raises; NotBegunError - it did not begin by the deadline; QueueClosedError - nor will it;
             UnfinishedError - it began and was not over by the deadline.
         """
         job: Job[C] | None = None
@@ -91,7 +95,7 @@ class JobQueue(Generic[C]):
         job = Job(work, deadline)
         with self._wake:
             if self._closed:
-                raise NotBegunError("the metadata store is closed")
+                raise QueueClosedError("the metadata store is closed")
             self._jobs.append(job)
             self._wake.notify()
         return job
@@ -134,7 +138,7 @@ class JobQueue(Generic[C]):
             self._jobs.clear()
             self._wake.notify_all()
         for job in rest:
-            job.error = NotBegunError("the metadata store was closed")
+            job.error = QueueClosedError("the metadata store was closed")
         self.answer(rest)
 
     def answer(self, jobs: Iterable[Job[C]]) -> None:

@@ -171,8 +171,8 @@ class Attachments:
         if serving is None:
             return
         serving.subscriptions.pop((subscription.topic, subscription.subscriber), None)
-        # The original hub closes a channel on which it refused a SUBSCRIBE; on one that serves nobody, nothing is lost by
-        # being first, and the next SUBSCRIBE does not run into the end of it.
+        # The original hub closes a channel on which it refused a SUBSCRIBE; on one that serves nobody, nothing is lost
+        # by being first, and the next SUBSCRIBE does not run into the end of it.
         if not serving.subscriptions and serving.channel is not None:
             await serving.channel.close()
 

@@ -35,11 +35,11 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.backend import StoreOptions
 from metadata.zookeeper.handler import PromptHandler
 
-__all__ = ["AbortedError", "Bridge", "Request"]
+__all__ = ["Bridge", "Request"]
 
 Request: TypeAlias = Callable[[KazooClient], Any]
 """Submits one request to kazoo and returns its completion."""
@@ -59,14 +59,6 @@ _SESSION_MIN_S: Final = 4.0
 _SESSION_MAX_S: Final = 10.0
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _REVIVE_PAUSE_S: Final = 1.0
-
-
-class AbortedError(Exception):
-    """No attempt can succeed any more; `sent` says whether this one had left, so that its outcome is not known."""
-
-    def __init__(self, reason: str, *, sent: bool) -> None:
-        super().__init__(reason)
-        self.sent = sent
 
 
 class Bridge:

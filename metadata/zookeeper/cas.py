@@ -42,9 +42,9 @@ from typing import Any, Final, Generic, TypeVar
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
-from hedwig.errors import LayoutMissingError, MetadataUnavailableError, UncertainStateError
+from hedwig.errors import LayoutMissingError, UncertainStateError
 from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal, Verdict
-from metadata.zookeeper.bridge import AbortedError, Bridge, Request
+from metadata.zookeeper.bridge import Bridge, Request
 from metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
 from metadata.zookeeper.names import Place, Places
 from metadata.zookeeper.records import Codec
@@ -68,17 +68,12 @@ class _Cas(ABC, Generic[R]):
         self._doubt = False
         self._done: ZnodeVersion | None = None
 
-    async def run(self, attempts: Attempts, what: str) -> Refusal[Sight] | None:
-        """Carry the write through; return None if it was applied. `what` names it in errors.
+    async def run(self, attempts: Attempts) -> Refusal[Sight] | None:
+        """Carry the write through; return None if it was applied.
 
         Raises: MetadataUnavailableError, UncertainStateError.
         """
-        try:
-            return await attempts.write(self._attempt, self._judge)
-        except AbortedError as exc:
-            if exc.sent or self._doubt:
-                raise UncertainStateError(f"{what}: sent, but {exc}") from exc
-            raise MetadataUnavailableError(f"{what}: not done; {exc}") from exc
+        return await attempts.write(self._attempt, self._judge)
 
     @property
     def version(self) -> ZnodeVersion:

@@ -1,28 +1,33 @@
-"""How kazoo's thread waits, wakes and completes: kazoo's own handler with its three slow or blocking parts replaced.
+"""How kazoo's thread waits, reads, wakes and completes: kazoo's own handler with its slow or blocking parts replaced.
 
 - Kazoo wakes its connection thread through a socket pair, one byte per request, with a send that blocks: a few hundred
   requests queued while a server hangs would stop the event loop that submits them. `_WakeUps` keeps the count in memory
   and at most one byte on the wire.
-- Kazoo makes an epoll object for every wait, several per request. `select` here is one `poll` call.
+- Kazoo makes eight and more system calls per request: an epoll object for every wait, a wait before every read and
+  write, two reads per reply. `_BufferedSocket` and `select` read what is there and write what has gathered in one call
+  each, and wait only when there is nothing left to do.
 - Kazoo completes a request through a condition, a queue and another thread. `_Completion` runs its callback at once, in
   the connection thread, which is why a callback may only hand over and return.
 
-Everything replaced is part of kazoo's documented handler interface (`kazoo.interfaces.IHandler`, `IAsyncResult`).
+Everything replaced is part of kazoo's documented handler interface (`kazoo.interfaces.IHandler`, `IAsyncResult`), but
+for `pending` of a socket, by which kazoo asks a TLS socket whether it need not wait.
 """
 
 import math
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 
 __all__ = ["PromptHandler"]
 
-_READABLE = select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL
-_WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR | select.POLLNVAL
+_READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL
+_CHUNK_BYTES: Final = 64 * 1024
+_UNSENT_BYTES_MAX: Final = 256 * 1024
 
 
 class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -37,21 +42,97 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
         wake_ups = _WakeUps()
         return wake_ups, wake_ups
 
+    def create_connection(self, *args: Any, **kwargs: Any) -> "_BufferedSocket":
+        return _BufferedSocket(super().create_connection(*args, **kwargs))
+
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        poll = select.poll()
-        for reader in readers:
-            poll.register(reader, select.POLLIN)
-        for writer in writers:
-            poll.register(writer, select.POLLOUT)
-        # Rounded up: a wait cut short would look like a server that missed its time.
-        ready = dict(poll.poll(None if timeout is None else math.ceil(timeout * 1000)))
-        return (
-            [reader for reader in readers if ready.get(reader.fileno(), 0) & _READABLE],
-            [writer for writer in writers if ready.get(writer.fileno(), 0) & _WRITABLE],
-            [],
-        )
+        """Wait until a reader has something or a writer has room; all of them are objects of this module."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            ready = [reader for reader in readers if reader.pending()]
+            roomy = [writer for writer in writers if writer.has_room()]
+            if ready or roomy:
+                return ready, roomy, []
+            if not _wait([*readers, *writers], until):
+                return [], [], []
+
+
+def _wait(ends: Sequence[Any], until: float | None) -> bool:
+    """Send what has gathered, and wait until something can be read or more can be sent; False if time ran out."""
+    poll = select.poll()
+    by_number = {}
+    for end in ends:
+        poll.register(end, select.POLLIN | (0 if end.flush() else select.POLLOUT))
+        by_number[end.fileno()] = end
+    # Rounded up: a wait cut short would look like a server that missed its time.
+    left_ms = None if until is None else max(0, math.ceil((until - time.monotonic()) * 1000))
+    events = poll.poll(left_ms)
+    for number, event in events:
+        if event & _READABLE:
+            by_number[number].fill()
+    return bool(events)
+
+
+class _BufferedSocket:
+    """A connection that reads ahead, and sends what has gathered when its thread is about to wait."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._unread = b""
+        self._read_to = 0
+        self._unsent = bytearray()
+        self._ended = False
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(flag)
+
+    def getpeername(self) -> Any:
+        return self._socket.getpeername()
+
+    def pending(self) -> int:
+        """Return how much can be read without waiting; the end of the stream counts, since it must be read too."""
+        return len(self._unread) - self._read_to or int(self._ended)
+
+    def has_room(self) -> bool:
+        return len(self._unsent) < _UNSENT_BYTES_MAX
+
+    def fill(self) -> None:
+        """Read what is there. Raises OSError if the connection is lost."""
+        if self._read_to == len(self._unread) and not self._ended:
+            try:
+                self._unread = self._socket.recv(_CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            self._read_to = 0
+            self._ended = not self._unread
+
+    def recv(self, size: int) -> bytes:
+        """Return what `pending` announced, at most `size` bytes; nothing at the end of the stream."""
+        self.fill()
+        start = self._read_to
+        self._read_to = min(start + size, len(self._unread))
+        return self._unread[start : self._read_to]
+
+    def send(self, data: bytes) -> int:
+        self._unsent += data
+        return len(data)
+
+    def flush(self) -> bool:
+        """Send as much as the connection takes; return whether that was all."""
+        if self._unsent:
+            try:
+                del self._unsent[: self._socket.send(self._unsent)]
+            except BlockingIOError:
+                return False
+        return not self._unsent
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class _WakeUps:
@@ -64,6 +145,15 @@ class _WakeUps:
 
     def fileno(self) -> int:
         return self._far.fileno()
+
+    def pending(self) -> int:
+        return self._count
+
+    def fill(self) -> None:
+        """Nothing is to be read ahead: the count is in memory."""
+
+    def flush(self) -> bool:
+        return True
 
     def send(self, data: bytes) -> int:
         with self._lock:

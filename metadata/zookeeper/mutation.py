@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.errors import BadVersionError, CorruptRecordError, MetadataUnavailableError
+from hedwig.errors import BadVersionError, CorruptRecordError
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.kinds import RecordKind
 from metadata.operations import RecordKey
-from metadata.zookeeper.bridge import AbortedError, Bridge
+from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.cas import CreateCas, DeleteCas, UpdateCas
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.names import Place, Places
@@ -120,7 +120,7 @@ class Mutation(Generic[R]):
 
     async def _run(self, cas: CreateCas[R] | UpdateCas[R] | DeleteCas[R]) -> Refusal[Sight] | None:
         try:
-            return await cas.run(self._attempts, self._what)
+            return await cas.run(self._attempts)
         except UndecodableError as exc:
             raise CorruptRecordError(
                 f"{self._what}: what is stored at {self._place.path} cannot be merged with: {exc}"
@@ -137,10 +137,7 @@ class Mutation(Generic[R]):
         async def attempt(deadline: Deadline) -> Sight:
             return await look_closely(self._ground.bridge, self._place, deadline)
 
-        try:
-            return await self._attempts.read(attempt)
-        except AbortedError as exc:
-            raise MetadataUnavailableError(f"{self._what}: not done; {exc}") from exc
+        return await self._attempts.read(attempt)
 
     def _refuse(self, sight: Sight | None, *, is_new: bool = False) -> NoReturn:
         kind = self._ground.kind

@@ -1,5 +1,7 @@
 """One connection to a Thrift2 gateway, used by one thread at a time."""
 
+import contextlib
+import socket
 import time
 from importlib.resources import as_file, files
 from types import ModuleType
@@ -85,6 +87,14 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
         self._socket = self._client = None
+
+    def interrupt(self) -> None:
+        """End the call that another thread is waiting in, as a lost connection would."""
+        transport = self._socket
+        handle = None if transport is None else transport.sock
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                handle.shutdown(socket.SHUT_RDWR)
 
     @property
     def _place(self) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hedwig.clock import Deadline
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.hbase.thrift2.connection import Connection
-from metadata.jobs import Job, JobQueue, NotBegunError, UnfinishedError
+from metadata.jobs import Job, JobQueue, NotBegunError, QueueClosedError, UnfinishedError
 
 __all__ = ["ConnectionPool"]
 
@@ -35,19 +35,23 @@ class ConnectionPool:
     async def run(self, work: Callable[[Connection], T], deadline: Deadline) -> T:
         """Return what `work` returns, called in a thread with a connection.
 
-        Raises: what `work` raises; NotAppliedError - it did not begin; OutcomeUnknownError - it goes on past the
-        deadline.
+        Raises: what `work` raises; NotAppliedError - it did not begin; AbortedError - the pool was closed;
+        OutcomeUnknownError - it goes on past the deadline.
         """
         try:
             return await self._queue.run(work, deadline)
+        except QueueClosedError as exc:
+            raise AbortedError(str(exc), sent=False) from exc
         except NotBegunError as exc:
             raise NotAppliedError(str(exc)) from exc
         except UnfinishedError as exc:
             raise OutcomeUnknownError(str(exc)) from exc
 
     async def close(self) -> None:
-        """Close all connections and end the threads. May be called twice."""
+        """Close all connections and end the threads; calls under way are interrupted. May be called twice."""
         self._queue.close()
+        for connection in self._connections:
+            connection.interrupt()
         await asyncio.to_thread(self._join)
 
     def _join(self) -> None:

@@ -17,8 +17,8 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import ANY, NEW
 from metadata import MetadataStore, StoreOptions, open_metadata
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
-from metadata.zookeeper.bridge import AbortedError, Bridge
+from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
+from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.requests import create, exists, get
 from tests.metadata.zookeeper.conftest import Prefix
 from tests.servers import RunningServers
