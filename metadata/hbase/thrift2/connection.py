@@ -55,6 +55,7 @@ class Connection:
         self._client: Any = None
         self._make_socket: Any = TSocket
         self._used_at = 0.0
+        self._interrupted = False
 
     def call(self, deadline: Deadline, method: str, *arguments: Any) -> Any:
         """Return the gateway's answer to one call.
@@ -63,6 +64,8 @@ class Connection:
             not answered before the deadline, or answered with what is no answer.
         """
         self._open(deadline)
+        if self._interrupted:
+            raise NotAppliedError(f"the connection to the gateway at {self._place} is being closed")
         self._socket.set_timeout(max(1, int(deadline.remaining_s() * 1000)))
         try:
             answer = getattr(self._client, method)(*arguments)
@@ -89,7 +92,8 @@ class Connection:
         self._socket = self._client = None
 
     def interrupt(self) -> None:
-        """End the call that another thread is waiting in, as a lost connection would."""
+        """End the call that another thread is waiting in, as a lost connection would, and admit no other."""
+        self._interrupted = True
         transport = self._socket
         handle = None if transport is None else transport.sock
         if handle is not None:
