@@ -12,6 +12,7 @@ from hedwig.versions import NEW, Version, Versioned
 from metadata import MetadataStore
 from tests.faults.history import ABSENT, Call, Delete, Done, Operation, Outcome, Put, Read, Saw, Unknown, unexplained
 from tests.faults.numbers import number_of, shown
+from tests.faults.waiting import TIMEOUT_S
 from tests.metadata.doors import Door
 
 __all__ = ["NotDone", "Recorder", "RecordingClient"]
@@ -76,6 +77,16 @@ class RecordingClient:
         state = self._sighted(await self._door.read(self._store, key))
         self._record(topic, start, Read(), Saw(state))
         return state
+
+    async def read_at_last(self, topic: bytes, timeout_s: float = TIMEOUT_S) -> int | None:
+        """Read as `read` does, again and again until the store answers. Raises MetadataUnavailableError - too late."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return await self.read(topic)
+            except MetadataUnavailableError:
+                if time.monotonic() > deadline:
+                    raise
 
     async def put(self, topic: bytes, expected: int | None, number: int | None = None) -> Outcome | NotDone:
         """Write over the write `expected` (None: create); return what the store said."""
