@@ -3,8 +3,10 @@
 Properties: an unknown outcome is never reported as known; a deposed owner changes nothing.
 """
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -21,87 +23,103 @@ from tests.metadata.place import Place
 TIMEOUT_S: Final = 1.0
 
 
-@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
+async def _with_every_door(scenario: Callable[[Call], Coroutine[Any, Any, None]]) -> None:
+    """Play one scenario through every manager at once: it consists of waiting."""
+    async with asyncio.TaskGroup() as group:
+        for door in CALLS:
+            group.create_task(scenario(door))
+
+
 @pytest.mark.parametrize("overtaken", [True, False], ids=["overtaken", "alone"])
 async def test_request_that_arrives_late_undoes_nothing(
-    overtaken: bool, door: Call, networked: Networked, networked_place: Place, clients: Clients, names: Names
+    overtaken: bool, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
     """Hold an update back past its deadline; let another write, or nobody; then let the held update arrive.
 
     ZooKeeper ends a session's old connection when its client comes by another, and with it what has not arrived.
     """
-    recorder = Recorder()
-    topic = names(b"topic")
-    direct = recorder.client("direct", await clients.open(networked_place), door)
-    standing, newer = recorder.new_number(), recorder.new_number()
-    assert await direct.put(topic, None, standing) == Done()
-    plan = scripted(networked.write, [Step(Action.HOLD_REQUEST)])
-    options = StoreOptions(operation_timeout_s=TIMEOUT_S)
-    async with (
-        networked.proxy(networked_place, plan) as proxy,
-        await networked.behind(proxy, networked_place).open(options) as store,
-    ):
-        late = await recorder.client("behind the proxy", store, door).put(topic, standing)
-        assert late == Unknown()
+
+    async def scenario(door: Call) -> None:
+        recorder = Recorder()
+        topic = names(door.label.encode())
+        direct = recorder.client("direct", await clients.open(networked_place), door)
+        standing, newer = recorder.new_number(), recorder.new_number()
+        assert await direct.put(topic, None, standing) == Done()
+        plan = scripted(networked.write, [Step(Action.HOLD_REQUEST)])
+        options = StoreOptions(operation_timeout_s=TIMEOUT_S)
+        async with (
+            networked.proxy(networked_place, plan) as proxy,
+            await networked.behind(proxy, networked_place).open(options) as store,
+        ):
+            late = await recorder.client("behind the proxy", store, door).put(topic, standing)
+            assert late == Unknown()
+            if overtaken:
+                assert await direct.put(topic, standing, newer) == Done()
+            await direct.read(topic)
+            proxy.release()
+            await until(lambda: proxy.late_answers + proxy.late_losses, "the end of the late request")
+            assert proxy.late_answers or networked.label == "zookeeper"
+        last = await direct.read(topic)
+        recorder.check()
         if overtaken:
-            assert await direct.put(topic, standing, newer) == Done()
-        await direct.read(topic)
-        proxy.release()
-        await until(lambda: proxy.late_answers + proxy.late_losses, "the end of the late request")
-        assert proxy.late_answers or networked.label == "zookeeper"
-    last = await direct.read(topic)
-    recorder.check()
-    if overtaken:
-        assert last == newer
+            assert last == newer
+
+    await _with_every_door(scenario)
 
 
-@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
 async def test_reply_that_never_comes_leaves_the_outcome_open(
-    door: Call, networked: Networked, networked_place: Place, clients: Clients, names: Names
+    networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
     """Answer nothing any more on the connection of an update: it was applied, and its caller is not told otherwise."""
-    recorder = Recorder()
-    topic = names(b"topic")
-    direct = recorder.client("direct", await clients.open(networked_place), door)
-    standing, mine = recorder.new_number(), recorder.new_number()
-    assert await direct.put(topic, None, standing) == Done()
-    plan = scripted(networked.write, [Step(Action.HOLD_REPLY)])
-    options = StoreOptions(operation_timeout_s=TIMEOUT_S)
-    async with (
-        networked.proxy(networked_place, plan) as proxy,
-        await networked.behind(proxy, networked_place).open(options) as store,
-    ):
-        client = recorder.client("behind the proxy", store, door)
-        # A client that gives the silent connection up in time may still learn of it by another.
-        assert await client.put(topic, standing, mine) in (Unknown(), Done())
-        assert await direct.read(topic) == mine
-    recorder.check()
+
+    async def scenario(door: Call) -> None:
+        recorder = Recorder()
+        topic = names(door.label.encode())
+        direct = recorder.client("direct", await clients.open(networked_place), door)
+        standing, mine = recorder.new_number(), recorder.new_number()
+        assert await direct.put(topic, None, standing) == Done()
+        plan = scripted(networked.write, [Step(Action.HOLD_REPLY)])
+        options = StoreOptions(operation_timeout_s=TIMEOUT_S)
+        async with (
+            networked.proxy(networked_place, plan) as proxy,
+            await networked.behind(proxy, networked_place).open(options) as store,
+        ):
+            client = recorder.client("behind the proxy", store, door)
+            # A client that gives the silent connection up in time may still learn of it by another.
+            assert await client.put(topic, standing, mine) in (Unknown(), Done())
+            assert await direct.read(topic) == mine
+        recorder.check()
+
+    await _with_every_door(scenario)
 
 
 @pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["applied", "not applied"])
-@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
 async def test_server_that_does_not_come_back_leaves_the_outcome_open(
-    door: Call, action: Action, networked: Networked, networked_place: Place, clients: Clients, names: Names
+    action: Action, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
     """Cut an update off, and every connection after it: its caller cannot know. The next one surely was not sent."""
-    recorder = Recorder()
-    topic = names(b"topic")
-    direct = recorder.client("direct", await clients.open(networked_place), door)
-    standing, mine = recorder.new_number(), recorder.new_number()
-    assert await direct.put(topic, None, standing) == Done()
-    options = StoreOptions(operation_timeout_s=TIMEOUT_S)
-    async with networked.proxy(networked_place, lambda _: PASS) as proxy:
 
-        async def vanish() -> None:
-            proxy.vanish()
+    async def scenario(door: Call) -> None:
+        recorder = Recorder()
+        topic = names(door.label.encode())
+        direct = recorder.client("direct", await clients.open(networked_place), door)
+        standing, mine = recorder.new_number(), recorder.new_number()
+        assert await direct.put(topic, None, standing) == Done()
+        options = StoreOptions(operation_timeout_s=TIMEOUT_S)
+        async with networked.proxy(networked_place, lambda _: PASS) as proxy:
 
-        proxy.plan = scripted(networked.write, [Step(action, meanwhile=vanish)])
-        place = networked.behind(proxy, networked_place)
-        async with await replace(place, url=place.url + networked.one_connection).open(options) as store:
-            client = recorder.client("behind the proxy", store, door)
-            assert await client.put(topic, standing, mine) == Unknown()
-            assert await client.put(topic, standing) == NotDone()
-            assert await direct.read(topic) == (mine if action is Action.CUT_REPLY else standing)
-            await proxy.come_back()
-            assert await client.read_at_last(topic) == (mine if action is Action.CUT_REPLY else standing)
-    recorder.check()
+            async def vanish() -> None:
+                proxy.vanish()
+
+            proxy.plan = scripted(networked.write, [Step(action, meanwhile=vanish)])
+            place = networked.behind(proxy, networked_place)
+            async with await replace(place, url=place.url + networked.one_connection).open(options) as store:
+                client = recorder.client("behind the proxy", store, door)
+                assert await client.put(topic, standing, mine) == Unknown()
+                assert await client.put(topic, standing) == NotDone()
+                assert await direct.read(topic) == (mine if action is Action.CUT_REPLY else standing)
+                await proxy.come_back()
+                assert await client.read_at_last(topic) == (mine if action is Action.CUT_REPLY else standing)
+        recorder.check()
+
+    await _with_every_door(scenario)
