@@ -1,0 +1,79 @@
+"""The directory of a store: the names of its files, and the lock that keeps a second process out."""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from hedwig.errors import ConfigurationError, LedgerStoreLockedError
+
+__all__ = ["StoreDirectory"]
+
+_SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.segment")
+_INDEX_NAME: Final = re.compile(r"([0-9a-f]{16})\.index")
+
+
+class StoreDirectory:
+    """The directory, locked for this process from the constructor to `unlock`."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the directory if it is missing, and lock it.
+
+        Raises: LedgerStoreLockedError - another process, or another store in this one, has it;
+            ConfigurationError - it cannot be made or used.
+        """
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as exc:
+            raise ConfigurationError(
+                f"cannot use {path} for ledgers: {exc.strerror}; choose another directory"
+            ) from exc
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            holder = os.pread(self._lock, 64, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._lock)
+            raise LedgerStoreLockedError(
+                f"the ledgers in {path} are in use by process {holder}; stop it, or choose another directory"
+            ) from exc
+        self._sign()
+
+    def _sign(self) -> None:
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            pass  # On a full disk: the lock holds all the same, only its holder is not named.
+
+    def unlock(self) -> None:
+        """Let the next process in."""
+        os.close(self._lock)
+
+    @property
+    def reserve(self) -> Path:
+        return self.path / "reserve"
+
+    def segment(self, number: int) -> Path:
+        return self.path / f"{number:016x}.segment"
+
+    def index(self, number: int) -> Path:
+        return self.path / f"{number:016x}.index"
+
+    def segments(self) -> list[int]:
+        """Return the numbers of the segment files, ascending."""
+        return self._numbers(_SEGMENT_NAME)
+
+    def indexes(self) -> list[int]:
+        """Return the numbers of the index files, ascending."""
+        return self._numbers(_INDEX_NAME)
+
+    def unfinished(self) -> list[Path]:
+        """Return the files that a crash left half written."""
+        return list(self.path.glob("*.index.new"))
+
+    def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
+        found = (pattern.fullmatch(entry.name) for entry in self.path.iterdir())
+        return sorted(int(match[1], 16) for match in found if match)

@@ -1,0 +1,46 @@
+"""The calls by which the store changes files. Faults are put around it, not into it."""
+
+import os
+from pathlib import Path
+
+__all__ = ["Disk"]
+
+
+class Disk:
+    """The file system of this machine. Every method blocks, and raises OSError as the system does."""
+
+    def create(self, path: Path) -> int:
+        """Return a descriptor of a new file, open for writing. Raises FileExistsError."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+
+    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
+        """Write all of `data` at `offset`."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(descriptor, view, offset)
+            view = view[written:]
+            offset += written
+
+    def sync(self, descriptor: int) -> None:
+        """Return once the file's content and size are on stable storage."""
+        os.fdatasync(descriptor)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def allocate(self, descriptor: int, size: int) -> None:
+        os.posix_fallocate(descriptor, 0, size)
+
+    def replace(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove the file; one that is not there is fine."""
+        path.unlink(missing_ok=True)
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,336 @@
+"""The local ledger store: what asyncio callers meet. A writer, an upkeep and a few reading threads do the work."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from hedwig.errors import (
+    EntryOrderError,
+    HedwigError,
+    InvalidArgumentError,
+    LedgerClosedError,
+    LedgerFencedError,
+    LedgerStoreClosedError,
+    LedgerStoreFullError,
+    LedgerStoreUnavailableError,
+    NoSuchLedgerError,
+)
+from hub.ledgers.local.backlog import Backlog
+from hub.ledgers.local.catalog import Catalog
+from hub.ledgers.local.directory import StoreDirectory
+from hub.ledgers.local.disk import Disk
+from hub.ledgers.local.jobs import JobQueue, NewRecord, RecordJob
+from hub.ledgers.local.options import LocalLedgerOptions
+from hub.ledgers.local.reading import LedgerState, Reader
+from hub.ledgers.local.records import RecordKind
+from hub.ledgers.local.recovery import recover
+from hub.ledgers.local.reserve import Reserve
+from hub.ledgers.local.upkeep import Upkeep
+from hub.ledgers.local.writer import Writer
+from hub.ledgers.store import LedgerStoreStats
+
+__all__ = ["LocalLedgerStore"]
+
+T = TypeVar("T")
+
+_ID_MAX: Final = (1 << 63) - 1
+
+
+class LocalLedgerStore:
+    """A LedgerStore in one directory, for one event loop. Nobody else can open the directory meanwhile.
+
+    A ledger open for append costs an entry in a dictionary, any other one a byte or two; no ledger costs a descriptor.
+    """
+
+    def __init__(self, directory: StoreDirectory, options: LocalLedgerOptions, disk: Disk) -> None:
+        """Recover the directory and start the threads. Blocks; `open` is the door."""
+        recovered = recover(directory, disk)
+        self._directory = directory
+        self._options = options
+        self._catalog: Catalog = recovered.catalog
+        self._reserve = Reserve(directory.reserve, options.reserve, disk)
+        queue = JobQueue()
+        self._upkeep = Upkeep(directory, self._catalog, options, disk, self._reserve, queue.put)
+        self._writer = Writer(
+            directory,
+            self._catalog,
+            options,
+            disk,
+            self._reserve,
+            queue,
+            next_number=recovered.next_number,
+            previous=recovered.previous,
+            finish=self._finish_soon,
+            rolled=self._upkeep.rolled,
+        )
+        for segment in recovered.unplaced:
+            self._upkeep.rolled(segment)
+        self._reader: Reader = self._upkeep.reader
+        self._readers = ThreadPoolExecutor(options.read_threads, thread_name_prefix="hedwig-ledgers-reader")
+        self._next_ledger_id = self._catalog.next_ledger_id
+        self._next: dict[int, int] = {}
+        """The ledgers open for append, with the entry id that is next."""
+        self._shutting: dict[int, RecordKind] = {}
+        self._generation = 0
+        self._outstanding: dict[RecordJob, None] = {}
+        """What the writer has, in the order in which it got it."""
+        self._queued_bytes = 0
+        self._backlog = Backlog()
+        self._closing = False
+        self._closed: asyncio.Event | None = None
+
+    @classmethod
+    async def open(cls, path: Path, options: LocalLedgerOptions | None = None, disk: Disk | None = None) -> Self:
+        """Open the directory, made if it is missing, after recovery from whatever happened to the last process.
+
+        Raises: LedgerStoreLockedError - another process has it; ConfigurationError - it cannot be used, or has a newer
+            format; CorruptEntryError - its newest segment is unreadable, so that ids could be given twice.
+        """
+        return await asyncio.to_thread(cls._open, path, options, disk, asyncio.get_running_loop())
+
+    @classmethod
+    def _open(
+        cls, path: Path, options: LocalLedgerOptions | None, disk: Disk | None, loop: asyncio.AbstractEventLoop
+    ) -> Self:
+        directory = StoreDirectory(path)
+        try:
+            store = cls(directory, options or LocalLedgerOptions(), disk or Disk())
+        except OSError as exc:
+            directory.unlock()
+            raise LedgerStoreUnavailableError(f"cannot open the ledgers in {path}: {exc}") from exc
+        except BaseException:
+            directory.unlock()
+            raise
+        store._loop = loop
+        store._reads = asyncio.Semaphore(store._options.reads_in_flight_max)
+        store._writer.start()
+        store._upkeep.start()
+        return store
+
+    _loop: asyncio.AbstractEventLoop
+    _reads: asyncio.Semaphore
+
+    async def create(self) -> int:
+        ledger_id = self._next_ledger_id
+        self._next_ledger_id += 1
+        await self._put(NewRecord(RecordKind.CREATE, ledger_id, 0, b""))
+        self._next[ledger_id] = 0
+        return ledger_id
+
+    async def append(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        if self._next.get(ledger_id) != entry_id:
+            raise await self._why_refused(ledger_id, entry_id)
+        if len(payload) > self._options.entry_bytes_max:
+            raise InvalidArgumentError(
+                f"an entry of {len(payload)} bytes for ledger {ledger_id}; {self._options.entry_bytes_max} is the most"
+            )
+        job = RecordJob(NewRecord(RecordKind.ENTRY, ledger_id, entry_id, payload), self._loop.create_future())
+        self._submit(job)
+        self._next[ledger_id] = entry_id + 1
+        try:
+            await job.future
+        except asyncio.CancelledError:
+            self._withdraw(job)
+            raise
+
+    async def close(self, ledger_id: int) -> int:
+        return await self._seal(ledger_id, RecordKind.CLOSE)
+
+    async def open_and_fence(self, ledger_id: int) -> int:
+        return await self._seal(ledger_id, RecordKind.FENCE)
+
+    async def delete(self, ledger_id: int) -> None:
+        self._next.pop(ledger_id, None)
+        if self._exists(ledger_id):
+            await self._put(NewRecord(RecordKind.DELETE, ledger_id, 0, b""))
+
+    async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
+        if first_entry_id < 0 or entries_max < 1:
+            raise InvalidArgumentError(
+                f"cannot read {entries_max} entries of ledger {ledger_id} from {first_entry_id} on"
+            )
+        if first_entry_id >= _ID_MAX:
+            return []
+        return await self._ask(lambda: self._reader.read(ledger_id, first_entry_id, entries_max, bytes_max))
+
+    async def last_entry_id(self, ledger_id: int) -> int:
+        return (await self._state(ledger_id)).last_entry_id
+
+    async def ledgers(self) -> AsyncIterator[int]:
+        with self._catalog.lock:
+            groups = self._catalog.groups()
+        for group in groups:
+            with self._catalog.lock:
+                ledger_ids = self._catalog.group_ledgers(group)
+            for ledger_id in ledger_ids:
+                yield ledger_id
+
+    async def stats(self) -> LedgerStoreStats:
+        with self._catalog.lock:
+            segments = [*self._catalog.placed.values(), *self._catalog.unplaced.values()]
+            young = sum(segment.end for segment in self._catalog.unplaced.values())
+            return LedgerStoreStats(
+                ledgers=self._catalog.ledgers,
+                open_ledgers=len(self._next),
+                segments=len(segments),
+                stored_bytes=sum(segment.end for segment in segments),
+                live_bytes=young + sum(segment.live_bytes for segment in self._catalog.placed.values()),
+                queued_bytes=self._queued_bytes,
+                damaged_places=self._catalog.damaged_places,
+                is_full=self._reserve.is_missing,
+            )
+
+    async def aclose(self) -> None:
+        if self._closed is not None:
+            await self._closed.wait()
+            return
+        self._closed = asyncio.Event()
+        self._closing = True
+        for job in self._backlog.drop(all_kinds=True):
+            job.fail(LedgerStoreClosedError("the ledger store was closed"))
+        shutdown = asyncio.ensure_future(asyncio.to_thread(self._shut_down))
+        shutdown.add_done_callback(self._note_closed)
+        # The threads end in any case, also if this caller is cancelled; and only then is the directory let go.
+        await asyncio.shield(shutdown)
+
+    def _note_closed(self, _: "asyncio.Future[None]") -> None:
+        assert self._closed is not None
+        self._closed.set()
+
+    def _shut_down(self) -> None:
+        self._writer.queue.close()
+        self._writer.join()
+        self._upkeep.close()
+        self._readers.shutdown()
+        self._directory.unlock()
+
+    # ------------------------------------------------------------------------------------------------ sealing
+
+    async def _seal(self, ledger_id: int, kind: RecordKind) -> int:
+        self._next.pop(ledger_id, None)
+        if not self._exists(ledger_id):
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        self._shutting[ledger_id] = kind
+        try:
+            if self._outstanding or self._backlog:
+                await self._put(None)
+            state = await self._state(ledger_id)
+            if state.sealed_by is None:
+                await self._put(NewRecord(kind, ledger_id, state.last_entry_id + 1, b""))
+            return state.last_entry_id
+        finally:
+            self._shutting.pop(ledger_id, None)
+
+    async def _why_refused(self, ledger_id: int, entry_id: int) -> HedwigError:
+        due = self._next.get(ledger_id)
+        if due is not None:
+            return EntryOrderError(f"entry {entry_id} of ledger {ledger_id} is out of turn: {due} is next")
+        if not self._exists(ledger_id):
+            return NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        sealed_by = self._shutting.get(ledger_id) or (await self._state(ledger_id)).sealed_by
+        if sealed_by == RecordKind.CLOSE:
+            return LedgerClosedError(f"ledger {ledger_id} is closed: make a new one")
+        return LedgerFencedError(f"ledger {ledger_id} was taken over from its writer: make a new one")
+
+    def _exists(self, ledger_id: int) -> bool:
+        with self._catalog.lock:
+            return self._catalog.exists(ledger_id)
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    async def _state(self, ledger_id: int) -> LedgerState:
+        return await self._ask(lambda: self._reader.state(ledger_id))
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        async with self._reads:
+            if self._closing:
+                raise LedgerStoreClosedError("the ledger store is closed")
+            return await self._loop.run_in_executor(self._readers, question)
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    async def _put(self, record: NewRecord | None) -> None:
+        job = RecordJob(record, self._loop.create_future())
+        self._submit(job)
+        await job.future
+
+    def _submit(self, job: RecordJob) -> None:
+        """Pass a job on to the writer, or let it wait behind others until there is room."""
+        if self._closing:
+            raise LedgerStoreClosedError("the ledger store is closed")
+        if self._backlog or not self._has_room(job):
+            self._backlog.put(job)
+        else:
+            self._pass_on(job)
+
+    def _has_room(self, job: RecordJob) -> bool:
+        return not self._outstanding or self._queued_bytes + job.cost <= self._options.queue_bytes_max
+
+    def _pass_on(self, job: RecordJob) -> None:
+        job.generation = self._generation
+        if not self._writer.queue.put(job):
+            raise LedgerStoreClosedError("the ledger store ended after a failure; start it again")
+        self._outstanding[job] = None
+        self._queued_bytes += job.cost
+
+    def _withdraw(self, job: RecordJob) -> None:
+        """Drop an append whose caller left while it waited for room; those behind it on the ledger fail."""
+        record = job.record
+        if job.generation is not None or record is None or not self._backlog.withdraw(job):
+            return
+        self._step_back(record)
+        for behind in self._backlog.behind(job):
+            reason = (
+                f"an append to ledger {record.ledger_id} that was before this one was cancelled; nothing was stored"
+            )
+            behind.fail(EntryOrderError(reason))
+
+    def _step_back(self, record: NewRecord | None) -> None:
+        """Make an entry that failed the next one of its ledger, if it is the first that did."""
+        if record is None or record.kind != RecordKind.ENTRY:
+            return
+        if self._next.get(record.ledger_id, -1) > record.entry:
+            self._next[record.ledger_id] = record.entry
+
+    def _drain_backlog(self) -> None:
+        """Pass on what waited, as far as there is room."""
+        while (job := self._backlog.first()) is not None and self._has_room(job):
+            self._backlog.take()
+            try:
+                self._pass_on(job)
+            except LedgerStoreClosedError as exc:
+                job.fail(exc)
+
+    def _finish_soon(self, jobs: Sequence[RecordJob], error: HedwigError | None, generation: int) -> None:
+        with suppress(RuntimeError):  # The loop was closed, and nobody waits there any more.
+            self._loop.call_soon_threadsafe(self._finish, jobs, error, generation)
+
+    def _finish(self, jobs: Sequence[RecordJob], error: HedwigError | None, generation: int) -> None:
+        """Answer jobs. The first answer after a failure of the writer takes everything back that stood behind it."""
+        if generation != self._generation:
+            self._generation = generation
+            self._take_back(is_full=isinstance(error, LedgerStoreFullError))
+        for job in jobs:
+            del self._outstanding[job]
+            self._queued_bytes -= job.cost
+            if job.future.done():
+                continue
+            if error is None:
+                job.future.set_result(None)
+            else:
+                job.fail(type(error)(*error.args))
+        if self._backlog:
+            self._drain_backlog()
+
+    def _take_back(self, *, is_full: bool) -> None:
+        """Step back for all appends that the writer refuses or has refused, and refuse those that wait here."""
+        for job in self._outstanding:
+            if not job.is_upkeep:
+                self._step_back(job.record)
+        kind = LedgerStoreFullError if is_full else LedgerStoreUnavailableError
+        for job in self._backlog.drop(all_kinds=False):
+            self._step_back(job.record)
+            job.fail(kind("an append before it failed; nothing was stored"))

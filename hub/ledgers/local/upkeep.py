@@ -1,0 +1,253 @@
+"""The upkeep of a store: a thread that writes the indexes of full segments and gives the space of ledgers back.
+
+A segment without live records is removed; one with few is rewritten: its live records go through the writer to the
+active segment, and only when they are there on stable storage is the old file removed. A crash in between leaves
+records twice, which harms nobody. A DELETE record stays as long as another segment has any record of that ledger.
+"""
+
+import errno
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from hedwig.errors import HedwigError
+from hub.ledgers.local.catalog import Catalog, Segment
+from hub.ledgers.local.directory import StoreDirectory
+from hub.ledgers.local.disk import Disk
+from hub.ledgers.local.index import MemoryIndex
+from hub.ledgers.local.index_file import DamagedIndexError, IndexFacts, write_index
+from hub.ledgers.local.jobs import CopyJob, NewRecord
+from hub.ledgers.local.options import LocalLedgerOptions
+from hub.ledgers.local.reading import Reader
+from hub.ledgers.local.records import RECORD_HEADER_BYTES, RecordKind
+from hub.ledgers.local.reserve import Reserve
+from hub.ledgers.local.scanning import index_segment, scan_segment
+
+__all__ = ["Upkeep", "place_segment"]
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 256 << 10
+_COPY_WAIT_S: Final = 60.0
+_RETRY_S: Final = 1.0
+_REST: Final = 4.0
+"""How many times as long as it took to count a segment the thread rests: it leaves the processor to the hub."""
+
+
+def place_segment(
+    directory: StoreDirectory, catalog: Catalog, disk: Disk, segment: Segment, index: MemoryIndex
+) -> None:
+    """Write the index file of a segment and let the catalog use it. Raises: OSError."""
+    facts = IndexFacts(number=segment.number, salt=segment.salt, end=segment.end, next_ledger_id=catalog.next_ledger_id)
+    placed = write_index(directory.index(segment.number), facts, index, disk)
+    groups = catalog.group_numbers(iter(index.ledger_ids()))
+    with catalog.lock:
+        if segment in (catalog.unplaced.get(segment.number), catalog.placed.get(segment.number)):
+            catalog.place(segment, placed, groups)
+            return
+    disk.unlink(directory.index(segment.number))
+    raise FileNotFoundError(errno.ENOENT, "the segment was removed", str(segment.path))
+
+
+class Upkeep:
+    """Owns the thread. `copy` hands live records to the writer and returns False if it takes none any more."""
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        catalog: Catalog,
+        options: LocalLedgerOptions,
+        disk: Disk,
+        reserve: Reserve,
+        copy: Callable[[CopyJob], bool],
+    ) -> None:
+        self.reader = Reader(catalog, self.rebuild)
+        self._directory = directory
+        self._catalog = catalog
+        self._options = options
+        self._disk = disk
+        self._reserve = reserve
+        self._copy = copy
+        self._full: deque[Segment] = deque()
+        self._rebuilding = threading.Lock()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="hedwig-ledgers-upkeep", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def rolled(self, segment: Segment) -> None:
+        """Take over a segment that is full; its index is written soon."""
+        with self._wake:
+            self._full.append(segment)
+            self._wake.notify()
+
+    def close(self) -> None:
+        """End the thread, once the writer has ended, after the last index is written."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join()
+
+    def rebuild(self, segment: Segment) -> None:
+        """Make the index of a segment anew from its records. Raises: OSError."""
+        with self._rebuilding:
+            scan = index_segment(segment.path, segment.salt, segment.end, sealed=True)
+            with self._catalog.lock:
+                for offset in scan.damaged:
+                    self._catalog.note_damage(segment.path, offset)
+            place_segment(self._directory, self._catalog, self._disk, segment, scan.index)
+
+    def _run(self) -> None:
+        pause = self._options.upkeep_interval_s
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._closing or self._full, timeout=pause)
+                closing = self._closing
+            pause = self._options.upkeep_interval_s
+            try:
+                if not self._write_indexes():
+                    pause = min(_RETRY_S, pause)
+                    self._rest(0 if closing else pause)
+                if closing:
+                    return
+                self._reclaim()
+            except Exception:
+                # Without upkeep space is not given back, and after a while appends are refused; reads go on.
+                _log.exception("the upkeep of %s failed; it tries again", self._directory.path)
+            if self._reserve.is_missing:
+                self._reserve.refill()
+                pause = min(_RETRY_S, pause)
+
+    def _rest(self, seconds: float) -> bool:
+        """Wait; return False if the store is being closed."""
+        with self._wake:
+            return not self._wake.wait_for(lambda: self._closing, timeout=seconds)
+
+    def _write_indexes(self) -> bool:
+        """Write the index files that are missing; return False if one could not be written."""
+        while self._full:
+            segment = self._full[0]
+            assert isinstance(segment.index, MemoryIndex)
+            try:
+                place_segment(self._directory, self._catalog, self._disk, segment, segment.index)
+            except OSError as exc:
+                _log.warning("cannot write the index of %s: %s; it stays in memory", segment.path, exc)
+                return False
+            self._full.popleft()
+        return True
+
+    def _reclaim(self) -> None:
+        """Remove or rewrite the segments that deserve it."""
+        with self._catalog.lock:
+            stale = sorted(self._catalog.stale)
+        for number in stale:
+            began = time.monotonic()
+            with self._catalog.lock:
+                self._catalog.stale.discard(number)
+                segment = self._catalog.placed.get(number)
+            if segment is None:
+                continue
+            try:
+                self._reconsider(segment)
+            except DamagedIndexError as exc:
+                _log.error("%s; it is made anew", exc)
+                self.rebuild(segment)
+            except OSError as exc:
+                _log.warning("cannot look after %s: %s", segment.path, exc)
+            self._write_indexes()
+            if not self._rest(min(_REST * (time.monotonic() - began), _RETRY_S)):
+                return
+
+    def _reconsider(self, segment: Segment) -> None:
+        live = tombstones = 0
+        deleted: list[int] = []
+        shares = segment.index.shares()
+        for share in shares:
+            with self._catalog.lock:
+                exists = self._catalog.exists(share.ledger_id)
+            if exists:
+                live += share.stored_bytes
+            elif share.deleted:
+                tombstones += RECORD_HEADER_BYTES
+                if len(deleted) < self._options.segment_records_max:
+                    deleted.append(share.ledger_id)
+        segment.live_bytes = live + tombstones
+        most = self._options.rewrite_below * segment.end
+        if live > most or segment.tombstones_kept == self._catalog.removals:
+            return
+        if live + tombstones > most or not live:
+            removals = self._catalog.removals
+            needed = sum(self.reader.holds(ledger_id, segment) for ledger_id in deleted) * RECORD_HEADER_BYTES
+            segment.tombstones_kept = removals if needed else -1
+            segment.live_bytes = live + needed
+            if live + needed > most:
+                return
+        with self._catalog.lock:
+            is_last = segment.number >= max([*self._catalog.placed, *self._catalog.unplaced])
+        if (segment.damaged and segment.live_bytes) or is_last:
+            return  # The last segment knows the next ledger id; a damaged one is kept for whoever can mend it.
+        if not segment.live_bytes or self._rewrite(segment):
+            self._remove(segment)
+
+    def _rewrite(self, segment: Segment) -> bool:
+        """Copy what is live to the active segment; return whether all of it is there."""
+        chunk: list[NewRecord] = []
+        size = 0
+        for record in scan_segment(segment.path, segment.salt, segment.end):
+            if not record.intact and (not record.kind or self._catalog_has(record.ledger_id)):
+                _log.error("%s is damaged at offset %d and is not rewritten", segment.path, record.offset)
+                segment.damaged = True
+                with self._catalog.lock:
+                    self._catalog.note_damage(segment.path, record.offset)
+                return False
+            if not self._is_needed(record.ledger_id, record.kind, segment):
+                continue
+            chunk.append(NewRecord(record.kind, record.ledger_id, record.entry, record.payload))
+            size += RECORD_HEADER_BYTES + len(record.payload)
+            if size >= _CHUNK_BYTES:
+                if not self._send(chunk, size):
+                    return False
+                chunk, size = [], 0
+        return not chunk or self._send(chunk, size)
+
+    def _catalog_has(self, ledger_id: int) -> bool:
+        with self._catalog.lock:
+            return self._catalog.exists(ledger_id)
+
+    def _is_needed(self, ledger_id: int, kind: int, segment: Segment) -> bool:
+        if self._catalog_has(ledger_id):
+            return True
+        return kind == RecordKind.DELETE and self.reader.holds(ledger_id, segment)
+
+    def _send(self, chunk: list[NewRecord], size: int) -> bool:
+        """Have records written, no faster than the configured rate; return False if that failed."""
+        done = threading.Event()
+        failures: list[HedwigError] = []
+
+        def finish(error: HedwigError | None) -> None:
+            if error is not None:
+                failures.append(error)
+            done.set()
+
+        if not self._copy(CopyJob(chunk, finish)):
+            return False
+        if not done.wait(_COPY_WAIT_S) or failures:
+            _log.warning("cannot rewrite a segment of %s now: %s", self._directory.path, failures or "the disk hangs")
+            return False
+        self._write_indexes()
+        return self._rest(size / self._options.rewrite_bytes_per_s)
+
+    def _remove(self, segment: Segment) -> None:
+        """Remove the files of a segment that nobody needs. Raises: OSError - a start finishes it."""
+        with self._catalog.lock:
+            self._catalog.remove(segment)
+        # The index goes first: a segment without one is indexed again, an index without its segment would be a loss.
+        self._disk.unlink(self._directory.index(segment.number))
+        self._disk.unlink(segment.path)
+        self._disk.sync_directory(self._directory.path)
+        _log.debug("removed %s, %d bytes", segment.path, segment.end)

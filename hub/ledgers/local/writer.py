@@ -1,0 +1,299 @@
+"""The writer: one thread that appends the records of all ledgers, many to one write and one sync.
+
+After a failed write or sync nobody knows what the end of the file is: a second sync may report success for bytes that
+the system has already thrown away. So the segment ends, for good, where the last successful sync left it; the bytes
+behind are cut off if that works, and disowned by the next segment's header in any case; and the next record goes there.
+"""
+
+import errno
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hedwig.errors import HedwigError, LedgerStoreFullError, LedgerStoreUnavailableError, LedgerWriteError
+from hub.ledgers.local.catalog import Catalog, Segment
+from hub.ledgers.local.directory import StoreDirectory
+from hub.ledgers.local.disk import Disk
+from hub.ledgers.local.index import MemoryIndex, row_of
+from hub.ledgers.local.jobs import CopyJob, Job, JobQueue, NewRecord, RecordJob
+from hub.ledgers.local.options import LocalLedgerOptions
+from hub.ledgers.local.records import (
+    RECORD_HEADER_BYTES,
+    RecordKind,
+    SegmentHeader,
+    encode_record,
+)
+from hub.ledgers.local.reserve import Reserve
+
+__all__ = ["Writer"]
+
+_log = logging.getLogger(__name__)
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_UNPLACED_MAX: Final = 8
+"""Segments that wait for their index files, before appends are refused: their indexes take memory."""
+
+Finish = Callable[[Sequence[RecordJob], "HedwigError | None", int], None]
+
+
+class Writer:
+    """Appends to the active segment. `finish(jobs, error, generation)` and `rolled()` are called in its thread.
+
+    `generation` counts failures. A job stamped with an older one stood behind a job that failed, and fails too, so that
+    no ledger gets a gap.
+    """
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        catalog: Catalog,
+        options: LocalLedgerOptions,
+        disk: Disk,
+        reserve: Reserve,
+        queue: JobQueue,
+        *,
+        next_number: int,
+        previous: tuple[int, int],
+        finish: Finish,
+        rolled: Callable[[Segment], None],
+    ) -> None:
+        self.queue = queue
+        self._directory = directory
+        self._catalog = catalog
+        self._options = options
+        self._disk = disk
+        self._reserve = reserve
+        self._next_number = next_number
+        self._previous = previous
+        self._finish = finish
+        self._rolled = rolled
+        self._generation = 0
+        self._behind_failure: Callable[[], HedwigError] = self._not_stored
+        self._active: Segment | None = None
+        self._index = MemoryIndex()
+        self._descriptor = -1
+        self._salts = random.SystemRandom()
+        self._thread = threading.Thread(target=self._run, name="hedwig-ledgers-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the thread to end; `queue.close()` comes first."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while jobs := self.queue.take(self._options.group_bytes_max, self._options.group_records_max):
+                self._serve(jobs)
+            if self._active is not None:
+                self._retire()
+        except Exception:
+            # A defect of ours. What was written stays; nobody is told that anything else was.
+            _log.exception("the writer of %s ends", self._directory.path)
+            self.queue.close()
+            self._generation += 1
+            self._refuse(self.queue.take_all(), self._not_stored)
+
+    def _serve(self, jobs: list[Job]) -> None:
+        upkeep = [job for job in jobs if job.is_upkeep]
+        if len(upkeep) < len(jobs):
+            stale = [job for job in jobs if isinstance(job, RecordJob) and self._is_stale(job)]
+            if stale:
+                self._refuse(stale, self._behind_failure)
+                jobs = [job for job in jobs if not isinstance(job, RecordJob) or not self._is_stale(job)]
+            if self._reserve.is_missing:
+                self._generation += 1
+                self._behind_failure = self._no_space
+                self._refuse([job for job in jobs if not job.is_upkeep], self._no_space)
+                jobs = upkeep
+        try:
+            self._write(jobs)
+        except OSError as exc:
+            self._recover(jobs, exc)
+        except BaseException:
+            self._refuse(jobs, lambda: LedgerWriteError("the ledger store failed; whether it is stored is not known"))
+            raise
+        else:
+            self._done(jobs)
+
+    def _is_stale(self, job: RecordJob) -> bool:
+        return job.generation != self._generation and not job.is_upkeep
+
+    def _write(self, jobs: Sequence[Job]) -> None:
+        """Write the records of all jobs and sync. Raises: OSError - and then the tail is unknown."""
+        records = list(_records(jobs))
+        if not records:
+            return
+        active = self._segment_for(records)
+        start = offset = active.end
+        parts: list[bytes] = []
+        rows: list[tuple[int, int, int]] = []
+        for kind, ledger_id, entry, payload in records:
+            rows.append((ledger_id, *row_of(kind, entry, offset, len(payload))))
+            offset = encode_record(parts, active.salt, offset, start, kind, ledger_id, entry, payload)
+        self._disk.write(self._descriptor, b"".join(parts), start)
+        self._disk.sync(self._descriptor)
+        with self._catalog.lock:
+            active.end = offset
+            add = self._index.add
+            for row in rows:
+                add(*row)
+            for job in jobs:
+                if isinstance(job, RecordJob) and job.record is not None:
+                    self._note_ledger(job.record)
+
+    def _note_ledger(self, record: NewRecord) -> None:
+        if record.kind == RecordKind.CREATE:
+            self._catalog.add_ledger(record.ledger_id)
+        elif record.kind == RecordKind.DELETE:
+            self._catalog.delete_ledger(record.ledger_id)
+
+    def _segment_for(self, records: Sequence[NewRecord]) -> Segment:
+        """Return the active segment, a new one if the records do not fit into it."""
+        active = self._active
+        if active is not None:
+            size = sum(RECORD_HEADER_BYTES + len(record.payload) for record in records)
+            fits = active.end + size <= self._options.segment_bytes
+            if (fits and len(self._index) + len(records) <= self._options.segment_records_max) or not len(self._index):
+                return active
+            self._retire()
+        return self._begin()
+
+    def _begin(self) -> Segment:
+        """Make a new segment the active one. Its header is on disk before the first record is written."""
+        if len(self._catalog.unplaced) >= _UNPLACED_MAX:
+            raise OSError(errno.EAGAIN, f"the indexes of {_UNPLACED_MAX} segments cannot be written")
+        number = self._next_number
+        self._next_number += 1
+        path = self._directory.segment(number)
+        salt = self._salts.getrandbits(32)
+        previous, previous_end = self._previous
+        header = SegmentHeader(
+            number=number,
+            salt=salt,
+            previous=previous,
+            previous_end=previous_end,
+            next_ledger_id=self._catalog.next_ledger_id,
+        )
+        descriptor = self._disk.create(path)
+        try:
+            self._disk.write(descriptor, header.encode(), 0)
+            self._disk.sync(descriptor)
+            self._disk.sync_directory(path.parent)
+        except OSError:
+            os.close(descriptor)
+            self._remove(path)
+            raise
+        self._descriptor = descriptor
+        self._active = Segment(number, path, salt)
+        assert isinstance(self._active.index, MemoryIndex)
+        self._index = self._active.index
+        with self._catalog.lock:
+            self._catalog.unplaced[number] = self._active
+        return self._active
+
+    def _retire(self) -> None:
+        """End the active segment: it gets its index file, or vanishes if it has no record."""
+        active = self._active
+        assert active is not None
+        os.close(self._descriptor)
+        self._descriptor = -1
+        self._active = None
+        if len(self._index):
+            self._previous = active.number, active.end
+            self._rolled(active)
+            return
+        with self._catalog.lock:
+            self._catalog.unplaced.pop(active.number)
+        if not self._remove(active.path):
+            # What is behind its header must be disowned. The segment before it has an index that says where it ends.
+            self._previous = active.number, active.end
+
+    def _recover(self, jobs: Sequence[Job], exc: OSError) -> None:
+        """Answer jobs whose write failed, and go on with those that make space."""
+        full = exc.errno in _FULL
+        clean = self._cut_tail()
+        _log.error("cannot write to %s: %s", self._directory.path, exc)
+        self._generation += 1
+        jobs = [*jobs, *self.queue.take_all()]
+        reason = self._behind_failure = self._no_space if full else partial(self._not_stored, exc)
+        if not clean:
+            reason = partial(self._not_known, exc)
+        self._refuse([job for job in jobs if not job.is_upkeep], reason)
+        upkeep = [job for job in jobs if job.is_upkeep]
+        if not upkeep:
+            return
+        if full:
+            self._reserve.release()
+        try:
+            self._write(upkeep)
+        except OSError as again:
+            self._cut_tail()
+            _log.error("cannot even write what makes space in %s: %s", self._directory.path, again)
+            self._refuse(upkeep, reason)
+        else:
+            self._done(upkeep)
+
+    def _cut_tail(self) -> bool:
+        """Let go of the active segment after a failure; return whether what was not synced is surely gone."""
+        active = self._active
+        if active is None:
+            return True
+        try:
+            self._disk.truncate(self._descriptor, active.end)
+            self._disk.sync(self._descriptor)
+            clean = True
+        except OSError as exc:
+            _log.warning("cannot cut the tail off %s: %s; the next segment disowns it", active.path, exc)
+            clean = False
+        self._retire()
+        return clean
+
+    def _no_space(self) -> HedwigError:
+        return LedgerStoreFullError(
+            f"no space left for ledgers in {self._directory.path}: free some, or consume messages"
+        )
+
+    def _not_stored(self, cause: OSError | None = None) -> HedwigError:
+        return LedgerStoreUnavailableError(f"nothing was stored in {self._directory.path}: {cause}")
+
+    def _not_known(self, cause: OSError) -> HedwigError:
+        return LedgerWriteError(f"cannot write to {self._directory.path}: {cause}; whether it is stored is not known")
+
+    def _remove(self, path: Path) -> bool:
+        try:
+            self._disk.unlink(path)
+        except OSError as exc:
+            _log.warning("cannot remove %s: %s; the next start does", path, exc)
+            return False
+        return True
+
+    def _done(self, jobs: Sequence[Job]) -> None:
+        records = [job for job in jobs if isinstance(job, RecordJob)]
+        if records:
+            self._finish(records, None, self._generation)
+        for job in jobs:
+            if isinstance(job, CopyJob):
+                job.done(None)
+
+    def _refuse(self, jobs: Sequence[Job], reason: Callable[[], HedwigError]) -> None:
+        records = [job for job in jobs if isinstance(job, RecordJob)]
+        if records:
+            self._finish(records, reason(), self._generation)
+        for job in jobs:
+            if isinstance(job, CopyJob):
+                job.done(reason())
+
+
+def _records(jobs: Sequence[Job]) -> Iterator[NewRecord]:
+    for job in jobs:
+        if isinstance(job, CopyJob):
+            yield from job.records
+        elif job.record is not None:
+            yield job.record
