@@ -29,6 +29,8 @@ _LINE_BYTES_MAX: Final = 16 * NAME_BYTES_MAX
 """Two names of the largest size with every byte of them escaped, and as much again of columns that are ignored."""
 
 _CHUNK_BYTES: Final = 1 << 20
+_BUFFER_BYTES: Final = 1 << 14
+"""Small, since progress is measured by what was read of the file: half a megabyte of gzip holds many thousand rows."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -174,7 +176,7 @@ class _InterruptibleFile(io.RawIOBase):
         while len(self._head) < len(_GZIP_MAGIC) and (more := self._next(len(_GZIP_MAGIC) - len(self._head))):
             self._head += more
         packed = self._head == _GZIP_MAGIC
-        buffered = io.BufferedReader(self, _CHUNK_BYTES // 16)
+        buffered = io.BufferedReader(self, _BUFFER_BYTES)
         return cast(BinaryIO, gzip.GzipFile(fileobj=buffered) if packed else buffered)
 
     def readable(self) -> bool:

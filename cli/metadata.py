@@ -68,7 +68,7 @@ def stats(settings: Settings) -> None:
     output = settings.writer()
 
     async def count(store: MetadataStore) -> None:
-        with working("counting records"):
+        async with working("counting records"):
             counts = await store.count()
         output.listing(
             "records", [{"kind": kind, "count": number} for kind, number in counts.items()], ("kind", "count")
@@ -79,7 +79,7 @@ def stats(settings: Settings) -> None:
 
 def _records_to_wipe(settings: Settings) -> Mapping[str, int]:
     async def count(store: MetadataStore) -> Mapping[str, int]:
-        with working("counting what --wipe would delete"):
+        async with working("counting what --wipe would delete"):
             return await store.count()
 
     try:

@@ -1,9 +1,10 @@
 """How far long work has come: a bar on a terminal, else a line on standard error every few seconds."""
 
+import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
 
@@ -141,14 +142,26 @@ def load_progress(title: str, input_bytes: int | None, clock: Clock | None = Non
     return (BarProgress if sys.stderr.isatty() else LineProgress)(title, input_bytes, clock or SystemClock())
 
 
-@contextmanager
-def working(title: str) -> Iterator[None]:
-    """Show that something of unknown length is going on, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield
+@asynccontextmanager
+async def working(title: str, clock: Clock | None = None) -> AsyncIterator[None]:
+    """Show that something of unknown length is going on: on a terminal it turns, else it says so now and then."""
+    if sys.stderr.isatty():
+        with Console(stderr=True).status(_plain(title)):
+            yield
         return
-    with Console(stderr=True).status(_plain(title)):
+    saying = asyncio.create_task(_say_now_and_then(title, clock or SystemClock()))
+    try:
         yield
+    finally:
+        saying.cancel()
+        await asyncio.wait([saying])
+
+
+async def _say_now_and_then(title: str, clock: Clock) -> None:
+    began = clock.monotonic()
+    while True:
+        await clock.sleep(_LINE_EVERY_S)
+        click.echo(f"{title}: {_duration(clock.monotonic() - began)} so far", err=True)
 
 
 def _plain(text: str) -> str:
