@@ -21,6 +21,7 @@ class RefusedByHubError(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{pb.StatusCode.Name(pb.StatusCode.ValueType(status))}: {text}")
         self.status = status
+        self.text = text
 
 
 class HubClient:

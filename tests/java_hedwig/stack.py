@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -115,9 +116,8 @@ class JavaStack:
 
     def hub_info(self, client: KazooClient) -> HubInfo:
         """Return the hub as owner records name it: its address and the creation zxid of its liveness node."""
-        (name,) = client.get_children(f"{REGION_PATH}/hosts")
-        epoch = int(client.exists(f"{REGION_PATH}/hosts/{name}").czxid)
-        return HubInfo(host="127.0.0.1", port=self.hub_port, ssl_port=_TLS_PORT, epoch=epoch)
+        hub = HubInfo(host="127.0.0.1", port=self.hub_port, ssl_port=_TLS_PORT)
+        return replace(hub, epoch=int(client.exists(f"{REGION_PATH}/hosts/{hub.address}").czxid))
 
     def console(self, *command: str) -> str:
         """Run one command of the original's admin console, and return what it prints."""
