@@ -27,11 +27,12 @@ class RefusedByHubError(Exception):
 class HubClient:
     """One connection. Deliveries that arrive before an answer are kept for `deliveries`.
 
-    Raises in every method: RefusedByHubError; OSError - no answer within 30 s, or the connection ended.
+    Raises in every method: RefusedByHubError; OSError - no answer within `timeout_s`, or the connection ended.
     """
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
+    def __init__(self, port: int, timeout_s: float = _TIMEOUT_S) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._timeout_s = timeout_s
         self._txn = 0
         self._pushed: list[pb.PubSubResponse] = []
 
@@ -68,7 +69,7 @@ class HubClient:
 
     def deliveries(self, count: int) -> list[tuple[int, bytes]]:
         """Return local id and body of the next `count` messages delivered on this connection."""
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + self._timeout_s
         while len(self._pushed) < count:
             response = self._receive(deadline)
             if response.HasField("message"):
@@ -103,7 +104,7 @@ class HubClient:
 
     def _call(self, request: pb.PubSubRequest) -> pb.PubSubResponse:
         self._send(request)
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + self._timeout_s
         while True:
             response = self._receive(deadline)
             if response.HasField("message"):
@@ -115,7 +116,7 @@ class HubClient:
 
     def _send(self, request: pb.PubSubRequest) -> None:
         body = request.SerializeToString()
-        self._socket.settimeout(_TIMEOUT_S)
+        self._socket.settimeout(self._timeout_s)
         self._socket.sendall(_LENGTH.pack(len(body)) + body)
 
     def _receive(self, deadline: float) -> pb.PubSubResponse:

@@ -84,9 +84,9 @@ class JavaStack:
         """Return what the hub has logged so far."""
         return self.servers.log_path(_HUB).read_text(errors="replace")
 
-    def client(self) -> HubClient:
+    def client(self, timeout_s: float = _DEADLINE_S) -> HubClient:
         """Return a new connection to the hub."""
-        return HubClient(self.servers.port(_HUB))
+        return HubClient(self.servers.port(_HUB), timeout_s)
 
     @property
     def hub_port(self) -> int:
