@@ -1,12 +1,14 @@
 """The options of a local ledger store."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from hedwig.errors import ConfigurationError
 
 __all__ = ["LocalLedgerOptions"]
 
-_MIB = 1 << 20
+_MIB: Final = 1 << 20
+_RESERVE_MIN: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +52,10 @@ class LocalLedgerOptions:
             raise ConfigurationError(f"ledgers: rewrite_below is {self.rewrite_below}; it must be from 0 to 0.9")
         if not self.upkeep_interval_s > 0:
             raise ConfigurationError(f"ledgers: upkeep_interval_s is {self.upkeep_interval_s}; it must be above 0")
-        if self.reserve_bytes is not None and self.reserve_bytes < 1:
-            raise ConfigurationError(f"ledgers: reserve_bytes is {self.reserve_bytes}; it must be at least 1")
+        if self.reserve_bytes is not None and self.reserve_bytes < _RESERVE_MIN:
+            raise ConfigurationError(
+                f"ledgers: reserve_bytes is {self.reserve_bytes}; it must be at least {_RESERVE_MIN}"
+            )
 
     @property
     def reserve(self) -> int:

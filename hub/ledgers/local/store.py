@@ -61,10 +61,10 @@ class LocalLedgerStore:
             disk,
             self._reserve,
             queue,
+            self._upkeep,
             next_number=recovered.next_number,
             previous=recovered.previous,
             finish=self._finish_soon,
-            rolled=self._upkeep.rolled,
         )
         for segment in recovered.unplaced:
             self._upkeep.rolled(segment)

@@ -32,7 +32,9 @@ _log = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 256 << 10
 _COPY_WAIT_S: Final = 60.0
+_COPY_SLICE_S: Final = 0.05
 _RETRY_S: Final = 1.0
+_FULL_MAX: Final = 8
 _REST: Final = 4.0
 """How many times as long as it took to count a segment the thread rests: it leaves the processor to the hub."""
 
@@ -75,6 +77,7 @@ class Upkeep:
         self._rebuilding = threading.Lock()
         self._wake = threading.Condition()
         self._closing = False
+        self._is_failing = False
         self._thread = threading.Thread(target=self._run, name="hedwig-ledgers-upkeep", daemon=True)
 
     def start(self) -> None:
@@ -86,11 +89,18 @@ class Upkeep:
             self._full.append(segment)
             self._wake.notify()
 
+    def await_room(self) -> None:
+        """Wait while many segments wait for their index, which takes memory. Raises: OSError - it cannot be written."""
+        with self._wake:
+            self._wake.wait_for(lambda: len(self._full) < _FULL_MAX or self._is_failing)
+            if len(self._full) >= _FULL_MAX:
+                raise OSError(errno.EAGAIN, f"the indexes of {_FULL_MAX} segments cannot be written")
+
     def close(self) -> None:
         """End the thread, once the writer has ended, after the last index is written."""
         with self._wake:
             self._closing = True
-            self._wake.notify()
+            self._wake.notify_all()
         self._thread.join()
 
     def rebuild(self, segment: Segment) -> None:
@@ -106,27 +116,40 @@ class Upkeep:
         pause = self._options.upkeep_interval_s
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._closing or self._full, timeout=pause)
+                self._wake.wait_for(lambda: self._closing or self._has_work(), timeout=pause)
                 closing = self._closing
             pause = self._options.upkeep_interval_s
             try:
                 if not self._write_indexes():
                     pause = min(_RETRY_S, pause)
-                    self._rest(0 if closing else pause)
                 if closing:
                     return
                 self._reclaim()
             except Exception:
                 # Without upkeep space is not given back, and after a while appends are refused; reads go on.
                 _log.exception("the upkeep of %s failed; it tries again", self._directory.path)
+                pause = min(_RETRY_S, pause)
+                with self._wake:
+                    self._is_failing = True
+                    self._wake.notify_all()
+                if closing:
+                    return
             if self._reserve.is_missing:
                 self._reserve.refill()
                 pause = min(_RETRY_S, pause)
 
     def _rest(self, seconds: float) -> bool:
-        """Wait; return False if the store is being closed."""
-        with self._wake:
-            return not self._wake.wait_for(lambda: self._closing, timeout=seconds)
+        """Wait, and write indexes meanwhile; return False if the store is being closed."""
+        until = time.monotonic() + seconds
+        while True:
+            self._write_indexes()
+            with self._wake:
+                ready = self._wake.wait_for(lambda: self._closing or self._has_work(), until - time.monotonic())
+                if self._closing or not ready:
+                    return not self._closing
+
+    def _has_work(self) -> bool:
+        return bool(self._full) and not self._is_failing
 
     def _write_indexes(self) -> bool:
         """Write the index files that are missing; return False if one could not be written."""
@@ -137,9 +160,17 @@ class Upkeep:
                 place_segment(self._directory, self._catalog, self._disk, segment, segment.index)
             except OSError as exc:
                 _log.warning("cannot write the index of %s: %s; it stays in memory", segment.path, exc)
+                self._note_index(written=False)
                 return False
-            self._full.popleft()
+            self._note_index(written=True)
         return True
+
+    def _note_index(self, *, written: bool) -> None:
+        with self._wake:
+            self._is_failing = not written
+            if written:
+                self._full.popleft()
+            self._wake.notify_all()
 
     def _reclaim(self) -> None:
         """Remove or rewrite the segments that deserve it."""
@@ -159,7 +190,6 @@ class Upkeep:
                 self.rebuild(segment)
             except OSError as exc:
                 _log.warning("cannot look after %s: %s", segment.path, exc)
-            self._write_indexes()
             if not self._rest(min(_REST * (time.monotonic() - began), _RETRY_S)):
                 return
 
@@ -236,10 +266,13 @@ class Upkeep:
 
         if not self._copy(CopyJob(chunk, finish)):
             return False
-        if not done.wait(_COPY_WAIT_S) or failures:
+        until = time.monotonic() + _COPY_WAIT_S
+        while not done.wait(_COPY_SLICE_S) and time.monotonic() < until:
+            # The writer may be waiting for an index itself.
+            self._write_indexes()
+        if not done.is_set() or failures:
             _log.warning("cannot rewrite a segment of %s now: %s", self._directory.path, failures or "the disk hangs")
             return False
-        self._write_indexes()
         return self._rest(size / self._options.rewrite_bytes_per_s)
 
     def _remove(self, segment: Segment) -> None:

@@ -29,20 +29,19 @@ from hub.ledgers.local.records import (
     encode_record,
 )
 from hub.ledgers.local.reserve import Reserve
+from hub.ledgers.local.upkeep import Upkeep
 
 __all__ = ["Writer"]
 
 _log = logging.getLogger(__name__)
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_UNPLACED_MAX: Final = 8
-"""Segments that wait for their index files, before appends are refused: their indexes take memory."""
 
 Finish = Callable[[Sequence[RecordJob], "HedwigError | None", int], None]
 
 
 class Writer:
-    """Appends to the active segment. `finish(jobs, error, generation)` and `rolled()` are called in its thread.
+    """Appends to the active segment. `finish(jobs, error, generation)` is called in its thread.
 
     `generation` counts failures. A job stamped with an older one stood behind a job that failed, and fails too, so that
     no ledger gets a gap.
@@ -56,11 +55,11 @@ class Writer:
         disk: Disk,
         reserve: Reserve,
         queue: JobQueue,
+        upkeep: Upkeep,
         *,
         next_number: int,
         previous: tuple[int, int],
         finish: Finish,
-        rolled: Callable[[Segment], None],
     ) -> None:
         self.queue = queue
         self._directory = directory
@@ -68,10 +67,10 @@ class Writer:
         self._options = options
         self._disk = disk
         self._reserve = reserve
+        self._upkeep = upkeep
         self._next_number = next_number
         self._previous = previous
         self._finish = finish
-        self._rolled = rolled
         self._generation = 0
         self._behind_failure: Callable[[], HedwigError] = self._not_stored
         self._active: Segment | None = None
@@ -167,8 +166,7 @@ class Writer:
 
     def _begin(self) -> Segment:
         """Make a new segment the active one. Its header is on disk before the first record is written."""
-        if len(self._catalog.unplaced) >= _UNPLACED_MAX:
-            raise OSError(errno.EAGAIN, f"the indexes of {_UNPLACED_MAX} segments cannot be written")
+        self._upkeep.await_room()
         number = self._next_number
         self._next_number += 1
         path = self._directory.segment(number)
@@ -207,7 +205,7 @@ class Writer:
         self._active = None
         if len(self._index):
             self._previous = active.number, active.end
-            self._rolled(active)
+            self._upkeep.rolled(active)
             return
         with self._catalog.lock:
             self._catalog.unplaced.pop(active.number)

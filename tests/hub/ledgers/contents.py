@@ -1,0 +1,27 @@
+"""What ledgers of a test contain: payloads that say where they belong, and reading all of them."""
+
+import asyncio
+from collections.abc import Iterable
+
+from hub.ledgers import LedgerStore
+
+__all__ = ["fill", "payload", "read_all"]
+
+
+def payload(ledger_id: int, entry_id: int, size: int = 100) -> bytes:
+    """Return the payload of that entry, as long as asked for."""
+    return (b"ledger %d entry %d " % (ledger_id, entry_id)).ljust(size, b".")
+
+
+async def fill(store: LedgerStore, ledger_ids: Iterable[int], entries: range, size: int = 100) -> None:
+    """Append the entries to all the ledgers, as many at once as there are ledgers."""
+    for entry in entries:
+        await asyncio.gather(*(store.append(ledger, entry, payload(ledger, entry, size)) for ledger in ledger_ids))
+
+
+async def read_all(store: LedgerStore, ledger_id: int, at_once: int = 100) -> list[bytes]:
+    """Return all payloads of a ledger."""
+    found: list[bytes] = []
+    while more := await store.read(ledger_id, len(found), entries_max=at_once, bytes_max=1 << 20):
+        found += more
+    return found

@@ -1,0 +1,100 @@
+"""A disk that fails on demand: the store's real file calls, with faults around them and a record of what was synced."""
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from hub.ledgers.local.disk import Disk
+
+__all__ = ["FaultyDisk"]
+
+
+class FaultyDisk(Disk):
+    """Real files. `on_write`, `on_sync` and `on_truncate` are called before the real call and may raise or wait.
+
+    `capacity`: bytes that all files together may have, None for no bound. `before` is called with a word and a path
+    before every call that changes names.
+    """
+
+    def __init__(self) -> None:
+        self.on_write: Callable[[Path], None] = _nothing
+        self.on_sync: Callable[[Path], None] = _nothing
+        self.on_truncate: Callable[[Path], None] = _nothing
+        self.before: Callable[[str, Path], None] = _nothing_named
+        self.capacity: int | None = None
+        self.synced: dict[Path, int] = {}
+        self.syncs = 0
+        self._paths: dict[int, Path] = {}
+        self._lock = threading.Lock()
+
+    def create(self, path: Path) -> int:
+        self.before("create", path)
+        descriptor = super().create(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
+        path = self._paths[descriptor]
+        self.on_write(path)
+        with self._lock:
+            room = self._room(path, offset)
+            # As a real file system does, it takes what fits and then says so.
+            super().write(descriptor, data[:room], offset)
+        if room < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def sync(self, descriptor: int) -> None:
+        path = self._paths.get(descriptor)
+        if path is not None:
+            self.on_sync(path)
+        super().sync(descriptor)
+        self.syncs += 1
+        if path is not None:
+            self.synced[path] = os.fstat(descriptor).st_size
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        if descriptor in self._paths:
+            self.on_truncate(self._paths[descriptor])
+        super().truncate(descriptor, size)
+
+    def allocate(self, descriptor: int, size: int) -> None:
+        if self._room(self._paths[descriptor], 0) < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().allocate(descriptor, size)
+
+    def replace(self, source: Path, target: Path) -> None:
+        self.before("replace", target)
+        super().replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self.before("unlink", path)
+        super().unlink(path)
+        self.synced.pop(path, None)
+
+    def image(self, source: Path, target: Path, cut: Callable[[Path, int, int], int] | None = None) -> None:
+        """Copy the directory as a crash could leave it.
+
+        `cut(path, synced, size)` says how long a file is that has bytes behind its last sync; without it all stay.
+        """
+        shutil.copytree(source, target)
+        for path, synced in list(self.synced.items()):
+            copy = target / path.name
+            if cut is not None and copy.exists() and copy.stat().st_size > synced:
+                os.truncate(copy, cut(path, synced, copy.stat().st_size))
+
+    def _room(self, path: Path, offset: int) -> int:
+        if self.capacity is None:
+            return 1 << 62
+        used = sum(other.stat().st_size for other in path.parent.iterdir() if other != path)
+        return max(0, self.capacity - used - offset)
+
+
+def _nothing(_: Path) -> None:
+    pass
+
+
+def _nothing_named(_: str, __: Path) -> None:
+    pass
