@@ -157,6 +157,20 @@ async def test_subscription_that_the_hub_deleted_and_made_anew_is_hit_and_we_say
     assert _options(await _subscription(shared, topic)) == {"old"}
 
 
+async def test_delete_of_ours_through_that_window_ends_the_new_subscription(
+    stack: JavaStack, shared: MetadataStore
+) -> None:
+    topic = Topic(b"window-of-a-delete")
+    with stack.client() as client:
+        client.subscribe(topic, S)
+        before = await _subscription(shared, topic)
+        client.close_subscription(topic, S)
+        client.unsubscribe(topic, S)
+        client.subscribe(topic, S)
+    await shared.subscriptions.delete_subscription_data(topic, S, before.version)
+    assert await shared.subscriptions.read_subscription_data(topic, S) is None
+
+
 async def test_updates_of_both_at_once_are_each_applied_or_refused(
     stack: JavaStack, shared: MetadataStore, raw: KazooClient
 ) -> None:
@@ -345,3 +359,16 @@ async def test_hub_takes_a_topic_over_from_an_owner_of_ours_that_is_not_alive(
     with pytest.raises(BadVersionError):
         await shared.ownership.delete_owner_info(topic, version)
     assert await shared.ownership.read_owner_info(topic) == found
+
+
+@pytest.mark.parametrize("either_stack", [False], ids=["ephemeral owners"], indirect=True, scope="module")
+async def test_hub_with_ephemeral_owners_redirects_to_an_owner_of_ours_that_is_not_alive(
+    either_stack: JavaStack, shared: MetadataStore, neighbour: HubInfo
+) -> None:
+    """To it a record is an owner that lives: only we can take such a topic over."""
+    topic = Topic(b"dead-and-left-%d" % neighbour.epoch)
+    dead = replace(neighbour, host="127.0.0.8", epoch=neighbour.epoch - 1)
+    version = await shared.ownership.write_owner_info(topic, dead, NEW)
+    with either_stack.client() as client:
+        assert _claim_by_publishing(client, topic) == dead.address
+    await shared.ownership.write_owner_info(topic, neighbour, version)
