@@ -1,7 +1,9 @@
 """The real servers of a test run: started on first use, shared by all tests, ended with the run."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -47,6 +49,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _end_in_order(number: int, _frame: FrameType | None) -> None:
+    pytest.exit(f"ended by signal {number}", returncode=128 + number)
+
+
 @pytest.fixture(scope="session")
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServers]:
     """The servers of this run. A test that ends one starts it again."""
@@ -55,7 +61,10 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield RunningServers(kept)
         return
     running = RunningServers(tmp_path_factory.mktemp("servers") / "run")
+    # Whoever ends a run that takes too long must not leave its servers behind.
+    previous = signal.signal(signal.SIGTERM, _end_in_order)
     try:
         yield running
     finally:
+        signal.signal(signal.SIGTERM, previous)
         running.launcher.down()
