@@ -123,7 +123,7 @@ async def _recovery(path: Path, arguments: argparse.Namespace) -> None:
         payload = os.urandom(size)
         for start in range(0, count // _LEDGERS, 20):
             await asyncio.gather(*(store.append(x, e, payload) for x in ledgers for e in range(start, start + 20)))
-    for what in ("closed", "killed, index of the last lost", "all indexes lost"):
+    for what in ("closed", "killed, last two indexes lost", "all indexes lost"):
         segments = _lose_indexes(path, what)
         began = time.perf_counter()
         async with _store(path) as store:
@@ -139,7 +139,7 @@ async def _recovery(path: Path, arguments: argparse.Namespace) -> None:
 
 def _lose_indexes(path: Path, what: str) -> int:
     segments = sorted(path.glob("*.segment"))
-    doomed = {"closed": [], "all indexes lost": segments}.get(what, segments[-1:])
+    doomed = {"closed": [], "all indexes lost": segments}.get(what, segments[-2:])
     for segment in doomed:
         segment.with_suffix(".index").unlink()
     return len(segments)

@@ -57,6 +57,7 @@ class CopyJob:
     __slots__ = ("done", "records")
 
     is_upkeep: Final = True
+    generation: Final = None
 
     def __init__(self, records: Sequence[NewRecord], done: Callable[[HedwigError | None], None]) -> None:
         self.records = records

@@ -1,6 +1,7 @@
 """The local ledger store: what asyncio callers meet. A writer, an upkeep and a few reading threads do the work."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -45,7 +46,9 @@ class LocalLedgerStore:
     A ledger open for append costs an entry in a dictionary, any other one a byte or two; no ledger costs a descriptor.
     """
 
-    def __init__(self, directory: StoreDirectory, options: LocalLedgerOptions, disk: Disk) -> None:
+    def __init__(
+        self, directory: StoreDirectory, options: LocalLedgerOptions, disk: Disk, source: random.Random
+    ) -> None:
         """Recover the directory and start the threads. Blocks; `open` is the door."""
         recovered = recover(directory, disk)
         self._directory = directory
@@ -65,6 +68,7 @@ class LocalLedgerStore:
             next_number=recovered.next_number,
             previous=recovered.previous,
             finish=self._finish_soon,
+            source=source,
         )
         for segment in recovered.unplaced:
             self._upkeep.rolled(segment)
@@ -79,39 +83,46 @@ class LocalLedgerStore:
         """What the writer has, in the order in which it got it."""
         self._queued_bytes = 0
         self._backlog = Backlog()
+        self._reads = asyncio.Semaphore(options.reads_in_flight_max)
         self._closing = False
         self._closed: asyncio.Event | None = None
 
     @classmethod
-    async def open(cls, path: Path, options: LocalLedgerOptions | None = None, disk: Disk | None = None) -> Self:
+    async def open(
+        cls,
+        path: Path,
+        options: LocalLedgerOptions | None = None,
+        disk: Disk | None = None,
+        source: random.Random | None = None,
+    ) -> Self:
         """Open the directory, made if it is missing, after recovery from whatever happened to the last process.
+
+        `source` draws the salts of segments; without it the system does.
 
         Raises: LedgerStoreLockedError - another process has it; ConfigurationError - it cannot be used, or has a newer
             format; CorruptEntryError - its newest segment is unreadable, so that ids could be given twice.
         """
-        return await asyncio.to_thread(cls._open, path, options, disk, asyncio.get_running_loop())
+        opened = await asyncio.to_thread(
+            cls._open, path, options or LocalLedgerOptions(), disk or Disk(), source or random.SystemRandom()
+        )
+        opened._loop = asyncio.get_running_loop()
+        opened._writer.start()
+        opened._upkeep.start()
+        return opened
 
     @classmethod
-    def _open(
-        cls, path: Path, options: LocalLedgerOptions | None, disk: Disk | None, loop: asyncio.AbstractEventLoop
-    ) -> Self:
+    def _open(cls, path: Path, options: LocalLedgerOptions, disk: Disk, source: random.Random) -> Self:
         directory = StoreDirectory(path)
         try:
-            store = cls(directory, options or LocalLedgerOptions(), disk or Disk())
+            return cls(directory, options, disk, source)
         except OSError as exc:
             directory.unlock()
             raise LedgerStoreUnavailableError(f"cannot open the ledgers in {path}: {exc}") from exc
         except BaseException:
             directory.unlock()
             raise
-        store._loop = loop
-        store._reads = asyncio.Semaphore(store._options.reads_in_flight_max)
-        store._writer.start()
-        store._upkeep.start()
-        return store
 
     _loop: asyncio.AbstractEventLoop
-    _reads: asyncio.Semaphore
 
     async def create(self) -> int:
         ledger_id = self._next_ledger_id
@@ -314,7 +325,8 @@ class LocalLedgerStore:
             self._generation = generation
             self._take_back(is_full=isinstance(error, LedgerStoreFullError))
         for job in jobs:
-            del self._outstanding[job]
+            if self._outstanding.pop(job, job) is job:
+                continue  # The writer ended, and does not know whom it has answered.
             self._queued_bytes -= job.cost
             if job.future.done():
                 continue

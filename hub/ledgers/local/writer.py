@@ -60,6 +60,7 @@ class Writer:
         next_number: int,
         previous: tuple[int, int],
         finish: Finish,
+        source: random.Random,
     ) -> None:
         self.queue = queue
         self._directory = directory
@@ -72,11 +73,16 @@ class Writer:
         self._previous = previous
         self._finish = finish
         self._generation = 0
+        self._at_hand: list[Job] = []
+        self._group_max = (
+            min(options.group_bytes_max, options.segment_bytes),
+            min(options.group_records_max, options.segment_records_max),
+        )
         self._behind_failure: Callable[[], HedwigError] = self._not_stored
         self._active: Segment | None = None
         self._index = MemoryIndex()
         self._descriptor = -1
-        self._salts = random.SystemRandom()
+        self._source = source
         self._thread = threading.Thread(target=self._run, name="hedwig-ledgers-writer", daemon=True)
 
     def start(self) -> None:
@@ -88,38 +94,43 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while jobs := self.queue.take(self._options.group_bytes_max, self._options.group_records_max):
+            while jobs := self.queue.take(*self._group_max):
+                self._at_hand = jobs
                 self._serve(jobs)
             if self._active is not None:
                 self._retire()
-        except Exception:
-            # A defect of ours. What was written stays; nobody is told that anything else was.
+        except Exception as exc:
+            # A defect of ours. What was written stays, and nobody is told that anything else was. Those of the jobs at
+            # hand that were answered already are not waiting any more.
             _log.exception("the writer of %s ends", self._directory.path)
             self.queue.close()
             self._generation += 1
-            self._refuse(self.queue.take_all(), self._not_stored)
+            text = f"the ledger store ended: {exc!r}; whether it is stored is not known: start it again"
+            self._refuse([*self._at_hand, *self.queue.take_all()], lambda: LedgerWriteError(text))
 
     def _serve(self, jobs: list[Job]) -> None:
-        upkeep = [job for job in jobs if job.is_upkeep]
-        if len(upkeep) < len(jobs):
-            stale = [job for job in jobs if isinstance(job, RecordJob) and self._is_stale(job)]
-            if stale:
-                self._refuse(stale, self._behind_failure)
-                jobs = [job for job in jobs if not isinstance(job, RecordJob) or not self._is_stale(job)]
-            if self._reserve.is_missing:
-                self._generation += 1
-                self._behind_failure = self._no_space
-                self._refuse([job for job in jobs if not job.is_upkeep], self._no_space)
-                jobs = upkeep
+        if self._reserve.is_missing or any(job.generation != self._generation for job in jobs):
+            jobs = self._sort_out(jobs)
         try:
             self._write(jobs)
         except OSError as exc:
             self._recover(jobs, exc)
-        except BaseException:
-            self._refuse(jobs, lambda: LedgerWriteError("the ledger store failed; whether it is stored is not known"))
-            raise
         else:
             self._done(jobs)
+
+    def _sort_out(self, jobs: list[Job]) -> list[Job]:
+        """Refuse the jobs that stand behind a failure, or for which there is no space; return the others."""
+        stale = [job for job in jobs if isinstance(job, RecordJob) and self._is_stale(job)]
+        if stale:
+            self._refuse(stale, self._behind_failure)
+            jobs = [job for job in jobs if not isinstance(job, RecordJob) or not self._is_stale(job)]
+        upkeep = [job for job in jobs if job.is_upkeep]
+        if self._reserve.is_missing and len(upkeep) < len(jobs):
+            self._generation += 1
+            self._behind_failure = self._no_space
+            self._refuse([job for job in jobs if not job.is_upkeep], self._no_space)
+            return upkeep
+        return jobs
 
     def _is_stale(self, job: RecordJob) -> bool:
         return job.generation != self._generation and not job.is_upkeep
@@ -170,7 +181,7 @@ class Writer:
         number = self._next_number
         self._next_number += 1
         path = self._directory.segment(number)
-        salt = self._salts.getrandbits(32)
+        salt = self._source.getrandbits(32)
         previous, previous_end = self._previous
         header = SegmentHeader(
             number=number,

@@ -68,5 +68,21 @@ async def fill_up(path: Path) -> None:
     await store.aclose()
 
 
+async def make_many(path: Path) -> None:
+    """Make 100,000 ledgers of one entry, and report memory and descriptors before, while all are open, and reopened."""
+
+    def report() -> None:
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        _report("resident", resident, len(list(Path("/proc/self/fd").iterdir())))
+
+    report()
+    store = await LocalLedgerStore.open(path)
+    for _ in range(100):
+        ledgers = await asyncio.gather(*(store.create() for _ in range(1000)))
+        await asyncio.gather(*(store.append(ledger, 0, payload(ledger, 0)) for ledger in ledgers))
+    report()
+    await store.aclose()
+
+
 if __name__ == "__main__":
-    asyncio.run({"append": append_at_full_speed, "fill": fill_up}[sys.argv[1]](Path(sys.argv[2])))
+    asyncio.run({"append": append_at_full_speed, "fill": fill_up, "many": make_many}[sys.argv[1]](Path(sys.argv[2])))

@@ -180,12 +180,12 @@ async def test_full_disk_is_emptied_by_deleting_ledgers(open_store: OpenStore) -
     assert await read_all(store, kept) == [payload(kept, entry) for entry in range(7)]
 
 
-async def test_disk_that_is_full_at_the_start_serves_reads(open_store: OpenStore) -> None:
+async def test_disk_that_is_full_at_the_start_serves_reads(open_store: OpenStore, tmp_path: Path) -> None:
     store = await open_store(reserve_bytes=RESERVE)
     ledger = await store.create()
     await fill(store, [ledger], range(5))
     await store.aclose()
-    (store._directory.path / "reserve").unlink()
+    (tmp_path / "ledgers" / "reserve").unlink()
     disk = FaultyDisk()
     disk.capacity = 100
     store = await open_store(disk=disk, reserve_bytes=RESERVE)
@@ -226,4 +226,23 @@ async def test_index_that_cannot_be_written_stays_in_memory_until_it_can(open_st
 
 
 async def _until_accepted(store: LocalLedgerStore) -> None:
-    await until(lambda: not store._reserve.is_missing, "space")
+    async with asyncio.timeout(30):
+        while (await store.stats()).is_full:  # noqa: ASYNC110 - the store says it to those who ask only
+            await asyncio.sleep(0.01)
+
+
+async def test_defect_in_the_writer_is_reported_and_nobody_waits_for_ever(open_store: OpenStore) -> None:
+    disk = FaultyDisk()
+    store = await open_store(disk=disk, queue_bytes_max=3000)
+    ledger = await store.create()
+
+    def break_down(_: Path) -> None:
+        raise RuntimeError("a defect")
+
+    disk.on_write = break_down
+    results = await _attempt(store, ledger, range(60), bytes(100))
+    assert all(isinstance(result, LedgerStoreUnavailableError) for result in results), results
+    assert "a defect" in str(results[0])
+    with pytest.raises(LedgerStoreUnavailableError):
+        await store.append(ledger, 0, b"x")
+    assert await store.last_entry_id(ledger) == -1
