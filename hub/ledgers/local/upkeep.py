@@ -78,6 +78,8 @@ class Upkeep:
         self._wake = threading.Condition()
         self._closing = False
         self._is_failing = False
+        self._has_ghosts = False
+        """Whether a file that was to be removed may still be there, and come back with the next start."""
         self._thread = threading.Thread(target=self._run, name="hedwig-ledgers-upkeep", daemon=True)
 
     def start(self) -> None:
@@ -212,7 +214,7 @@ class Upkeep:
             return
         if live + tombstones > most or not live:
             removals = self._catalog.removals
-            needed = sum(self.reader.holds(ledger_id, segment) for ledger_id in deleted) * RECORD_HEADER_BYTES
+            needed = sum(self._has_traces(ledger_id, segment) for ledger_id in deleted) * RECORD_HEADER_BYTES
             segment.tombstones_kept = removals if needed else -1
             segment.live_bytes = live + needed
             if live + needed > most:
@@ -252,7 +254,11 @@ class Upkeep:
     def _is_needed(self, ledger_id: int, kind: int, segment: Segment) -> bool:
         if self._catalog_has(ledger_id):
             return True
-        return kind == RecordKind.DELETE and self.reader.holds(ledger_id, segment)
+        return kind == RecordKind.DELETE and self._has_traces(ledger_id, segment)
+
+    def _has_traces(self, ledger_id: int, segment: Segment) -> bool:
+        """Return whether a deleted ledger may have records outside `segment`, so that its DELETE record is needed."""
+        return self._has_ghosts or self.reader.holds(ledger_id, segment)
 
     def _send(self, chunk: list[NewRecord], size: int) -> bool:
         """Have records written, no faster than the configured rate; return False if that failed."""
@@ -280,7 +286,11 @@ class Upkeep:
         with self._catalog.lock:
             self._catalog.remove(segment)
         # The index goes first: a segment without one is indexed again, an index without its segment would be a loss.
-        self._disk.unlink(self._directory.index(segment.number))
-        self._disk.unlink(segment.path)
-        self._disk.sync_directory(self._directory.path)
+        try:
+            self._disk.unlink(self._directory.index(segment.number))
+            self._disk.unlink(segment.path)
+            self._disk.sync_directory(self._directory.path)
+        except OSError:
+            self._has_ghosts = True
+            raise
         _log.debug("removed %s, %d bytes", segment.path, segment.end)

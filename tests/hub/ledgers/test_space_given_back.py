@@ -1,5 +1,6 @@
 """Prove that the space of deleted ledgers comes back, and that nothing else goes with it."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hub.ledgers import LocalLedgerStore
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all
+from tests.hub.ledgers.faulty_disk import FaultyDisk
 
 QUICKLY = {"segment_bytes": 16384, "upkeep_interval_s": 0.02, "rewrite_bytes_per_s": 1 << 30}
 
@@ -84,6 +86,34 @@ async def test_deleted_ledgers_stay_deleted_when_their_traces_are_rewritten(
     live = len(kept) * 20 * 136
     await until(lambda: _stored(tmp_path / "ledgers") < 3 * live + 2 * 16384, "the space, DELETE records included")
     assert [ledger async for ledger in store.ledgers()] == kept
+
+
+async def test_deleted_ledgers_stay_deleted_when_files_cannot_be_removed(open_store: OpenStore, tmp_path: Path) -> None:
+    """A file that outlives its removal comes back with the next start: the DELETE records must still be there."""
+    disk = FaultyDisk()
+    store = await open_store(disk=disk, **QUICKLY)
+    refused: list[Path] = []
+
+    def refuse(word: str, path: Path) -> None:
+        if word == "unlink" and path.suffix == ".segment" and len(refused) < 4:
+            refused.append(path)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    disk.before = refuse
+    ledgers = [await store.create() for _ in range(20)]
+    await fill(store, ledgers, range(50))
+    for ledger in ledgers:
+        await store.delete(ledger)
+    await until(lambda: len(refused) == 4 and _segments(tmp_path / "ledgers") <= 7, "the removals")
+    others = [await store.create() for _ in range(20)]
+    await fill(store, others, range(50))
+    for ledger in others:
+        await store.delete(ledger)
+    await until(lambda: _segments(tmp_path / "ledgers") <= 8, "the removals")
+    assert any(path.exists() for path in refused)
+    await store.aclose()
+    store = await open_store(**QUICKLY)
+    assert [ledger async for ledger in store.ledgers()] == []
 
 
 async def test_damaged_segment_with_live_entries_is_kept_for_whoever_can_mend_it(
