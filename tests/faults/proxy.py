@@ -97,6 +97,7 @@ class Proxy:
         self._released = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._meanwhiles: list[asyncio.Future[Any]] = []
 
     @property
     def address(self) -> str:
@@ -112,6 +113,7 @@ class Proxy:
     ) -> None:
         self.vanish()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*self._meanwhiles)
 
     def vanish(self) -> None:
         """End all connections, and accept no more: from now on the address belongs to nobody."""
@@ -162,6 +164,12 @@ class Proxy:
         step = self.plan(Exchange(request.name, self.seen[request.name]))
         self.done[step.action] += 1
         return step
+
+    def begin(self, meanwhile: Callable[[], Awaitable[Any]]) -> "asyncio.Future[Any]":
+        """Start what others do before a cut; the proxy does not end before it has."""
+        doing = asyncio.ensure_future(meanwhile())
+        self._meanwhiles.append(doing)
+        return doing
 
     async def released(self) -> None:
         """Wait until `release` was called."""
@@ -258,7 +266,8 @@ class _Link:
 
     async def _cut(self, step: Step) -> None:
         if step.meanwhile is not None:
-            await step.meanwhile()
+            # The other direction may be cut first, which must not stop others in the middle of what they do.
+            await asyncio.shield(self._proxy.begin(step.meanwhile))
         raise _CutError
 
 

@@ -114,6 +114,28 @@ async def test_cuts_after_the_answer_and_before_the_reply(upstream: tuple[_Upstr
     assert seen_by_then == [2], "the server had the request before the others got their turn"
 
 
+async def test_what_others_do_before_a_cut_is_not_stopped_by_another_end(upstream: tuple[_Upstream, str]) -> None:
+    _, address = upstream
+    begun, may_end, ended = asyncio.Event(), asyncio.Event(), []
+
+    async def meanwhile() -> None:
+        begun.set()
+        await may_end.wait()
+        ended.append(True)
+
+    steps = [Step(Action.CUT_REPLY, meanwhile=meanwhile)]
+    async with Proxy(address, ThriftWire, scripted("write", steps)) as proxy:
+        with closing(await _Client.to(proxy.address)) as client:
+            asked = asyncio.create_task(client.ask("write"))
+            await begun.wait()
+            proxy.vanish()
+            with pytest.raises(ConnectionResetError):
+                await asked
+        assert not ended
+        may_end.set()
+    assert ended
+
+
 async def test_held_request_arrives_after_its_client_has_gone(upstream: tuple[_Upstream, str]) -> None:
     server, address = upstream
     async with Proxy(address, ThriftWire, scripted("write", [Step(Action.HOLD_REQUEST)])) as proxy:
