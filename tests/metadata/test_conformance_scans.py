@@ -170,7 +170,7 @@ async def test_large_topic_is_scanned_in_bounded_memory(clients: Clients, empty_
 async def test_topic_with_a_hundred_thousand_subscriptions_is_scanned_in_bounded_memory(
     clients: Clients, empty_place: Place
 ) -> None:
-    store = await clients.open(empty_place)
+    store = await clients.open(empty_place, StoreOptions(page_rows=200))
     await _scan_one_large_topic(store, 100_000, 10_000)
 
 
