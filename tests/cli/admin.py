@@ -79,7 +79,12 @@ class Admin:
         )
 
     def run_apart(
-        self, *arguments: str | bytes, text: bytes = b"", program: Sequence[str] = _PROGRAM, **environment: str
+        self,
+        *arguments: str | bytes,
+        text: bytes = b"",
+        program: Sequence[str] = _PROGRAM,
+        deadline_s: float = DEADLINE_S,
+        **environment: str,
     ) -> Ran:
         """Run a command to its end in a process of its own."""
         ran = subprocess.run(
@@ -88,7 +93,7 @@ class Admin:
             capture_output=True,
             cwd=self.directory,
             env=self._whole_environment(environment),
-            timeout=DEADLINE_S,
+            timeout=deadline_s,
             check=False,
         )
         return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())

@@ -10,6 +10,7 @@ import pytest
 
 from cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
+from tests.cli.package_graph import check_package_graph
 from tests.servers import RunningServers
 
 
@@ -173,3 +174,9 @@ def test_server_that_does_not_answer_stops_a_load_that_can_go_on(
     assert ran.json["resumed_after_line"] == done
     # A batch that was under way when the load stopped may have reached further than what is left of the input.
     assert {f"t{n}" for n in range(done + 500)} <= _topics(remote)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(2400)
+def test_package_graph_loads_and_reads_back(remote: Admin) -> None:
+    check_package_graph(remote)

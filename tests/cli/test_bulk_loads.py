@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.admin import Admin
+from tests.cli.package_graph import check_package_graph
 from tests.cli.test_listings import PEAK
 
 ROWS = [f"section/name-{n}" for n in range(1000)]
@@ -189,12 +190,4 @@ def test_result_does_not_depend_on_the_shape_of_the_batches(admin: Admin, argume
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_package_graph_loads_and_reads_back(admin: Admin) -> None:
-    data = Path(__file__).parents[2] / "examples" / "data"
-    for noun, rows in (("topic", 63_666), ("subscription", 277_181)):
-        source, result = data / f"{noun}s.tsv.gz", admin.directory / noun
-        summary = admin.done(noun, "create", "-f", str(source), "--result", str(result), "-o", "json").json
-        assert (summary["created"], summary["existed"], summary["failed"]) == (rows, 0, 0)
-    counts = {row["kind"]: row["count"] for row in admin.done("metadata", "stats", "-o", "ndjson").rows}
-    assert counts == {"ownership": 0, "persistence": 63_666, "subscriptions": 277_181}
-    assert len(admin.done("topic", "list", "--all", "-o", "ndjson").rows) == 63_666
-    assert admin.done("topic", "show", "libs/libc6", "-o", "json").json["subscription_count"] == 21_841
+    check_package_graph(admin)
