@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -246,3 +248,34 @@ async def test_defect_in_the_writer_is_reported_and_nobody_waits_for_ever(open_s
     with pytest.raises(LedgerStoreUnavailableError):
         await store.append(ledger, 0, b"x")
     assert await store.last_entry_id(ledger) == -1
+
+
+async def test_append_on_its_way_while_the_one_before_fails_is_refused(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer has failed, the event loop is not told yet, and the next entry of the ledger goes to the writer."""
+    disk = FaultyDisk()
+    store = await open_store(disk=disk)
+    ledger = await store.create()
+    loop = asyncio.get_running_loop()
+    call, told = loop.call_soon_threadsafe, threading.Event()
+
+    def call_and_tell(*arguments: Any, **options: Any) -> asyncio.Handle:
+        handle = call(*arguments, **options)
+        told.set()
+        return handle
+
+    def fail_once(path: Path) -> None:
+        disk.on_write = _nothing
+        _fail_segments(path)
+
+    disk.on_write = fail_once
+    monkeypatch.setattr(loop, "call_soon_threadsafe", call_and_tell)
+    first = loop.create_task(store.append(ledger, 0, b"fails"))
+    loop.call_soon(told.wait, 60)
+    second = loop.create_task(store.append(ledger, 1, b"would be a gap"))
+    results = await asyncio.gather(first, second, return_exceptions=True)
+    assert [isinstance(result, LedgerStoreUnavailableError) for result in results] == [True, True]
+    await store.append(ledger, 0, b"zero")
+    await store.append(ledger, 1, b"one")
+    assert await read_all(store, ledger) == [b"zero", b"one"]
