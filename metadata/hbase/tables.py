@@ -10,7 +10,6 @@ millisecond, do not arise.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
 from hedwig.clock import Deadline
@@ -34,7 +33,10 @@ R = TypeVar("R")
 
 _VERSION_TAG: Final = b"h"
 _SLICES: Final = 256
-"""Into how many ranges of the hash a filtered listing is cut, so that no call searches long without an answer."""
+"""The share of a table, one part in so many, that a listing by prefix searches at first."""
+
+_QUICK_S: Final = 0.2
+"""An answer within this time makes the next slice twice as large, a later one half as large."""
 
 
 class HBaseTable(Generic[R]):
@@ -91,9 +93,22 @@ class HBaseTable(Generic[R]):
 
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         start = b"" if start_after is None else past_prefix(topic_key(start_after))
-        for begin, end in _slices(start, filtered=bool(prefix)):
-            async for topic in self._topics_between(begin, end, prefix or b""):
-                yield topic
+        end = bucket_start(BUCKETS)
+        # With a prefix the server may search long without finding anything, and no call may outlast its deadline: so it
+        # searches slice by slice of the hash, and larger slices as long as it is quick.
+        buckets = BUCKETS // _SLICES if prefix else BUCKETS
+        while start < end:
+            stop = bucket_start(min(_bucket(start) + buckets, BUCKETS))
+            asked_at = self._options.clock.monotonic()
+            is_first = True
+            async for page in self._topic_pages(start, stop, prefix or b""):
+                if is_first:
+                    is_quick = self._options.clock.monotonic() - asked_at < _QUICK_S
+                    buckets = min(2 * buckets, BUCKETS) if is_quick else max(buckets // 2, 1)
+                    is_first = False
+                for topic in page:
+                    yield topic
+            start = stop
 
     async def count(self) -> int:
         number = 0
@@ -101,21 +116,18 @@ class HBaseTable(Generic[R]):
             number += 1
         return number
 
-    async def _topics_between(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[Topic]:
+    async def _topic_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[Topic]]:
+        """Iterate over the topics in a range of row keys, as they come; the first page also if it is empty."""
         limit = self._options.page_rows
         while True:
-            page = await self._page(start, stop, (self._columns.version,), limit, prefix=escape(prefix))
-            last: Topic | None = None
-            for row in page:
-                topic = split_row(row.key)[0]
-                # The server's filter may let names past that it cannot judge.
-                if topic != last and topic.startswith(prefix):
-                    yield topic
-                last = topic
-            if len(page) < limit or last is None:
+            rows = await self._page(start, stop, (self._columns.version,), limit, prefix=escape(prefix))
+            topics = list(dict.fromkeys(split_row(row.key)[0] for row in rows))
+            # The server's filter may let names past that it cannot judge.
+            yield [topic for topic in topics if topic.startswith(prefix)]
+            if len(rows) < limit:
                 return
             # The rest of a topic's subscriptions is stepped over, however many there are.
-            start = past_prefix(topic_key(last))
+            start = past_prefix(topic_key(topics[-1]))
 
     async def sweep(self, older_than_s: float) -> int:
         """Remove the tombstones written more than `older_than_s` seconds ago; return how many there were.
@@ -315,9 +327,6 @@ def _compared(row: Row | None, column: bytes) -> bytes | None:
     return None if row is None else row.value(column)
 
 
-def _slices(start: bytes, *, filtered: bool) -> list[tuple[bytes, bytes]]:
-    """Return the ranges of row keys to list, from `start` to the end of the table."""
-    if not filtered:
-        return [(start, bucket_start(BUCKETS))]
-    bounds = [bucket_start(index * BUCKETS // _SLICES) for index in range(_SLICES + 1)]
-    return [(max(start, begin), end) for begin, end in pairwise(bounds) if end > start]
+def _bucket(row: bytes) -> int:
+    """Return the value of the hash at which a row key stands; 0 for the beginning of the table."""
+    return int(row[:4], 16) if row else 0

@@ -60,9 +60,13 @@ class ConnectionPool:
 
     def _serve(self, connection: Connection) -> None:
         while self._queue.wait():
-            for job in self._queue.take(1):
-                self._carry_out(job, connection)
+            self._serve_one(connection)
         connection.close()
+
+    def _serve_one(self, connection: Connection) -> None:
+        # A function of its own, so that a thread that waits does not keep the last answer in memory.
+        for job in self._queue.take(1):
+            self._carry_out(job, connection)
 
     def _carry_out(self, job: Job[Connection], connection: Connection) -> None:
         try:
