@@ -1,10 +1,10 @@
 """Names as znode paths: the original's where it can store them, one escaped component where it cannot.
 
 A topic keeps its path byte for byte, slashes nesting, if it is UTF-8, if every component of it is one that both the
-server and kazoo take as it is, and if none looks like something else: `hub`, `ledgers` and `subscribers` are records of
-the node above, and ESCAPE starts what this module escapes. Every other topic is one component directly under `topics`:
-ESCAPE, then letters, digits, `_`, `.` and `-` as they are, all other bytes as %xx. A subscriber id is always one
-component, by the same rules; the three record names are harmless there.
+server and kazoo take as it is, if none looks like something else (`hub`, `ledgers` and `subscribers` are records of the
+node above, and ESCAPE starts what this module escapes), and if there are at most COMPONENTS_MAX. Every other topic is
+one component directly under `topics`: ESCAPE, then letters, digits, `_`, `.` and `-` as they are, all other bytes as
+%xx. A subscriber id is always one component, by the same rules; the three record names are harmless there.
 
 The order of listings is that of the tree: a topic before those nested in it, neighbours by their bytes. Components are
 never empty and never hold a zero byte, so the components joined by zero bytes sort the same way: that is `sort_key`.
@@ -20,6 +20,7 @@ from hedwig.model import SubscriberId, Topic
 from metadata.operations import RecordKey
 
 __all__ = [
+    "COMPONENTS_MAX",
     "ESCAPE",
     "RECORD_NAMES",
     "Place",
@@ -36,6 +37,10 @@ ESCAPE: Final = "%="
 
 RECORD_NAMES: Final = frozenset({"hub", "ledgers", "subscribers"})
 """What the children of a topic's node are called that hold its records."""
+
+COMPONENTS_MAX: Final = 128
+"""How deep a topic may nest. ZooKeeper writes snapshots by recursion: a few thousand levels, which one name of 8,192
+bytes can ask for, overflow its stack, and a server that cannot write a snapshot does not start again."""
 
 # What org.apache.zookeeper.common.PathUtils refuses. It looks at UTF-16 units, so surrogates, and with them every
 # character beyond U+FFFF, are refused too.
@@ -103,6 +108,8 @@ def topic_of(components: Sequence[str]) -> Topic | None:
         if name is None or len(components) > 1 or _plain_components(name) is not None:
             return None
         return Topic(name)
+    if len(components) > COMPONENTS_MAX:
+        return None
     if any(component.startswith(ESCAPE) or component in RECORD_NAMES for component in components):
         return None
     return Topic("/".join(components).encode())
@@ -143,6 +150,8 @@ def _plain_components(name: bytes) -> list[str] | None:
     if text is None:
         return None
     components = text.split("/")
+    if len(components) > COMPONENTS_MAX:
+        return None
     for component in components:
         if component in _RELATIVE or component in RECORD_NAMES or component.startswith(ESCAPE):
             return None

@@ -11,7 +11,7 @@ from kazoo.protocol.paths import normpath
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import NAME_BYTES_MAX
 from metadata import RecordKey
-from metadata.zookeeper.names import ESCAPE, Places, sort_key, subscriber_of, topic_of
+from metadata.zookeeper.names import COMPONENTS_MAX, ESCAPE, Places, sort_key, subscriber_of, topic_of
 from tests.metadata.awkward_names import AWKWARD
 from tests.metadata.zookeeper.conftest import Prefix
 
@@ -109,6 +109,15 @@ def test_what_the_original_can_store_keeps_its_path(name: str) -> None:
 )
 def test_what_it_cannot_store_is_one_escaped_component(name: bytes, component: str) -> None:
     assert _topic_path(name) == ROOT + component
+
+
+def test_nesting_has_an_end() -> None:
+    """Deeper trees than this overflow the stack of a server that writes a snapshot, which then never starts again."""
+    deepest, deeper = b"/".join([b"a"] * COMPONENTS_MAX), b"/".join([b"a"] * (COMPONENTS_MAX + 1))
+    assert _topic_path(deepest) == ROOT + deepest.decode()
+    assert _topic_path(deeper) == ROOT + ESCAPE + deeper.decode().replace("/", "%2f")
+    assert topic_of(["a"] * COMPONENTS_MAX) == deepest
+    assert topic_of(["a"] * (COMPONENTS_MAX + 1)) is None
 
 
 def test_subscriber_with_a_slash_is_one_component() -> None:
