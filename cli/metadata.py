@@ -77,6 +77,32 @@ def stats(settings: Settings) -> None:
     with_store(settings, count)
 
 
+@metadata.command(example="hedwig-admin metadata sweep --older-than 24")
+@click.option(
+    "--older-than",
+    "hours",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    show_default=True,
+    metavar="HOURS",
+    help="Keep what was deleted later than that.",
+)
+@pass_settings
+def sweep(settings: Settings, hours: float) -> None:
+    """Remove what deleted records leave behind in HBase; safe while hubs are running.
+
+    SQLite keeps nothing of a deleted record, and what ZooKeeper keeps must stay.
+    """
+    output = settings.writer()
+
+    async def remove(store: MetadataStore) -> None:
+        async with working("removing what deleted records left"):
+            removed = await store.sweep(hours * 3600)
+        output.record({"metadata": settings.url, "removed": removed})
+
+    with_store(settings, remove)
+
+
 def _records_to_wipe(settings: Settings) -> Mapping[str, int]:
     async def count(store: MetadataStore) -> Mapping[str, int]:
         async with working("counting what --wipe would delete"):

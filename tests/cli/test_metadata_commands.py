@@ -66,3 +66,10 @@ def test_describe_says_what_the_store_is(admin: Admin) -> None:
     assert described["metadata"] == admin.url
     assert described["backend"] == "sqlite"
     assert described["file"] == admin.url.removeprefix("sqlite://")
+
+
+def test_sweep_removes_only_remnants(admin: Admin) -> None:
+    _populate(admin)
+    assert admin.done("metadata", "sweep", "-o", "json").json == {"metadata": admin.url, "removed": 0}
+    assert _records(admin) == (0, 2, 2)
+    assert admin.run("metadata", "sweep", "--older-than", "0.5").code == 2
