@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hub.ledgers.local.disk import Disk
 
-__all__ = ["FaultyDisk"]
+__all__ = ["FaultyDisk", "size_of"]
 
 
 class FaultyDisk(Disk):
@@ -88,8 +88,16 @@ class FaultyDisk(Disk):
     def _room(self, path: Path, offset: int) -> int:
         if self.capacity is None:
             return 1 << 62
-        used = sum(other.stat().st_size for other in path.parent.iterdir() if other != path)
+        used = sum(size_of(other) for other in path.parent.iterdir() if other != path)
         return max(0, self.capacity - used - offset)
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file that may be removed at this moment, 0 if it was."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _nothing(_: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -222,18 +223,17 @@ class LedgerMachine(RuleBasedStateMachine):
         if target is None:
             return
         self.restart()
-        paths = [path for path in self.path.glob("*.segment") if target in path.read_bytes()]
-        originals = {path: path.read_bytes() for path in paths}
+        contents = {path: _content(path) for path in self.path.glob("*.segment")}
+        originals = {path: data for path, data in contents.items() if target in data}
         for path, data in originals.items():
             garbled = bytearray(data)
             start = -1
             while (start := data.find(target, start + 1)) >= 0:
                 garbled[start + int(place * len(target))] ^= 1
-            path.write_bytes(garbled)
+            _write_over(path, garbled)
         self.run(self.read_around_damage(ledger, target))
         for path, data in originals.items():
-            if path.exists():
-                path.write_bytes(data)
+            _write_over(path, data)
 
     async def read_around_damage(self, ledger: int, target: bytes) -> None:
         for entry, data in enumerate(self.model[ledger]):
@@ -257,6 +257,18 @@ class LedgerMachine(RuleBasedStateMachine):
 
     async def listed(self) -> list[int]:
         return [ledger async for ledger in self.store.ledgers()]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""  # The upkeep removed it.
+
+
+def _write_over(path: Path, data: bytes | bytearray) -> None:
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        file.write(data)
 
 
 def _flip(path: Path, synced: int, flips: tuple[float, ...]) -> None:
