@@ -2,7 +2,8 @@
 
 import heapq
 import importlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing
 from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Final, Self
@@ -67,15 +68,18 @@ class MetadataStore:
         managers = (self.ownership, self.persistence, self.subscriptions)
         listings = [manager.topics(prefix, start_after) for manager in managers]
         heads: list[tuple[bytes, int, Topic]] = []
-        for index, listing in enumerate(listings):
-            await self._advance(heads, index, listing)
         last: Topic | None = None
-        while heads:
-            _, index, topic = heapq.heappop(heads)
-            await self._advance(heads, index, listings[index])
-            if topic != last:
-                yield topic
-            last = topic
+        async with AsyncExitStack() as stack:
+            for index, listing in enumerate(listings):
+                if isinstance(listing, AsyncGenerator):
+                    await stack.enter_async_context(aclosing(listing))
+                await self._advance(heads, index, listing)
+            while heads:
+                _, index, topic = heapq.heappop(heads)
+                await self._advance(heads, index, listings[index])
+                if topic != last:
+                    yield topic
+                last = topic
 
     async def _advance(self, heads: list[tuple[bytes, int, Topic]], index: int, listing: AsyncIterator[Topic]) -> None:
         topic = await anext(listing, None)

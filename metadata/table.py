@@ -27,7 +27,7 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 
-__all__ = ["VersionedTable", "carry_out_all"]
+__all__ = ["VersionedTable", "carry_out", "carry_out_all"]
 
 R = TypeVar("R")
 
@@ -69,10 +69,11 @@ class VersionedTable(Protocol[R]):
 
 async def carry_out_all(table: VersionedTable[R], operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
     """Carry out `operations` concurrently, one call each: `apply` for a backend that has no batches of its own."""
-    return list(await asyncio.gather(*(_carry_out(table, operation) for operation in operations)))
+    return list(await asyncio.gather(*(carry_out(table, operation) for operation in operations)))
 
 
-async def _carry_out(table: VersionedTable[R], operation: Operation[R]) -> Outcome[R]:
+async def carry_out(table: VersionedTable[R], operation: Operation[R]) -> Outcome[R]:
+    """Carry out one operation, with what it raises as its outcome."""
     try:
         match operation:
             case Read(key):

@@ -16,22 +16,24 @@ from google.protobuf.message import DecodeError, Message
 from hedwig.model import (
     LedgerRange,
     LedgerRanges,
-    MessageSeqId,
-    RegionSeqId,
     SubscriptionData,
-    SubscriptionPreferences,
     SubscriptionState,
-    UnknownFields,
 )
 from hedwig.wire import pubsub_pb2 as pb
+from hedwig.wire.values import (
+    preferences_from,
+    preferences_to,
+    restore_unknown,
+    seq_id_from,
+    seq_id_to,
+    unknown_of,
+)
 
 __all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError"]
 
 R = TypeVar("R")
 M = TypeVar("M", bound="_Stamped")
 P = TypeVar("P", bound=Message)
-
-_PROTOBUF: Final = "protobuf"
 
 
 class UndecodableError(Exception):
@@ -134,30 +136,30 @@ def _parse_ranges(data: bytes) -> pb.LedgerRanges:
 
 def _ranges_message(record: LedgerRanges) -> pb.LedgerRanges:
     message = pb.LedgerRanges(ranges=[_range_message(item) for item in record.ranges])
-    _restore(message, record.unknown)
+    restore_unknown(message, record.unknown)
     return message
 
 
 def _range_message(item: LedgerRange) -> pb.LedgerRange:
     message = pb.LedgerRange(ledgerId=item.ledger_id)
     if item.end is not None:
-        message.endSeqIdIncluded.CopyFrom(_seq_id_message(item.end))
+        message.endSeqIdIncluded.CopyFrom(seq_id_to(item.end))
     if item.start is not None:
         message.startSeqIdIncluded = item.start
-    _restore(message, item.unknown)
+    restore_unknown(message, item.unknown)
     return message
 
 
 def _ranges_record(message: pb.LedgerRanges) -> LedgerRanges:
-    return LedgerRanges(tuple(_range_record(item) for item in message.ranges), unknown=_unknown(message))
+    return LedgerRanges(tuple(_range_record(item) for item in message.ranges), unknown=unknown_of(message))
 
 
 def _range_record(item: pb.LedgerRange) -> LedgerRange:
     return LedgerRange(
         ledger_id=item.ledgerId,
         start=item.startSeqIdIncluded if item.HasField("startSeqIdIncluded") else None,
-        end=_seq_id_record(item.endSeqIdIncluded) if item.HasField("endSeqIdIncluded") else None,
-        unknown=_unknown(item),
+        end=seq_id_from(item.endSeqIdIncluded) if item.HasField("endSeqIdIncluded") else None,
+        unknown=unknown_of(item),
     )
 
 
@@ -165,7 +167,7 @@ def _overlay_ranges(message: pb.LedgerRanges, record: LedgerRanges) -> pb.Ledger
     """Return `record`, which has one part only, with the fields of `message` that the record's writer never saw."""
     merged = _ranges_message(record)
     if record.unknown is None:
-        _restore(merged, _unknown(message))
+        restore_unknown(merged, unknown_of(message))
     return merged
 
 
@@ -195,66 +197,33 @@ def _subscription_message(record: SubscriptionData) -> pb.SubscriptionData:
 
 def _overlay_subscription(message: pb.SubscriptionData, record: SubscriptionData) -> pb.SubscriptionData:
     if record.state is not None:
-        state = pb.SubscriptionState(msgId=_seq_id_message(record.state.consumed))
-        _restore(state, record.state.unknown or _unknown(message.state))
+        state = pb.SubscriptionState(msgId=seq_id_to(record.state.consumed))
+        restore_unknown(state, record.state.unknown or unknown_of(message.state))
         message.state.CopyFrom(state)
     if record.preferences is not None:
-        preferences = _preferences_message(record.preferences)
-        _restore(preferences, record.preferences.unknown or _unknown(message.preferences))
+        preferences = preferences_to(record.preferences)
+        if record.preferences.unknown is None:
+            restore_unknown(preferences, unknown_of(message.preferences))
         message.preferences.CopyFrom(preferences)
     if record.unknown is not None:
         _forget_unknown(message)
-        _restore(message, record.unknown)
-    return message
-
-
-def _preferences_message(record: SubscriptionPreferences) -> pb.SubscriptionPreferences:
-    message = pb.SubscriptionPreferences(
-        messageBound=record.message_bound,
-        messageFilter=record.message_filter,
-        messageWindowSize=record.message_window_size,
-    )
-    for key, value in record.options.items():
-        message.options.entries.add(key=key, value=value)
+        restore_unknown(message, record.unknown)
     return message
 
 
 def _subscription_record(message: pb.SubscriptionData) -> SubscriptionData:
     return SubscriptionData(
-        preferences=_preferences_record(message.preferences) if message.HasField("preferences") else None,
+        preferences=preferences_from(message.preferences) if message.HasField("preferences") else None,
         state=_state_record(message.state) if message.HasField("state") else None,
-        unknown=_unknown(message),
+        unknown=unknown_of(message),
     )
 
 
 def _state_record(message: pb.SubscriptionState) -> SubscriptionState:
-    return SubscriptionState(_seq_id_record(message.msgId), unknown=_unknown(message))
-
-
-def _preferences_record(message: pb.SubscriptionPreferences) -> SubscriptionPreferences:
-    options: dict[str, bytes] = {}
-    for entry in message.options.entries:
-        options.setdefault(entry.key, entry.value)  # On a repeated key the first entry counts.
-    return SubscriptionPreferences(
-        options=options,
-        message_bound=message.messageBound if message.HasField("messageBound") else None,
-        message_filter=message.messageFilter if message.HasField("messageFilter") else None,
-        message_window_size=message.messageWindowSize if message.HasField("messageWindowSize") else None,
-        unknown=_unknown(message),
-    )
+    return SubscriptionState(seq_id_from(message.msgId), unknown=unknown_of(message))
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts
-
-
-def _seq_id_message(seq_id: MessageSeqId) -> pb.MessageSeqId:
-    remote = [pb.RegionSpecificSeqId(region=item.region, seqId=item.seq_id) for item in seq_id.remote]
-    return pb.MessageSeqId(localComponent=seq_id.local, remoteComponents=remote)
-
-
-def _seq_id_record(message: pb.MessageSeqId) -> MessageSeqId:
-    remote = tuple(RegionSeqId(item.region, item.seqId) for item in message.remoteComponents)
-    return MessageSeqId(message.localComponent, remote)
 
 
 def _parse(message: P, data: bytes) -> P:
@@ -267,16 +236,6 @@ def _parse(message: P, data: bytes) -> P:
     return message
 
 
-def _unknown(message: Message) -> UnknownFields | None:
-    """Return what `message` holds beyond the fields that we know."""
-    rest = type(message)()
-    rest.CopyFrom(message)
-    for descriptor, _ in rest.ListFields():
-        rest.ClearField(descriptor.name)
-    payload = rest.SerializePartialToString()
-    return UnknownFields(_PROTOBUF, payload) if payload else None
-
-
 def _forget_unknown(message: pb.SubscriptionData) -> None:
     known = pb.SubscriptionData()
     if message.HasField("state"):
@@ -284,11 +243,6 @@ def _forget_unknown(message: pb.SubscriptionData) -> None:
     if message.HasField("preferences"):
         known.preferences.CopyFrom(message.preferences)
     message.CopyFrom(known)
-
-
-def _restore(message: Message, unknown: UnknownFields | None) -> None:
-    if unknown is not None and unknown.encoding == _PROTOBUF:
-        message.MergeFromString(unknown.payload)
 
 
 LEDGER_RANGES: Final[Codec[LedgerRanges]] = _BinaryCodec(

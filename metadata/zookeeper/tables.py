@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Generic, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
 from hedwig.versions import Version, Versioned
-from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from metadata.operations import Operation, Outcome, RecordKey
+from metadata.table import carry_out
 from metadata.zookeeper.listing import Listing
 from metadata.zookeeper.mutation import Ground, Mutation
 from metadata.zookeeper.names import Place
@@ -66,7 +66,7 @@ class ZnodeTable(Generic[R]):
 
         async def work() -> None:
             for index, operation in waiting:
-                outcomes[index] = await self._outcome(operation)
+                outcomes[index] = await carry_out(self, operation)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(len(operations), self._ground.options.in_flight_max)):
@@ -90,16 +90,3 @@ class ZnodeTable(Generic[R]):
 
     def _mutation(self, key: RecordKey, doing: str) -> Mutation[R]:
         return Mutation(self._ground, key, self._place_of(key), doing)
-
-    async def _outcome(self, operation: Operation[R]) -> Outcome[R]:
-        try:
-            match operation:
-                case Read(key):
-                    return Outcome(record=await self.read(key))
-                case Write(key, record, version, merge):
-                    return Outcome(version=await self.write(key, record, version, merge=merge))
-                case Delete(key, version):
-                    await self.delete(key, version)
-                    return Outcome()
-        except HedwigError as exc:
-            return Outcome(error=exc)

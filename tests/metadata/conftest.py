@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from random import Random
 from typing import Final
 
 import pytest
+from kazoo.protocol import connection as kazoo_connection
 
 from hedwig.versions import ANY
 from metadata import Delete, MetadataStore, RecordKey
@@ -16,6 +18,9 @@ from tests.metadata.probe import Probe
 from tests.servers import RunningServers
 
 __all__: list[str] = []
+
+# kazoo's thread draws from the global generator, whose state Hypothesis watches while a test runs.
+kazoo_connection.random = Random()
 
 FEW_RECORDS: Final = 2000
 
