@@ -1,6 +1,7 @@
 """Rules for every test: long ones on request, no quiet skips, and no hang without a dump."""
 
 import faulthandler
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -22,6 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "seconds from the last test to the end of the process, before it counts as hanging",
         default="120",
     )
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C as usual, also in a run that a shell put into the background, where it is ignored from birth."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

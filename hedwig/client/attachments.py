@@ -12,7 +12,7 @@ from hedwig.client.channel import Channel
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Subscription
-from hedwig.errors import ServiceError, UncertainAnswerError
+from hedwig.errors import ServiceError, TopicBusyError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import (
     Answer,
@@ -27,6 +27,7 @@ from hedwig.wire import (
 
 __all__ = ["Attachments"]
 
+_BUSY_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
 _CONSUME_TXN_IDS: Final = itertools.count(1)
 
 
@@ -131,6 +132,15 @@ class Attachments:
 
     async def attach(self, subscription: Subscription, action: Subscribe) -> _Attachment:
         """Ask the owner of the topic to serve `subscription` from now on. Raises ServiceError."""
+        for pause_s in _BUSY_PAUSES_S:
+            try:
+                return await self._attach_once(subscription, action)
+            except TopicBusyError:
+                # The hub may not have noticed yet that the channel which served the subscription before is gone.
+                await self._options.clock.sleep(pause_s)
+        return await self._attach_once(subscription, action)
+
+    async def _attach_once(self, subscription: Subscription, action: Subscribe) -> _Attachment:
         try:
             return await self._attach(subscription, action)
         except UncertainAnswerError:
