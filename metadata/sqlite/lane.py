@@ -8,6 +8,7 @@ transaction. A job is a compare-and-set of its own, so one that is refused takes
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
@@ -23,6 +24,7 @@ T = TypeVar("T")
 _SqlJob: TypeAlias = Job[sqlite3.Connection]
 
 _BATCH_MAX: Final = 512
+_RETRY_S: Final = 0.01
 _BUSY_SLICE_MS: Final = 100
 """How long one wait for another process lasts before withdrawn jobs are dropped and `close` is noticed."""
 
@@ -135,13 +137,27 @@ def connect(path: str, options: StoreOptions) -> sqlite3.Connection:
     """
     connection = sqlite3.connect(path, options.operation_timeout_s, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _enter_wal(connection, options)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_SLICE_MS}")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _enter_wal(connection: sqlite3.Connection, options: StoreOptions) -> None:
+    """Switch the file to its write-ahead log, which SQLite refuses at once while another process does the same."""
+    give_up_at = options.clock.monotonic() + options.operation_timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as exc:
+            if _primary_code(exc) != sqlite3.SQLITE_BUSY or options.clock.monotonic() > give_up_at:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
 
 
 def _primary_code(error: sqlite3.Error) -> int:

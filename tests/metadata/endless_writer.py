@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import sys
 
 from hedwig.model import Topic
@@ -20,7 +21,8 @@ async def main(url: str) -> None:
     async def write_on() -> None:
         for number in numbers:
             version = await store.ownership.write_owner_info(Topic(b"topic-%d" % number), samples.hub(number), NEW)
-            print(number, version, flush=True)
+            # In one piece, so that Ctrl-C cannot come between a line and its end.
+            os.write(sys.stdout.fileno(), f"{number} {version}\n".encode())
 
     async with await open_metadata(url) as store, asyncio.TaskGroup() as group:
         for _ in range(WRITERS):
