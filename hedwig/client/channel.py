@@ -102,11 +102,18 @@ class Channel:
             self._waiting.pop(request.txn_id, None)
 
     async def tell(self, request: Request) -> None:
-        """Send a request that has no answer. Raises CouldNotConnectError if the channel has ended."""
+        """Send a request that has no answer.
+
+        Raises: CouldNotConnectError - the channel has ended; UncertainAnswerError - the hub does not read.
+        """
         frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
         self._check_open()
         self._writer.write(frame)
-        await self._drain()
+        try:
+            async with asyncio.timeout(self._options.answer_timeout_s):
+                await self._drain()
+        except TimeoutError as exc:
+            raise UncertainAnswerError(f"the hub {self.address} does not read what is sent to it") from exc
 
     def pause(self) -> None:
         """Stop reading, so that the hub's deliveries wait in the network and then in the hub."""
@@ -122,8 +129,12 @@ class Channel:
         if self._task is not asyncio.current_task():
             self._task.cancel()
             await asyncio.wait([self._task])
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(self._options.connect_timeout_s):
+                with contextlib.suppress(OSError):
+                    await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()  # The hub takes no more bytes, so what is left of them goes.
 
     def _check_open(self) -> None:
         if self._end is not None:
