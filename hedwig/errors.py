@@ -32,6 +32,7 @@
     │   ├── LayoutError
     │   │   ├── LayoutMissingError              the store was never formatted; says the command that does it
     │   │   └── LayoutMismatchError             another backend, or a newer major format, wrote it
+    │   ├── StandaloneHubExistsError            the store belongs to another standalone hub; names it
     │   ├── CorruptRecordError                  stored bytes that no codec of ours understands
     │   └── MetadataUnavailableError            the store could not be asked: surely not applied
     │       └── UncertainStateError             it was asked and did not answer: the outcome is not known
@@ -96,6 +97,7 @@ __all__ = [
     "RemoteProtocolError",
     "ServiceDownError",
     "ServiceError",
+    "StandaloneHubExistsError",
     "SubscriptionClosedError",
     "SubscriptionStateExistsError",
     "TopicBusyError",
@@ -296,6 +298,22 @@ class LayoutMissingError(LayoutError):
 
 class LayoutMismatchError(LayoutError):
     """Another backend, or a newer major format, wrote this store; the text names both."""
+
+
+class StandaloneHubExistsError(MetadataError):
+    """Another standalone hub is registered in the store; nothing was written.
+
+    `hub_id` and `address` are that hub's; the text names both, and what to do.
+    """
+
+    def __init__(self, message: str, hub_id: str, address: str) -> None:
+        super().__init__(message, hub_id, address)
+        self.message = message
+        self.hub_id = hub_id
+        self.address = address
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class CorruptRecordError(MetadataError):

@@ -3,7 +3,9 @@
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.layout import Layout
 from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
+from metadata.named_records import NamedRecords
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from metadata.standalone import StandaloneHub
 from metadata.store import MetadataStore, format_metadata, open_metadata
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
@@ -15,10 +17,12 @@ __all__ = [
     "Layout",
     "MetadataStore",
     "MetadataUrl",
+    "NamedRecords",
     "Operation",
     "Outcome",
     "Read",
     "RecordKey",
+    "StandaloneHub",
     "StoreOptions",
     "SubscriptionDataManager",
     "TopicOwnershipManager",

@@ -14,6 +14,7 @@ from hedwig.errors import ConfigurationError
 from hedwig.model import Topic
 from metadata.kinds import RecordKind
 from metadata.layout import Layout
+from metadata.named_records import NamedRecords
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 
@@ -49,6 +50,11 @@ class Backend(Protocol):
     @property
     def partial_update(self) -> bool:
         """Say whether a merging write leaves absent parts' stored bytes untouched."""
+        ...
+
+    @property
+    def named_records(self) -> NamedRecords:
+        """Return the records of the store as a whole."""
         ...
 
     def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
@@ -88,5 +94,8 @@ class BackendFactory(Protocol):
         ...
 
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
-        """Make what is missing of the store, and return its layout; with `wipe`, delete all of its records first."""
+        """Make what is missing of the store, and return its layout; with `wipe`, delete all of its records first.
+
+        Named records stay, also with `wipe`.
+        """
         ...

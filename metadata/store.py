@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Final, Self
 
-from hedwig.errors import ConfigurationError, InvalidArgumentError
+from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
 from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
@@ -21,6 +21,7 @@ from metadata.managers import (
     TopicOwnershipManager,
     TopicPersistenceManager,
 )
+from metadata.standalone import StandaloneHub, read_standalone, register_standalone
 from metadata.url import MetadataUrl
 
 __all__ = ["MetadataStore", "format_metadata", "open_metadata"]
@@ -42,9 +43,10 @@ class MetadataStore:
     persistence: TopicPersistenceManager
     subscriptions: SubscriptionDataManager
 
-    def __init__(self, url: MetadataUrl, backend: Backend) -> None:
+    def __init__(self, url: MetadataUrl, backend: Backend, options: StoreOptions) -> None:
         self.url = url
         self._backend = backend
+        self._options = options
         self.ownership = TableOwnershipManager(backend.table(OWNERSHIP))
         self.persistence = TablePersistenceManager(backend.table(PERSISTENCE))
         self.subscriptions = TableSubscriptionManager(
@@ -105,7 +107,47 @@ class MetadataStore:
 
     async def describe(self) -> Mapping[str, str]:
         """Return facts about the store, for people."""
-        return await self._backend.describe()
+        facts = dict(await self._backend.describe())
+        try:
+            hub = await self.standalone_hub()
+        except CorruptRecordError as exc:
+            facts["standalone hub"] = str(exc)
+        else:
+            if hub is not None:
+                facts["standalone hub"] = f"{hub.hub_id} at {hub.address}, start {hub.starts}"
+        return facts
+
+    async def register_standalone(self, hub_id: str, address: str, *, replace: bool = False) -> int:
+        """Register one start of the standalone hub `hub_id`, which serves at `address`.
+
+        Args: replace - take over from another standalone hub, which must be gone for good.
+        Returns: the start count, the hub's epoch: greater than that of every registration before, whichever hub's; a
+            wipe of the store does not reset it, and a lost answer may skip a count.
+        Raises: StandaloneHubExistsError - another hub is registered, and not `replace`; InvalidArgumentError - the id
+            or the address is no printable text of 1 to 255 characters; CorruptRecordError - the record cannot be read;
+            MetadataUnavailableError - surely not registered; UncertainStateError - sent, no answer: register again.
+        """
+        return await register_standalone(
+            self._backend.named_records,
+            self._title,
+            hub_id,
+            address,
+            replace=replace,
+            timeout_s=self._options.operation_timeout_s,
+            random=self._options.random,
+        )
+
+    async def standalone_hub(self) -> StandaloneHub | None:
+        """Return the standalone hub that is registered, or None.
+
+        Raises: CorruptRecordError - the record cannot be read; MetadataUnavailableError - the store does not answer.
+        """
+        return await read_standalone(self._backend.named_records, self._title)
+
+    @property
+    def _title(self) -> str:
+        """Name the store in errors."""
+        return f"the metadata at {self.url.text}"
 
 
 async def open_metadata(url: str, options: StoreOptions | None = None) -> MetadataStore:
@@ -116,11 +158,14 @@ async def open_metadata(url: str, options: StoreOptions | None = None) -> Metada
         not answer within the operation timeout.
     """
     parsed = MetadataUrl.parse(url)
-    return MetadataStore(parsed, await _factory(parsed).open(parsed, options or StoreOptions()))
+    options = options or StoreOptions()
+    return MetadataStore(parsed, await _factory(parsed).open(parsed, options), options)
 
 
 async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe: bool = False) -> Layout:
     """Make what is missing of the store at `url`; with `wipe`, delete all of its records first.
+
+    A wipe keeps the registration of the standalone hub: its start count must never repeat.
 
     Raises: as `open_metadata`, but for LayoutMissingError.
     """

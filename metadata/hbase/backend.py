@@ -6,12 +6,14 @@ from typing import Any, Final, TypeVar, cast
 
 import msgpack
 
+from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError
 from hedwig.model import Topic
-from metadata.attempts import Attempts
+from metadata.attempts import Attempts, NotAppliedError
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from metadata.hbase.keys import topic_key
+from metadata.hbase.named_records import HBaseNamedRecords
 from metadata.hbase.schema import LAYOUT_COLUMN, LAYOUT_VERSION_COLUMN, Tables
 from metadata.hbase.tables import HBaseTable
 from metadata.kinds import KINDS, RecordKind
@@ -80,6 +82,7 @@ class HBaseBackend:
         self._names = tables
         self._driver = driver
         self._options = options
+        self.named_records = HBaseNamedRecords(tables, driver, options)
         self._tables: dict[str, HBaseTable[Any]] = {
             kind.name: HBaseTable(kind, tables.name(kind), driver, options) for kind in KINDS
         }
@@ -141,10 +144,16 @@ class HBaseBackend:
                 )
 
     async def format(self, *, wipe: bool) -> Layout:
-        """Make what is missing, and return the layout; with `wipe`, drop all tables first."""
+        """Make what is missing, and return the layout; with `wipe`, drop the managers' tables first.
+
+        The layout table stays, for the sake of its named records: only what it says of the managers is deleted.
+        """
         if wipe:
-            for spec in reversed(self._names.specs(self._options.regions)):
-                await self._drop(spec.name)
+            if await self._exists(self._names.layout):
+                for kind in KINDS:
+                    await self._forget_layout(kind.name)
+            for kind in KINDS:
+                await self._drop(self._names.name(kind))
         else:
             found = await self.read_layout()
             if found is not None:
@@ -183,6 +192,23 @@ class HBaseBackend:
         if refusal is None or refusal.current is None:
             return store_id
         return _layout(refusal.current).store_id
+
+    async def _forget_layout(self, manager: str) -> None:
+        """Delete the layout record of one manager, whoever wrote it and whatever it says."""
+        table, row, columns = self._names.layout, manager.encode(), (LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN)
+
+        async def attempt(deadline: Deadline) -> None:
+            found = await self._driver.get(table, row, columns, deadline)
+            held = [column for column in columns if found is not None and found.value(column) is not None]
+            if found is None or not held:
+                return
+            # At the cells' own times, so that it hides nothing that is written later.
+            cells = {column: cell.timestamp_ms for column, cell in found.cells.items()}
+            expected = found.cells[held[0]].value
+            if not await self._driver.delete_if(table, row, held[0], expected, cells, deadline):
+                raise NotAppliedError("another process wrote it at the same time")
+
+        await self._attempts(f"delete the layout of {manager}").read(attempt)
 
     async def _layout_of(self, manager: str) -> Layout | None:
         columns = (LAYOUT_VERSION_COLUMN, LAYOUT_COLUMN)

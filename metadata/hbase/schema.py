@@ -73,7 +73,7 @@ class Tables:
         return f"{self.namespace}:{kind.name}"
 
     def specs(self, regions: int) -> list[TableSpec]:
-        """Return all tables to be made, the layout last: where it exists, all others do."""
+        """Return all tables to be made, the layout last."""
         specs = [
             TableSpec(
                 name=self.name(kind),

@@ -14,6 +14,7 @@ from metadata.backend import StoreOptions
 from metadata.kinds import KINDS, RecordKind
 from metadata.layout import Layout, check_layout
 from metadata.sqlite.lane import Lane, connect
+from metadata.sqlite.named_records import SqliteNamedRecords
 from metadata.sqlite.tables import SqliteTable, table_schema
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
@@ -94,6 +95,7 @@ class SqliteBackend:
         self.writer = writer
         self._path = path
         self._reader = reader
+        self.named_records = SqliteNamedRecords(writer, reader)
         self._tables: dict[str, SqliteTable[Any]] = {
             kind.name: SqliteTable(kind, writer, reader, options) for kind in KINDS
         }

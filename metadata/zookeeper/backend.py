@@ -12,6 +12,7 @@ from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.hub_info_text import HUB_INFO
 from metadata.zookeeper.mutation import Ground
+from metadata.zookeeper.named_records import ZookeeperNamedRecords
 from metadata.zookeeper.names import Place, Places, sort_key
 from metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, Codec
 from metadata.zookeeper.server_facts import server_facts
@@ -36,6 +37,7 @@ class ZookeeperBackend:
         self._places = places
         self._endpoints = endpoints
         self._options = options
+        self.named_records = ZookeeperNamedRecords(bridge, places, options)
         self._tokens = Tokens(options.random)
         self._lanes = DeleteLanes(bridge, self._tokens)
         self._tables: dict[str, ZnodeTable[Any]] = {

@@ -67,6 +67,10 @@ class Places:
         self.topics = f"{prefix}/topics"
         self.layout = f"{prefix}/managers/METADATA/LAYOUT"
 
+    def named(self, name: str) -> str:
+        """Return the path of the named record `name`, beside the layout record."""
+        return f"{self.prefix}/managers/METADATA/{name}"
+
     def topic(self, topic: Topic) -> str:
         """Return the path of a topic's node."""
         return f"{self.topics}/{'/'.join(_topic_components(topic))}"

@@ -16,6 +16,7 @@ __all__ = [
     "exists",
     "get",
     "multi_refusal",
+    "set_at",
     "set_guarded",
     "sync",
 ]
@@ -54,6 +55,17 @@ def create(path: str, data: bytes = b"", mark: tuple[str, bytes] | None = None) 
         transaction.create(path, data)
         if mark is not None:
             transaction.set_data(*mark)
+        return transaction.commit_async()
+
+    return submit
+
+
+def set_at(path: str, data: bytes, version: int) -> Request:
+    """Set a node's data if it is at `version`, answered like the other writes."""
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        transaction.set_data(path, data, version)
         return transaction.commit_async()
 
     return submit

@@ -1,0 +1,44 @@
+"""The named records of a SQLite store: a table of their own, made when the first is written."""
+
+import sqlite3
+from typing import Final
+
+from metadata.sqlite.lane import Lane
+
+__all__ = ["SqliteNamedRecords"]
+
+_TABLE: Final = "named_records"
+_SCHEMA: Final = (
+    f"CREATE TABLE IF NOT EXISTS {_TABLE} (name TEXT NOT NULL PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+)
+
+
+class SqliteNamedRecords:
+    """The NamedRecords of one open store."""
+
+    def __init__(self, writer: Lane, reader: Lane) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def read(self, name: str) -> bytes | None:
+        return await self._reader.run(f"read the record {name!r}", lambda connection: _read(connection, name))
+
+    async def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            connection.execute(_SCHEMA)
+            if expected is None:
+                done = connection.execute(f"INSERT OR IGNORE INTO {_TABLE} VALUES (?, ?)", (name, value))
+            else:
+                change = f"UPDATE {_TABLE} SET value = ? WHERE name = ? AND value = ?"
+                done = connection.execute(change, (value, name, expected))
+            return done.rowcount == 1
+
+        return await self._writer.run(f"write the record {name!r}", work)
+
+
+def _read(connection: sqlite3.Connection, name: str) -> bytes | None:
+    tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    if connection.execute(tables, (_TABLE,)).fetchone() is None:
+        return None
+    row = connection.execute(f"SELECT value FROM {_TABLE} WHERE name = ?", (name,)).fetchone()
+    return None if row is None else bytes(row[0])

@@ -1,0 +1,68 @@
+"""The named records of a store in ZooKeeper: nodes beside the layout record, which the original never looks at.
+
+A node's data version is condition enough here: such a node is never deleted, so no number of it comes back.
+"""
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from hedwig.clock import Deadline
+from hedwig.errors import LayoutMissingError
+from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal, Verdict
+from metadata.backend import StoreOptions
+from metadata.zookeeper.bridge import Bridge
+from metadata.zookeeper.names import Places
+from metadata.zookeeper.requests import create, get, multi_refusal, set_at, sync
+from metadata.zookeeper.sight import Found, answer, found_node, reading
+
+__all__ = ["ZookeeperNamedRecords"]
+
+
+class ZookeeperNamedRecords:
+    """The NamedRecords of one open store."""
+
+    def __init__(self, bridge: Bridge, places: Places, options: StoreOptions) -> None:
+        self._bridge = bridge
+        self._places = places
+        self._options = options
+
+    async def read(self, name: str) -> bytes | None:
+        path = self._places.named(name)
+        return _data(await reading(self._options, f"reading {path}", lambda deadline: self._look(path, deadline)))
+
+    async def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
+        path = self._places.named(name)
+
+        async def attempt(deadline: Deadline) -> Refusal[Found] | None:
+            found = await self._look_before(path, deadline)
+            if _data(found) != expected:
+                return Refusal(found)
+            request = create(path, value) if found is None else set_at(path, value, found.data_version)
+            (results,) = await self._bridge.send(deadline, request)
+            refusal = answer(multi_refusal(results), BadVersionError, NodeExistsError, NoNodeError)
+            if isinstance(refusal, NoNodeError):
+                raise LayoutMissingError(
+                    f"the metadata under {self._places.prefix} has been removed; make it again with: "
+                    "hedwig-admin metadata format"
+                )
+            # Whoever was faster between the look and the write has stored something else.
+            return None if refusal is None else Refusal(found)
+
+        def judge(found: Found | None) -> Verdict:
+            return Verdict.APPLIED if _data(found) == value else Verdict.UNCERTAIN
+
+        return await Attempts(self._options, f"writing {path}").write(attempt, judge) is None
+
+    async def _look(self, path: str, deadline: Deadline) -> Found | None:
+        caught_up, node = await self._bridge.send(deadline, sync(path), get(path))
+        answer(caught_up)
+        return found_node(node)
+
+    async def _look_before(self, path: str, deadline: Deadline) -> Found | None:
+        try:
+            return await self._look(path, deadline)
+        except OutcomeUnknownError as exc:
+            raise NotAppliedError(str(exc)) from exc  # Losing a read leaves nothing unknown.
+
+
+def _data(found: Found | None) -> bytes | None:
+    return None if found is None else found.data
