@@ -112,6 +112,17 @@ class HBaseProbe:
         for manager in _DATA:
             await self._put(f"{self._namespace}:layout", manager.encode(), {b"m:d": GARBAGE})
 
+    async def named(self, name: str) -> bytes | None:
+        row = await self._ask(lambda connection: connection.table(f"{self._namespace}:layout").row(name.encode()))
+        value: bytes | None = row.get(b"m:d")
+        return value
+
+    async def set_named(self, name: str, value: bytes | None) -> None:
+        if value is None:
+            await self._ask(lambda connection: connection.table(f"{self._namespace}:layout").delete(name.encode()))
+        else:
+            await self._put(f"{self._namespace}:layout", name.encode(), {b"m:d": value})
+
     async def drop_structure(self) -> str:
         table = self._table(PERSISTENCE)
         await self._ask(lambda connection: connection.delete_table(table, disable=True))

@@ -97,6 +97,18 @@ class SqliteProbe:
     async def damage_layout(self) -> None:
         await self._execute("DELETE FROM layout", ())
 
+    async def named(self, name: str) -> bytes | None:
+        if not await self._execute("SELECT 1 FROM sqlite_master WHERE name = 'named_records'", ()):
+            return None
+        rows = await self._execute("SELECT value FROM named_records WHERE name = ?", (name,))
+        return rows[0][0] if rows else None
+
+    async def set_named(self, name: str, value: bytes | None) -> None:
+        if value is None:
+            await self._execute("DROP TABLE IF EXISTS named_records", ())
+        else:
+            await self._execute("UPDATE named_records SET value = ? WHERE name = ?", (value, name))
+
     async def drop_structure(self) -> str:
         await self._execute(f"DROP TABLE {PERSISTENCE.name}", ())
         return PERSISTENCE.name

@@ -134,6 +134,31 @@ class ZooKeeperProbe:
     async def damage_layout(self) -> None:
         await self._ask(lambda client: client.set(f"{self._root}/managers/METADATA/LAYOUT", GARBAGE))
 
+    async def named(self, name: str) -> bytes | None:
+        path = self._named(name)
+
+        def get(client: KazooClient) -> bytes | None:
+            if client.exists(path) is None:
+                return None
+            data: bytes = client.get(path)[0]
+            return data
+
+        return await self._ask(get)
+
+    async def set_named(self, name: str, value: bytes | None) -> None:
+        path = self._named(name)
+
+        def change(client: KazooClient) -> None:
+            if value is not None:
+                client.set(path, value)
+            elif client.exists(path) is not None:
+                client.delete(path)
+
+        await self._ask(change)
+
+    def _named(self, name: str) -> str:
+        return f"{self._root}/managers/METADATA/{name}"
+
     async def drop_structure(self) -> str:
         await self._ask(lambda client: client.delete(f"{self._root}/topics", recursive=True))
         return f"{self._root}/topics"

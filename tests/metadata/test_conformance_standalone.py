@@ -1,0 +1,193 @@
+"""Prove that a store knows its one standalone hub, and that no start count is ever given twice.
+
+The stores of these tests were formatted without a word of a hub, as by releases that knew of none.
+"""
+
+import asyncio
+
+import msgpack
+import pytest
+
+from hedwig.errors import CorruptRecordError, InvalidArgumentError, StandaloneHubExistsError
+from metadata import MetadataStore, StandaloneHub
+from tests.metadata.clients import Clients
+from tests.metadata.place import Place
+from tests.metadata.probe import GARBAGE, Probe
+
+NAME = "standalone-hub"
+AT_ONCE = 8
+
+
+@pytest.fixture(autouse=True)
+async def _nobody_registered(probe: Probe) -> None:
+    await probe.set_named(NAME, None)
+
+
+def _hub(hub_id: str, address: str, starts: int) -> StandaloneHub:
+    return StandaloneHub(hub_id=hub_id, address=address, starts=starts)
+
+
+async def test_each_start_counts_one_more(store: MetadataStore, other: MetadataStore, probe: Probe) -> None:
+    assert await store.standalone_hub() is None
+    assert await probe.named(NAME) is None
+    tokens = set()
+    for starts in range(1, 6):
+        client, address = (store, other)[starts % 2], f"10.0.0.5:{4080 + starts % 3}"
+        assert await client.register_standalone("hub-1", address) == starts
+        for reader in (store, other):
+            assert await reader.standalone_hub() == _hub("hub-1", address, starts)
+        fields = msgpack.unpackb(await probe.named(NAME) or b"")
+        tokens.add(fields.pop("t"))
+        assert fields == {"h": "hub-1", "a": address, "s": starts}
+    assert len(tokens) == 5
+
+
+async def test_another_hub_is_refused_and_told_what_to_do(
+    store: MetadataStore, other: MetadataStore, probe: Probe, place: Place
+) -> None:
+    await store.register_standalone("hub-1", "10.0.0.5:4080")
+    stored = await probe.named(NAME)
+    for client in (store, other):
+        with pytest.raises(StandaloneHubExistsError) as refusal:
+            await client.register_standalone("hub-2", "10.0.0.6:4080")
+        assert (refusal.value.hub_id, refusal.value.address) == ("hub-1", "10.0.0.5:4080")
+        text = str(refusal.value)
+        for part in (place.url, "hub-1", "10.0.0.5:4080", "hub-2", "data directory", "hedwig-hub --replace-standalone"):
+            assert part in text
+        assert "\n" not in text
+    assert await probe.named(NAME) == stored
+    assert await store.register_standalone("hub-1", "10.0.0.5:4080") == 2
+
+
+async def test_replacement_goes_on_counting_and_shuts_the_old_hub_out(
+    store: MetadataStore, other: MetadataStore
+) -> None:
+    assert await store.register_standalone("hub-1", "a:1", replace=True) == 1
+    assert await store.register_standalone("hub-1", "a:1") == 2
+    assert await other.register_standalone("hub-2", "b:1", replace=True) == 3
+    with pytest.raises(StandaloneHubExistsError):
+        await store.register_standalone("hub-1", "a:1")
+    assert await other.register_standalone("hub-2", "b:2") == 4
+    assert await store.register_standalone("hub-1", "a:1", replace=True) == 5
+    assert await other.standalone_hub() == _hub("hub-1", "a:1", 5)
+
+
+@pytest.mark.parametrize("ids", [1, AT_ONCE], ids=["one hub", "hubs that replace one another"])
+async def test_starts_at_once_never_share_a_count(ids: int, place: Place, clients: Clients) -> None:
+    stores = [await clients.open(place) for _ in range(4)]
+
+    async def start(number: int) -> tuple[int, str]:
+        hub_id = f"hub-{number % ids}"
+        client = stores[number % len(stores)]
+        return await client.register_standalone(hub_id, f"{hub_id}:{number}", replace=ids > 1), f"{hub_id}:{number}"
+
+    started = await asyncio.gather(*(start(number) for number in range(AT_ONCE)))
+    assert sorted(count for count, _ in started) == list(range(1, AT_ONCE + 1))
+    last = await stores[0].standalone_hub()
+    assert last is not None
+    assert (last.starts, last.address) == max(started)
+
+
+async def test_of_different_hubs_at_once_one_wins(place: Place, clients: Clients) -> None:
+    stores = [await clients.open(place) for _ in range(4)]
+    outcomes = await asyncio.gather(
+        *(stores[n % len(stores)].register_standalone(f"hub-{n}", f"host-{n}:1") for n in range(AT_ONCE)),
+        return_exceptions=True,
+    )
+    (winner,) = [n for n, outcome in enumerate(outcomes) if outcome == 1]
+    losers = [outcome for n, outcome in enumerate(outcomes) if n != winner]
+    assert [type(loser) for loser in losers] == [StandaloneHubExistsError] * (AT_ONCE - 1)
+    assert {loser.hub_id for loser in losers if isinstance(loser, StandaloneHubExistsError)} == {f"hub-{winner}"}
+    assert await stores[0].standalone_hub() == _hub(f"hub-{winner}", f"host-{winner}:1", 1)
+
+
+async def test_count_outlives_clients_formats_and_wipes(kept_place: Place) -> None:
+    for starts in (1, 2):
+        async with await kept_place.open() as store:
+            assert await store.register_standalone("hub-1", "a:1") == starts
+    for starts, wipe in ((3, False), (4, True), (5, True)):
+        await kept_place.format(wipe=wipe)
+        async with await kept_place.open() as store:
+            assert await store.standalone_hub() == _hub("hub-1", "a:1", starts - 1)
+            with pytest.raises(StandaloneHubExistsError):
+                await store.register_standalone("hub-2", "b:1")
+            assert await store.register_standalone("hub-1", "a:1") == starts
+
+
+async def test_fields_of_a_newer_format_are_kept(store: MetadataStore, probe: Probe) -> None:
+    await store.register_standalone("hub-1", "a:1")
+    fields = msgpack.unpackb(await probe.named(NAME) or b"")
+    await probe.set_named(NAME, msgpack.packb(fields | {"newer": [1, b"\x00"]}))
+    assert await store.register_standalone("hub-1", "a:2") == 2
+    assert await store.register_standalone("hub-2", "b:1", replace=True) == 3
+    assert msgpack.unpackb(await probe.named(NAME) or b"")["newer"] == [1, b"\x00"]
+
+
+DAMAGED = {
+    "garbage": GARBAGE,
+    "no map": msgpack.packb([1]),
+    "no count": msgpack.packb({"h": "hub-1", "a": "a:1", "t": b"12345678"}),
+    "count of zero": msgpack.packb({"h": "hub-1", "a": "a:1", "s": 0, "t": b"12345678"}),
+    "text for a count": msgpack.packb({"h": "hub-1", "a": "a:1", "s": "1", "t": b"12345678"}),
+    "bytes for an id": msgpack.packb({"h": b"hub-1", "a": "a:1", "s": 1, "t": b"12345678"}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+async def test_unreadable_record_is_never_counted_on(damage: bytes, store: MetadataStore, probe: Probe) -> None:
+    await store.register_standalone("hub-1", "a:1")
+    await probe.set_named(NAME, damage)
+    for attempt in (
+        store.standalone_hub(),
+        store.register_standalone("hub-1", "a:1"),
+        store.register_standalone("hub-2", "b:1", replace=True),
+    ):
+        with pytest.raises(CorruptRecordError) as refusal:
+            await attempt
+        assert NAME in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+    assert await probe.named(NAME) == damage
+    # Whoever looks at the store learns of it, and of all the rest.
+    described = await store.describe()
+    assert NAME in described["standalone hub"]
+    assert "backend" in described
+
+
+@pytest.mark.parametrize("text", ["", "x" * 256, "two\nlines", "zero\0byte", "\ud800"], ids=ascii)
+async def test_text_that_no_record_holds_is_refused(text: str, store: MetadataStore, probe: Probe) -> None:
+    for attempt in (store.register_standalone(text, "a:1"), store.register_standalone("hub-1", text)):
+        with pytest.raises(InvalidArgumentError) as refusal:
+            await attempt
+        assert "\n" not in str(refusal.value)
+    assert await probe.named(NAME) is None
+    assert await store.register_standalone("Hub Nr. 1 – " + "ü" * 200, "x" * 255) == 1
+
+
+async def test_description_names_the_hub(store: MetadataStore) -> None:
+    assert "standalone hub" not in await store.describe()
+    await store.register_standalone("hub-1", "10.0.0.5:4080")
+    await store.register_standalone("hub-1", "10.0.0.5:4080")
+    assert (await store.describe())["standalone hub"] == "hub-1 at 10.0.0.5:4080, start 2"
+
+
+async def test_registration_is_no_record_of_a_topic(store: MetadataStore) -> None:
+    before = await store.count(), [topic async for topic in store.topics()]
+    await store.register_standalone("hub-1", "a:1")
+    assert (await store.count(), [topic async for topic in store.topics()]) == before
+
+
+async def test_cancelled_registration_leaves_the_client_usable(store: MetadataStore, other: MetadataStore) -> None:
+    given = []
+    for turns in range(12):
+        registering = asyncio.ensure_future(store.register_standalone("hub-1", "a:1"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        registering.cancel()
+        (outcome,) = await asyncio.gather(registering, return_exceptions=True)
+        given += [outcome] if isinstance(outcome, int) else []
+        assert isinstance(outcome, int | asyncio.CancelledError)
+        given.append(await other.register_standalone("hub-1", "a:1"))
+    assert given == sorted(set(given))
+    found = await store.standalone_hub()
+    assert found is not None
+    assert found.starts == given[-1]
