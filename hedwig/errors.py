@@ -8,7 +8,8 @@
     ├── ProtocolError                           bytes that are not Hedwig's protocol; the connection is over
     │   ├── RemoteProtocolError                 the other end sent them
     │   └── LocalProtocolError                  we were about to
-    ├── SubscriptionClosedError                 another client took the subscription over
+    ├── ClientClosedError                       the client was closed before; nothing was sent
+    ├── SubscriptionClosedError                 the subscription is not open here any more
     ├── ServiceError                            what a request to a hub came to, named by its status code
     │   ├── MalformedRequestError               401
     │   ├── NoSuchTopicError                    402
@@ -60,6 +61,7 @@ from hedwig.versions import Version, Versioned
 __all__ = [
     "BadVersionError",
     "ClientAlreadySubscribedError",
+    "ClientClosedError",
     "ClientNotSubscribedError",
     "ConfigurationError",
     "CorruptEntryError",
@@ -147,8 +149,15 @@ class LocalProtocolError(ProtocolError):
     """This end was about to break the protocol; nothing was sent."""
 
 
+class ClientClosedError(HedwigError):
+    """The client was closed before this was asked of it; nothing was sent."""
+
+
 class SubscriptionClosedError(HedwigError):
-    """Another client attached to the subscription by force, so this one gets no more of its messages."""
+    """The subscription is not open here any more; the text says why.
+
+    Another client took it over by force, or its connection was lost and it was not to reconnect, or it was closed.
+    """
 
     status = StatusCode.TOPIC_BUSY
 

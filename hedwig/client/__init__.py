@@ -1,8 +1,22 @@
-"""The client library: publish to topics and subscribe to them, over asyncio."""
+"""The client library: publish to topics and subscribe to them, over asyncio, or with calls that block.
 
+`HedwigClient` is for programs that use asyncio, `BlockingClient` for those that do not.
+"""
+
+from hedwig.client.blocking import BlockingClient
+from hedwig.client.blocking_subscription import BlockingSubscription
 from hedwig.client.client import HedwigClient
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.subscription import Subscription
 from hedwig.wire import CreateOrAttach, Message
 
-__all__ = ["ClientOptions", "CreateOrAttach", "HedwigClient", "HubAddress", "Message", "Subscription"]
+__all__ = [
+    "BlockingClient",
+    "BlockingSubscription",
+    "ClientOptions",
+    "CreateOrAttach",
+    "HedwigClient",
+    "HubAddress",
+    "Message",
+    "Subscription",
+]

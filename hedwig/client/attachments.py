@@ -5,7 +5,6 @@ application does not keep up holds the others of its hub back too, as in the ori
 """
 
 import asyncio
-import itertools
 from typing import Final
 
 from hedwig.client.channel import Channel
@@ -28,7 +27,6 @@ from hedwig.wire import (
 __all__ = ["Attachments"]
 
 _BUSY_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
-_CONSUME_TXN_IDS: Final = itertools.count(1)
 
 
 class _ServingChannel:
@@ -47,14 +45,20 @@ class _ServingChannel:
             subscription.deliver(news.message)
         else:
             # After an event, this channel must not serve the pair again: whoever wants it back opens another.
-            del self.subscriptions[news.topic, news.subscriber]
+            self.forget(subscription)
             subscription.notify(news)
 
     def end(self, _: Channel) -> None:
         lost = list(self.subscriptions.values())
         self.subscriptions.clear()
+        self._paused.clear()
         for subscription in lost:
             subscription.lose()
+
+    def forget(self, subscription: Subscription) -> None:
+        """Serve a subscription no more, and let it hold back no other."""
+        self.subscriptions.pop((subscription.topic, subscription.subscriber), None)
+        self.resume(subscription)
 
     def pause(self, subscription: Subscription) -> None:
         self._paused.add(subscription)
@@ -85,6 +89,11 @@ class _Attachment:
         self._options = options
 
     @property
+    def is_serving(self) -> bool:
+        key = self._subscription.topic, self._subscription.subscriber
+        return self._channel.is_open and self._serving.subscriptions.get(key) is self._subscription
+
+    @property
     def _channel(self) -> Channel:
         assert self._serving.channel is not None
         return self._serving.channel
@@ -92,7 +101,7 @@ class _Attachment:
     async def consume(self, seq_id: MessageSeqId) -> None:
         topic, subscriber = self._subscription.topic, self._subscription.subscriber
         action = Consume(subscriber=subscriber, seq_id=seq_id)
-        await self._channel.tell(Request(topic=topic, txn_id=next(_CONSUME_TXN_IDS), action=action))
+        await self._channel.tell(Request(topic=topic, txn_id=self._routes.new_txn_id(), action=action))
 
     def pause(self) -> None:
         self._serving.pause(self._subscription)
@@ -101,15 +110,24 @@ class _Attachment:
         self._serving.resume(self._subscription)
 
     async def detach(self) -> None:
-        topic, subscriber = self._subscription.topic, self._subscription.subscriber
-        self._serving.subscriptions.pop((topic, subscriber), None)
-        self.resume()
+        was_serving = self.is_serving
+        self._serving.forget(self._subscription)
+        if was_serving:  # Else another channel may serve it by now, and the original hub does not ask which one.
+            await self._ask_to_close(self._subscription.topic, self._subscription.subscriber)
         if not self._options.share_channels:
             await self._channel.close()
-        elif self._channel.is_open:
-            await self._close_shared(topic, subscriber)
 
-    async def _close_shared(self, topic: Topic, subscriber: SubscriberId) -> None:
+    async def abandon(self) -> None:
+        self._serving.forget(self._subscription)
+        if not self._options.share_channels:
+            await self._channel.close()
+
+    async def _ask_to_close(self, topic: Topic, subscriber: SubscriberId) -> None:
+        """End delivery, and wait for that also where the channel ends too.
+
+        The original client just closes its channel then. Whoever attaches next may overtake the consume pointer that
+        was sent last, and is told of messages that were finished, or that the subscription is busy.
+        """
         async def ask(_: HubAddress, request: Request, timeout_s: float) -> Answer:
             return await self._channel.ask(request, timeout_s)
 
@@ -165,8 +183,10 @@ class Attachments:
 
         try:
             _, answer = await self._routes.carry(subscription.topic, action, ask)
-        except BaseException:
-            await self._release(serving, subscription)
+        except BaseException as exc:
+            await self._release(
+                serving, subscription, is_unanswered=not (isinstance(exc, ServiceError) and exc.definite)
+            )
             raise
         assert serving is not None
         preferences = answer.preferences or SubscriptionPreferences()
@@ -176,15 +196,30 @@ class Attachments:
         """Close all channels."""
         await asyncio.gather(*(channel.close() for channel in list(self._channels)))
 
-    async def _release(self, serving: _ServingChannel | None, subscription: Subscription) -> None:
+    async def _release(
+        self, serving: _ServingChannel | None, subscription: Subscription, *, is_unanswered: bool = False
+    ) -> None:
         """Give up a channel on which the subscription is not served after all."""
         if serving is None:
             return
-        serving.subscriptions.pop((subscription.topic, subscription.subscriber), None)
+        serving.forget(subscription)
         # The original hub closes a channel on which it refused a SUBSCRIBE; on one that serves nobody, nothing is lost
         # by being first, and the next SUBSCRIBE does not run into the end of it.
-        if not serving.subscriptions and serving.channel is not None:
+        if serving.channel is None or not serving.channel.is_open:
+            return
+        if not serving.subscriptions:
             await serving.channel.close()
+        elif is_unanswered:
+            await self._close_unheard(serving.channel, subscription)
+
+    async def _close_unheard(self, channel: Channel, subscription: Subscription) -> None:
+        """Have a hub that may yet serve the subscription end that: nobody here would take the messages."""
+        action = CloseSubscription(subscription.subscriber)
+        request = Request(topic=subscription.topic, txn_id=self._routes.new_txn_id(), action=action)
+        try:
+            await channel.tell(request)
+        except ServiceError:
+            await channel.close()
 
     async def _serving_channel(self, address: HubAddress) -> _ServingChannel:
         if not self._options.share_channels:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable
 from typing import Final, Self
 
@@ -67,12 +68,15 @@ class Channel:
             raise CouldNotConnectError(f"the hub {address} has no TLS port")
         try:
             async with asyncio.timeout(options.connect_timeout_s):
-                # A hub's certificate names no host that a redirect's address could be held against.
-                host_name = "" if options.tls is not None else None
                 reader, writer = await asyncio.open_connection(
-                    address.host, port, ssl=options.tls, server_hostname=host_name, limit=_READ_BYTES
+                    address.host,
+                    port,
+                    ssl=options.tls,
+                    server_hostname=_host_name(address, options),
+                    limit=_READ_BYTES,
                 )
-        except (OSError, TimeoutError) as exc:
+            _probe(writer.get_extra_info("socket"), options.keepalive_s)
+        except (OSError, TimeoutError, UnicodeError) as exc:  # The last is a host that cannot be a name.
             reason = str(exc) or f"no answer within {options.connect_timeout_s:g} s"
             raise CouldNotConnectError(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         return cls(address, options, reader, writer, on_news, on_end)
@@ -176,3 +180,27 @@ class Channel:
                 lost = UncertainAnswerError(f"the channel to the hub {self.address} ended before the answer: {reason}")
                 answer.set_exception(lost)
         self._on_end(self)
+
+
+def _host_name(address: HubAddress, options: ClientOptions) -> str | None:
+    """Return the name that a hub's certificate is held against: none, unless the application asks for it.
+
+    Redirects name hubs by address, and certificates seldom do.
+    """
+    if options.tls is None:
+        return None
+    return address.host if options.tls.check_hostname else ""
+
+
+def _probe(connection: socket.socket, idle_s: int) -> None:
+    """Have the kernel find out that a hub's machine vanished: else a subscription would wait for ever."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    settings = {
+        "TCP_KEEPIDLE": idle_s,
+        "TCP_KEEPINTVL": max(1, idle_s // 3),
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": 2000 * idle_s,
+    }
+    for name, value in settings.items():
+        if hasattr(socket, name):  # Not every system has each.
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -10,7 +10,7 @@ from hedwig.client.channel import Channel
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
-from hedwig.errors import RemoteProtocolError
+from hedwig.errors import ClientClosedError, ClientNotSubscribedError, RemoteProtocolError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.names import as_subscriber, as_topic
 from hedwig.wire import (
@@ -44,16 +44,22 @@ class HedwigClient:
         self._channels: dict[HubAddress, asyncio.Task[Channel]] = {}
         self._in_flight = asyncio.Semaphore(self._options.publishes_in_flight_max)
         self._subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(last_is_finished=kind is None)
 
-    async def close(self) -> None:
-        """Close all subscriptions and channels; publishes under way fail. May be called twice."""
-        await asyncio.gather(*(subscription.close() for subscription in list(self._subscriptions.values())))
+    async def close(self, *, last_is_finished: bool = True) -> None:
+        """Close all subscriptions and channels; publishes under way fail. May be called twice.
+
+        Args: last_is_finished - see Subscription.close.
+        """
+        self._is_closed = True
+        opened = list(self._subscriptions.values())
+        await asyncio.gather(*(subscription.close(last_is_finished=last_is_finished) for subscription in opened))
         self._subscriptions.clear()
         await self._attachments.close()
         opening = list(self._channels.values())
@@ -66,7 +72,7 @@ class HedwigClient:
         """Publish a message; return its position in the topic once the hub keeps it safe.
 
         Raises: UncertainAnswerError - it was sent and not answered, it may have been published; ServiceError - it was
-        not.
+            not; LocalProtocolError - it is larger than hubs take.
         """
         as_topic(topic)
         made = message if isinstance(message, Message) else Message(message)
@@ -81,15 +87,18 @@ class HedwigClient:
     ) -> AsyncIterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.
 
-        They keep their order unless a publish fails; then its error is raised after the positions of those before it,
-        and those after it may have been published or not.
+        At most `publishes_in_flight_max` are unanswered at a time; nothing happens before the first is asked for. They
+        keep their order, except across a move of the topic to another hub. If a publish fails, its error is raised
+        after the positions of those before it, and those after it may have been published or not.
         """
         running: deque[asyncio.Task[MessageSeqId]] = deque()
+        is_first = True
         try:
             async for message in _aiter(messages):
                 running.append(asyncio.create_task(self.publish(topic, message)))
-                if len(running) == 1:
-                    await asyncio.wait([running[0]])  # The first finds the owner, so that the others go one way.
+                if is_first:
+                    await asyncio.wait(running)  # It finds the owner, so that the others go one way.
+                    is_first = False
                 while running and (running[0].done() or len(running) >= self._options.publishes_in_flight_max):
                     yield await running.popleft()
             while running:
@@ -108,17 +117,20 @@ class HedwigClient:
         preferences: SubscriptionPreferences | None = None,
         force_attach: bool = False,
         auto_consume: bool = True,
+        resubscribe: bool = True,
     ) -> Subscription:
         """Open a subscription; return it once the hub delivers to it.
 
         Args: mode - whether it must be new, must exist, or either; preferences - merged into those that are stored;
-            force_attach - take it over from another client; auto_consume - see Subscription.
+            force_attach - take it over from whoever has it open; auto_consume, resubscribe - see Subscription.
         Raises: ClientAlreadySubscribedError - CREATE, but it exists; ClientNotSubscribedError - ATTACH, but it does
-        not;
-            TopicBusyError - another client has it open; InvalidMessageFilterError; ServiceError.
+            not; TopicBusyError - it is open already, in this client or another; InvalidMessageFilterError - the hub has
+            no such filter; ServiceError.
         """
         as_topic(topic)
         as_subscriber(subscriber)
+        self._check_open()
+        await self._make_way(topic, subscriber, force=force_attach)
         first = Subscribe(
             subscriber=subscriber,
             mode=mode,
@@ -138,21 +150,50 @@ class HedwigClient:
             if self._subscriptions.get((topic, subscriber)) is closed:
                 del self._subscriptions[topic, subscriber]
 
-        subscription = Subscription(topic, subscriber, self._options, attach, forget, auto_consume=auto_consume)
-        await subscription.open()
+        subscription = Subscription(
+            topic, subscriber, self._options, attach, forget, auto_consume=auto_consume, resubscribe=resubscribe
+        )
         self._subscriptions[topic, subscriber] = subscription
+        try:
+            await subscription.open()
+        except BaseException:
+            forget(subscription)
+            raise
         return subscription
+
+    async def close_subscription(self, topic: Topic, subscriber: SubscriberId) -> None:
+        """Close a subscription that is open here, as its own `close` does; it goes on to exist.
+
+        Raises: ClientNotSubscribedError - it is not open here.
+        """
+        opened = self._subscriptions.get((as_topic(topic), as_subscriber(subscriber)))
+        if opened is None:
+            raise ClientNotSubscribedError(f"the subscription {subscriber!r} on {topic!r} is not open in this client")
+        await opened.close()
 
     async def unsubscribe(self, topic: Topic, subscriber: SubscriberId) -> None:
         """Delete a subscription, after closing it if it is open here. Raises ClientNotSubscribedError, ServiceError."""
-        as_topic(topic)
-        as_subscriber(subscriber)
-        opened = self._subscriptions.get((topic, subscriber))
+        opened = self._subscriptions.get((as_topic(topic), as_subscriber(subscriber)))
         if opened is not None:
             await opened.close()
         await self._ask(topic, Unsubscribe(subscriber))
 
+    async def _make_way(self, topic: Topic, subscriber: SubscriberId, *, force: bool) -> None:
+        """Close the same subscription if it is open here and may be: a shared channel cannot serve it twice."""
+        opened = self._subscriptions.get((topic, subscriber))
+        if opened is None:
+            return
+        if opened.is_open and not force:
+            raise TopicBusyError(f"the subscription {subscriber!r} on {topic!r} is open in this client; close it first")
+        opened.take_over()
+        await opened.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the client was closed; make another one")
+
     async def _ask(self, topic: Topic, action: Action) -> Answer:
+        self._check_open()
         _, answer = await self._routes.carry(topic, action, self._ask_hub)
         return answer
 

@@ -51,6 +51,7 @@ class ClientOptions:
 
     hub: the hub that is asked first; any hub will do, it redirects.
     tls: a context makes every connection a TLS connection to the hubs' TLS ports (the original speaks TLS 1.2 at most).
+        With its `check_hostname`, certificates must name the hosts that redirects name.
     connect_timeout_s, answer_timeout_s: bounds on one connection attempt, and on one request with all its redirects.
     redirects_max: how often one request may be sent on.
     publishes_in_flight_max: how many unanswered publishes there may be; more wait.
@@ -58,6 +59,7 @@ class ClientOptions:
     consume_every: how many messages the application may have finished before the consume pointer is sent.
     share_channels: one connection to each hub for all subscriptions, in place of one each.
     reconnect_pause_s: the first pause before a subscription reconnects; it doubles up to `reconnect_pause_max_s`.
+    keepalive_s: a connection without traffic is probed that often; one whose hub vanished ends after twice the time.
     """
 
     hub: HubAddress = field(default_factory=lambda: HubAddress("127.0.0.1", _PORT))
@@ -71,6 +73,7 @@ class ClientOptions:
     share_channels: bool = False
     reconnect_pause_s: float = 0.05
     reconnect_pause_max_s: float = 5.0
+    keepalive_s: int = 30
     send_frame_bytes_max: int = HUB_FRAME_BYTES_MAX
     receive_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
     clock: Clock = field(default_factory=SystemClock)
@@ -78,6 +81,6 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         times = (self.connect_timeout_s, self.answer_timeout_s, self.reconnect_pause_s, self.reconnect_pause_max_s)
-        bounds = (self.publishes_in_flight_max, self.deliveries_queued_max, self.consume_every)
+        bounds = (self.publishes_in_flight_max, self.deliveries_queued_max, self.consume_every, self.keepalive_s)
         if min(times) <= 0 or min(bounds) < 1 or self.redirects_max < 0:
             raise ConfigurationError("the timeouts, pauses and bounds of a client must be positive")

@@ -19,6 +19,7 @@ from hedwig.errors import (
     ServiceDownError,
     ServiceError,
     TopicBusyError,
+    UncertainAnswerError,
 )
 from hedwig.model import Topic
 from hedwig.status import StatusCode
@@ -50,6 +51,10 @@ class Routes:
         self._owners: OrderedDict[Topic, HubAddress] = OrderedDict()
         self._txn_ids = itertools.count(1)
 
+    def new_txn_id(self) -> int:
+        """Return a transaction id that no other request of this client has."""
+        return next(self._txn_ids)
+
     def owner(self, topic: Topic) -> HubAddress:
         """Return the hub to ask about `topic`: its owner as last seen, else the default hub."""
         return self._owners.get(topic, self._options.hub)
@@ -61,16 +66,15 @@ class Routes:
 
         `ask` sends one request to one hub, within a number of seconds, and returns the answer.
 
-        Raises: what `ask` raises; ServiceError - the class for the status that was answered,
-        NotResponsibleForTopicError
-            after too many redirects.
+        Raises: what `ask` raises; ServiceError - the class for the status that was answered;
+            NotResponsibleForTopicError - after too many redirects.
         """
         deadline = Deadline.after(self._options.clock, self._options.answer_timeout_s)
         tried: tuple[bytes, ...] = ()
         for _ in range(self._options.redirects_max + 1):
             address = self.owner(topic)
             request = Request(
-                topic=topic, txn_id=next(self._txn_ids), action=action, should_claim=bool(tried), tried=tried
+                topic=topic, txn_id=self.new_txn_id(), action=action, should_claim=bool(tried), tried=tried
             )
             try:
                 answer = await ask(address, request, deadline.remaining_s())
@@ -78,6 +82,9 @@ class Routes:
                 if self._owners.pop(topic, None) is None:
                     raise
                 continue  # An owner that is gone: the default hub knows the new one.
+            except UncertainAnswerError:
+                self._owners.pop(topic, None)  # If it is gone too, the next request must not wait for it again.
+                raise
             if answer.status is not StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
                 self._remember(topic, address)
                 return address, _checked(answer)

@@ -31,6 +31,11 @@ class Attachment(Protocol):
 
     preferences: SubscriptionPreferences
 
+    @property
+    def is_serving(self) -> bool:
+        """Say whether the channel is open and the hub delivers on it, as far as is known here."""
+        ...
+
     async def consume(self, seq_id: MessageSeqId) -> None:
         """Send the consume pointer. Raises CouldNotConnectError if the channel has ended."""
         ...
@@ -47,14 +52,21 @@ class Attachment(Protocol):
         """End delivery; the subscription stays."""
         ...
 
+    async def abandon(self) -> None:
+        """Let go of a channel on which the hub has ended delivery."""
+        ...
+
 
 class Subscription:
     """An open subscription: iterate over it for its messages, in order, each once for as long as it is open.
 
-    With `auto_consume`, a message counts as finished when the next one is asked for, and the consume pointer is sent
-    after every few, and at `close`. Without, call `consume`. Across the loss of a connection or of a hub it attaches
-    again by itself; messages that this object has delivered already are not delivered again, those that were not
-    consumed before it is closed come again to the next one that opens the subscription.
+    With `auto_consume`, a message counts as finished when the next one is asked for, or when the subscription is closed
+    in order; a `with` block that an error ends leaves the message that it was at unfinished. The consume pointer is
+    sent after every few, and at `close`. Without, call `consume`.
+
+    With `resubscribe` it attaches again by itself after the loss of a connection or of a hub; messages that this object
+    has delivered already are not delivered again. Those that were not consumed before it is closed come again to the
+    next one that opens the subscription. Without, such a loss ends it.
     """
 
     def __init__(
@@ -66,6 +78,7 @@ class Subscription:
         on_close: Callable[["Subscription"], None],
         *,
         auto_consume: bool,
+        resubscribe: bool,
     ) -> None:
         self.topic = topic
         self.subscriber = subscriber
@@ -73,12 +86,15 @@ class Subscription:
         self._attach = attach
         self._on_close = on_close
         self._auto_consume = auto_consume
+        self._resubscribe = resubscribe
         self._attachment: Attachment | None = None
+        self._preferences = SubscriptionPreferences()
         self._queue: deque[Message] = deque()
         self._arrived = asyncio.Event()
         self._last_queued = 0
         self._handed_out: MessageSeqId | None = None
-        self._finished = 0
+        self._finished: MessageSeqId | None = None
+        self._unsent = 0
         self._consumed: MessageSeqId | None = None
         self._end: HedwigError | None = None
         self._recovery: asyncio.Task[None] | None = None
@@ -86,14 +102,23 @@ class Subscription:
     @property
     def preferences(self) -> SubscriptionPreferences:
         """Return the preferences that the hub holds for the subscription, as of the last time it attached."""
-        assert self._attachment is not None, "an application gets a subscription after it has attached"
-        return self._attachment.preferences
+        return self._preferences
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether messages may still come: not after `close`, nor after an error that ended it."""
+        return self._end is None
+
+    @property
+    def is_attached(self) -> bool:
+        """Say whether a hub delivers to it now, as far as is known here; if not, it is open and reconnecting."""
+        return self._end is None and self._attachment is not None and self._attachment.is_serving
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(last_is_finished=kind is None)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -101,11 +126,11 @@ class Subscription:
     async def __anext__(self) -> Message:
         """Return the next message.
 
-        Raises: StopAsyncIteration - it was closed; SubscriptionClosedError - another client took it over; ServiceError
-        -
-            it cannot be attached again, for instance because it was deleted.
+        Raises: StopAsyncIteration - it was closed; SubscriptionClosedError - another client took it over, or the
+            connection was lost and it does not resubscribe; ServiceError - it cannot be attached again, for instance
+            because it was deleted.
         """
-        await self._finish_one()
+        await self._finish_last()
         while not self._queue:
             if isinstance(self._end, _ClosedHere):
                 raise StopAsyncIteration
@@ -123,19 +148,28 @@ class Subscription:
         """Move the consume pointer: `seq_id` and all messages before it are finished.
 
         If the hub cannot be told now, it is told as soon as the subscription has attached again.
-        """
-        if self._consumed is None or seq_id.local > self._consumed.local:
-            self._consumed = seq_id
-        self._finished = 0
-        await self._send_consumed()
 
-    async def close(self) -> None:
-        """End delivery and tell the hub what is finished; the subscription itself stays. May be called twice."""
+        Raises: SubscriptionClosedError, ServiceError - it is not open any more, and why.
+        """
+        if isinstance(self._end, _ClosedHere):
+            raise SubscriptionClosedError("the subscription was closed; open it again to consume")
+        if self._end is not None:
+            raise self._end
+        await self._consume(seq_id)
+
+    async def close(self, *, last_is_finished: bool = True) -> None:
+        """End delivery and tell the hub what is finished; the subscription itself stays. May be called twice.
+
+        Args: last_is_finished - whether, with `auto_consume`, the message handed out last counts as finished; if not,
+            it comes again.
+        """
         if self._end is None:
-            await self._finish_one()
-            if self._finished and self._handed_out is not None:
-                await self.consume(self._handed_out)
+            if last_is_finished:
+                await self._finish_last()
+            if self._unsent and self._finished is not None:
+                await self._consume(self._finished)
         self._conclude(_ClosedHere("the subscription was closed"))
+        self._queue.clear()
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
@@ -144,11 +178,18 @@ class Subscription:
             await self._attachment.detach()
 
     async def open(self) -> None:
-        """Attach for the first time. Raises what the hub answers."""
-        self._serve_by(await self._attach(self))
+        """Attach for the first time. Raises what the hub answers; SubscriptionClosedError if it is closed meanwhile."""
+        attachment = await self._attach(self)
+        if self._end is not None:
+            await attachment.detach()
+            raise SubscriptionClosedError("the subscription was closed while it was being opened")
+        self._serve_by(attachment)
+        if not attachment.is_serving:
+            self.lose()  # Already lost again: the channel's end came right after its answer.
 
     def _serve_by(self, attachment: Attachment) -> None:
         self._attachment = attachment
+        self._preferences = attachment.preferences
         if len(self._queue) >= self._options.deliveries_queued_max:
             attachment.pause()
 
@@ -166,40 +207,60 @@ class Subscription:
     def notify(self, event: Event) -> None:
         """Take news of the hub. For the channel that serves the subscription."""
         if event.kind is EventKind.SUBSCRIPTION_FORCED_CLOSED:
-            self._conclude(SubscriptionClosedError("another client attached to the subscription and took it over"))
+            self.take_over()
         else:
             self.lose()
 
+    def take_over(self) -> None:
+        """End it for its reader, since somebody else attached by force."""
+        self._conclude(SubscriptionClosedError("another client attached to the subscription and took it over"))
+
     def lose(self) -> None:
         """Begin to attach again, since the channel has ended. For the channel that served the subscription."""
-        if self._end is None and (self._recovery is None or self._recovery.done()):
+        if self._end is not None or self._attachment is None:
+            return  # An attempt to attach that fails is reported by itself.
+        if not self._resubscribe:
+            self._conclude(SubscriptionClosedError("the connection to its hub was lost, or the topic moved"))
+        elif self._recovery is None or self._recovery.done():
             self._recovery = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
         pause_s = self._options.reconnect_pause_s
         while True:
             try:
-                self._serve_by(await self._attach(self))
+                if await self._attach_again():
+                    return
             except _FINAL as exc:
                 self._conclude(exc)
                 return
             except ServiceError as exc:
                 _log.info("subscription %r on %r: not attached again yet: %s", self.subscriber, self.topic, exc)
-            else:
-                await self._send_consumed()
-                return
             await self._options.clock.sleep(pause_s * (0.5 + self._options.random.random()))
             pause_s = min(2 * pause_s, self._options.reconnect_pause_max_s)
 
-    async def _finish_one(self) -> None:
-        if not self._auto_consume or self._handed_out is None or self._is_consumed(self._handed_out):
-            return
-        self._finished += 1
-        if self._finished >= self._options.consume_every:
-            await self.consume(self._handed_out)
+    async def _attach_again(self) -> bool:
+        """Attach, and say whether the channel has not been lost since: while this runs, `lose` begins nothing new."""
+        lost, self._attachment = self._attachment, None
+        if lost is not None:
+            await lost.abandon()
+        attachment = await self._attach(self)
+        self._serve_by(attachment)
+        await self._send_consumed()
+        return attachment.is_serving
 
-    def _is_consumed(self, seq_id: MessageSeqId) -> bool:
-        return self._consumed is not None and seq_id.local <= self._consumed.local
+    async def _finish_last(self) -> None:
+        if not self._auto_consume or self._handed_out is None or self._handed_out == self._finished:
+            return
+        self._finished = self._handed_out
+        self._unsent += 1
+        if self._unsent >= self._options.consume_every:
+            await self._consume(self._finished)
+
+    async def _consume(self, seq_id: MessageSeqId) -> None:
+        if self._consumed is None or seq_id.local > self._consumed.local:
+            self._consumed = seq_id
+        self._unsent = 0
+        await self._send_consumed()
 
     async def _send_consumed(self) -> None:
         if self._consumed is None or self._attachment is None:

@@ -1,0 +1,198 @@
+"""The client for scripts: the same operations, each a call that returns when it is done.
+
+The asyncio client does the work, on the event loop of one background thread. Every call may come from any thread, and
+several at a time. Every wait ends: with the answer, with an error after the deadline that the options set, or with
+Ctrl-C, which leaves the client usable.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Any, Final, Self, TypeVar
+
+from hedwig.client.blocking_subscription import BlockingSubscription
+from hedwig.client.client import HedwigClient
+from hedwig.client.options import ClientOptions
+from hedwig.errors import ClientClosedError, UncertainAnswerError
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.wire import CreateOrAttach, Message
+
+__all__ = ["BlockingClient"]
+
+T = TypeVar("T")
+
+_GRACE_S: Final = 5.0
+"""What a call gets beyond the deadlines of the work itself, on a machine that is busy with other things."""
+
+
+class BlockingClient:
+    """A client of a region for scripts. Use it as a context manager, or close it; make it after forking, not before.
+
+    Example:
+        with BlockingClient() as client:
+            client.publish(Topic(b"news"), b"hello")
+    """
+
+    def __init__(self, options: ClientOptions | None = None) -> None:
+        self._options = options or ClientOptions()
+        attempts = self._options.redirects_max + 1
+        self._patience_s = self._options.answer_timeout_s + attempts * self._options.connect_timeout_s + _GRACE_S
+        self._loop = asyncio.new_event_loop()
+        # A script that ends without closing the client must end all the same.
+        self._thread = threading.Thread(target=self._run_loop, name="hedwig-client", daemon=True)
+        self._submitting = threading.Lock()
+        self._is_closed = False
+        self._opened: dict[tuple[Topic, SubscriberId], BlockingSubscription] = {}
+        self._thread.start()
+        self._client = self._call(self._make())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(last_is_finished=kind is None)
+
+    def close(self, *, last_is_finished: bool = True) -> None:
+        """Close all subscriptions and connections, and end the thread. May be called twice.
+
+        Args: last_is_finished - whether messages handed out last count as finished, where that is automatic.
+        Raises: UncertainAnswerError - a hub does not take the last consume pointers; all is closed nevertheless.
+        """
+        try:
+            for subscription in list(self._opened.values()):
+                subscription.close(last_is_finished=last_is_finished)
+        finally:
+            self._end(last_is_finished)
+
+    def _end(self, last_is_finished: bool) -> None:
+        with self._submitting:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            closing = asyncio.run_coroutine_threadsafe(
+                self._client.close(last_is_finished=last_is_finished), self._loop
+            )
+        try:
+            self._result(closing)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(self._patience_s)
+
+    def publish(self, topic: Topic, message: Message | bytes) -> MessageSeqId:
+        """Publish a message; return its position in the topic once the hub keeps it safe.
+
+        Raises: UncertainAnswerError - it was sent and not answered, it may have been published; ServiceError - it was
+            not; LocalProtocolError - it is larger than hubs take; ClientClosedError.
+        """
+        return self._call(self._client.publish(topic, message))
+
+    def publish_many(self, topic: Topic, messages: Iterable[Message | bytes]) -> Iterator[MessageSeqId]:
+        """Publish messages without waiting for each, and yield their positions in the order given.
+
+        At most `publishes_in_flight_max` are unanswered at a time, and `messages` is read, in the thread that iterates,
+        no further than that. Nothing happens before the first position is asked for. On an error see
+        HedwigClient.publish_many.
+        """
+        running: deque[Future[MessageSeqId]] = deque()
+        is_first = True
+        try:
+            for message in messages:
+                running.append(self._submit(self._client.publish(topic, message)))
+                if is_first:
+                    self._result(running[0])  # It finds the owner, so that the others go one way.
+                    is_first = False
+                while running and (running[0].done() or len(running) >= self._options.publishes_in_flight_max):
+                    yield self._result(running.popleft())
+            while running:
+                yield self._result(running.popleft())
+        finally:
+            for future in running:
+                future.cancel()
+
+    def subscribe(
+        self,
+        topic: Topic,
+        subscriber: SubscriberId,
+        *,
+        mode: CreateOrAttach = CreateOrAttach.CREATE_OR_ATTACH,
+        preferences: SubscriptionPreferences | None = None,
+        force_attach: bool = False,
+        auto_consume: bool = True,
+        resubscribe: bool = True,
+    ) -> BlockingSubscription:
+        """Open a subscription; return it once the hub delivers to it. Arguments and errors: HedwigClient.subscribe."""
+        opened = self._call(
+            self._client.subscribe(
+                topic,
+                subscriber,
+                mode=mode,
+                preferences=preferences,
+                force_attach=force_attach,
+                auto_consume=auto_consume,
+                resubscribe=resubscribe,
+            )
+        )
+        made = BlockingSubscription(opened, self._submit, self._call, self._forget)
+        self._opened[topic, subscriber] = made
+        return made
+
+    def unsubscribe(self, topic: Topic, subscriber: SubscriberId) -> None:
+        """Delete a subscription, after closing it if it is open here. Raises ClientNotSubscribedError, ServiceError."""
+        opened = self._opened.get((topic, subscriber))
+        if opened is not None:
+            opened.close()
+        self._call(self._client.unsubscribe(topic, subscriber))
+
+    def close_subscription(self, topic: Topic, subscriber: SubscriberId) -> None:
+        """Close a subscription that is open here; it goes on to exist. Raises ClientNotSubscribedError."""
+        opened = self._opened.get((topic, subscriber))
+        if opened is not None:
+            opened.close()
+        else:
+            self._call(self._client.close_subscription(topic, subscriber))
+
+    def _forget(self, closed: BlockingSubscription) -> None:
+        if self._opened.get((closed.topic, closed.subscriber)) is closed:
+            del self._opened[closed.topic, closed.subscriber]
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._result(self._submit(work))
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        with self._submitting:
+            if not self._is_closed:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise ClientClosedError("the client was closed; make another one")
+
+    def _result(self, future: "Future[T]") -> T:
+        try:
+            return future.result(self._patience_s)
+        except TimeoutError as exc:
+            raise UncertainAnswerError(f"no outcome within {self._patience_s:g} s") from exc
+        except CancelledError as exc:
+            raise UncertainAnswerError("the client was closed before the outcome was known") from exc
+        finally:
+            # Whoever is interrupted, or gives up, wants it no more.
+            future.cancel()
+
+    async def _make(self) -> HedwigClient:
+        return HedwigClient(self._options)
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._cancel_the_rest()
+        finally:
+            self._loop.close()
+
+    def _cancel_the_rest(self) -> None:
+        """End what other threads still wait for, so that they hear of it."""
+        rest = asyncio.all_tasks(self._loop)
+        for task in rest:
+            task.cancel()
+        if rest:
+            self._loop.run_until_complete(asyncio.wait(rest, timeout=_GRACE_S))
