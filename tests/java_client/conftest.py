@@ -1,0 +1,80 @@
+"""Fixtures: one Java process for all tests of this folder, the hubs, and clients that end with the test."""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+import pytest
+
+from cli.dev.classpath import ClasspathCache, user_cache
+from cli.dev.java import find_java, jvm_flags
+from cli.dev.log4j import write_log4j
+from tests.java_client.client import JavaClient
+from tests.java_client.driver import SOURCE, JavaClientDriver, Value
+from tests.java_client.hubs import Hub, OriginalHub, OurHub
+from tests.servers import RunningServers
+
+__all__ = ["Connect"]
+
+_HEAP_MB: Final = 256
+
+Connect: TypeAlias = Callable[..., JavaClient]
+"""Opens a client of the hub under test, with properties of the Java client as keywords."""
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClientDriver]:
+    """The process that runs all Java clients: it starts slowly."""
+    directory = tmp_path_factory.mktemp("java-client")
+    write_log4j(directory)
+    jars = ClasspathCache(user_cache() / "classpath").classpath("hedwig43", print)
+    command = [find_java(), *jvm_flags(_HEAP_MB), "-cp", f"{directory}{os.pathsep}{jars}", str(SOURCE)]
+    with JavaClientDriver(command, directory / "client.log") as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=["ours", "original"])
+def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """The hub under test, and the original as the proof that the expectation is right."""
+    if request.param == "ours":
+        with OurHub(tmp_path_factory.mktemp("our-hub")) as ours:
+            yield ours
+    else:
+        servers: RunningServers = request.getfixturevalue("servers")
+        yield OriginalHub(servers)
+
+
+@pytest.fixture
+def ours(hub: Hub) -> bool:
+    """Tell whether the hub is ours: for the places where it differs from the original on purpose."""
+    return isinstance(hub, OurHub)
+
+
+@pytest.fixture(params=[False, True], ids=["simple", "multiplexed"])
+def shared(request: pytest.FixtureRequest) -> bool:
+    """Tell whether the subscriptions of a client share one channel."""
+    found: bool = request.param
+    return found
+
+
+@pytest.fixture
+def connect(driver: JavaClientDriver, hub: Hub, shared: bool) -> Iterator[Connect]:
+    """Open clients, which are closed when the test ends."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(**properties: Value) -> JavaClient:
+            given: dict[str, Value] = {
+                "subscription_channel_sharing_enabled": shared,
+                "subscribe_reconnect_retry_wait_time": 300,
+            }
+            return stack.enter_context(JavaClient(driver, hub.address, {**given, **properties}))
+
+        yield opened
+
+
+@pytest.fixture
+def topic() -> bytes:
+    """A topic that no other test has."""
+    return b"java-client-" + uuid.uuid4().hex.encode()
