@@ -122,7 +122,8 @@ class MetadataStore:
 
         Args: replace - take over from another standalone hub, which must be gone for good.
         Returns: the start count, the hub's epoch: greater than that of every registration before, whichever hub's; a
-            wipe of the store does not reset it, and a lost answer may skip a count.
+            wipe of the store does not reset it, and a lost answer may skip a count. Another registration may have
+            followed at once: `standalone_hub` tells.
         Raises: StandaloneHubExistsError - another hub is registered, and not `replace`; InvalidArgumentError - the id
             or the address is no printable text of 1 to 255 characters; CorruptRecordError - the record cannot be read;
             MetadataUnavailableError - surely not registered; UncertainStateError - sent, no answer: register again.

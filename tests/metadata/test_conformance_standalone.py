@@ -18,9 +18,12 @@ NAME = "standalone-hub"
 AT_ONCE = 8
 
 
-@pytest.fixture(autouse=True)
-async def _nobody_registered(probe: Probe) -> None:
-    await probe.set_named(NAME, None)
+@pytest.fixture
+async def store(clients: Clients, place: Place) -> MetadataStore:
+    """A client of the module's store, in which no hub is registered."""
+    store = await clients.open(place)
+    await (await clients.probe(place, store)).set_named(NAME, None)
+    return store
 
 
 def _hub(hub_id: str, address: str, starts: int) -> StandaloneHub:
@@ -73,8 +76,10 @@ async def test_replacement_goes_on_counting_and_shuts_the_old_hub_out(
 
 
 @pytest.mark.parametrize("ids", [1, AT_ONCE], ids=["one hub", "hubs that replace one another"])
-async def test_starts_at_once_never_share_a_count(ids: int, place: Place, clients: Clients) -> None:
-    stores = [await clients.open(place) for _ in range(4)]
+async def test_starts_at_once_never_share_a_count(
+    ids: int, store: MetadataStore, place: Place, clients: Clients
+) -> None:
+    stores = [store, *[await clients.open(place) for _ in range(3)]]
 
     async def start(number: int) -> tuple[int, str]:
         hub_id = f"hub-{number % ids}"
@@ -88,8 +93,8 @@ async def test_starts_at_once_never_share_a_count(ids: int, place: Place, client
     assert (last.starts, last.address) == max(started)
 
 
-async def test_of_different_hubs_at_once_one_wins(place: Place, clients: Clients) -> None:
-    stores = [await clients.open(place) for _ in range(4)]
+async def test_of_different_hubs_at_once_one_wins(store: MetadataStore, place: Place, clients: Clients) -> None:
+    stores = [store, *[await clients.open(place) for _ in range(3)]]
     outcomes = await asyncio.gather(
         *(stores[n % len(stores)].register_standalone(f"hub-{n}", f"host-{n}:1") for n in range(AT_ONCE)),
         return_exceptions=True,
