@@ -6,36 +6,24 @@ interrupted from another thread, so that Ctrl-C ends a load that waits at a pipe
 
 import gzip
 import hashlib
-import io
 import os
-import select
-import shutil
-import stat
-import sys
-import tempfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final
 
 from cli.errors import CommandError
+from cli.interruptible_file import InterruptibleFile, standard_input
 from hedwig.errors import InvalidArgumentError
 from hedwig.names import NAME_BYTES_MAX, as_subscriber, as_topic, parse_name
 from metadata import RecordKey
 
-__all__ = ["BulkInput", "InputRow", "Position", "ReadInterruptedError", "RowBatch"]
+__all__ = ["BulkInput", "InputRow", "Position", "RowBatch"]
 
 _LINE_BYTES_MAX: Final = 16 * NAME_BYTES_MAX
 """Two names of the largest size with every byte of them escaped, and as much again of columns that are ignored."""
 
 _CHUNK_BYTES: Final = 1 << 20
-_BUFFER_BYTES: Final = 1 << 14
-"""Small, since progress is measured by what was read of the file: half a megabyte of gzip holds many thousand rows."""
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-
-
-class ReadInterruptedError(Exception):
-    """Nobody wants the input any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +60,7 @@ class BulkInput:
         """Open the file `name`, or standard input for `-`. Raises OSError if that fails."""
         self.label = "standard input" if name == "-" else Path(name).name
         self.with_subscriber = with_subscriber
-        self._file = _InterruptibleFile(_standard_input() if name == "-" else os.open(name, os.O_RDONLY))
+        self._file = InterruptibleFile(standard_input() if name == "-" else os.open(name, os.O_RDONLY))
         self._opened: BinaryIO | None = None
         self._hash = hashlib.sha256()
         self._line = 0
@@ -157,67 +145,6 @@ class BulkInput:
         self._hash.update(read)
         self._bytes += len(read)
         return read
-
-
-class _InterruptibleFile(io.RawIOBase):
-    """A file descriptor, counted as it is read; a read that waits can be ended from another thread."""
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__()
-        self._descriptor = descriptor
-        self._wake_read, self._wake_write = os.pipe()
-        self._head = b""
-        self.read_bytes = 0
-        status = os.fstat(descriptor)
-        self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
-
-    def opened(self) -> BinaryIO:
-        """Return what the file holds, unpacked if it begins as gzip does."""
-        while len(self._head) < len(_GZIP_MAGIC) and (more := self._next(len(_GZIP_MAGIC) - len(self._head))):
-            self._head += more
-        packed = self._head == _GZIP_MAGIC
-        buffered = io.BufferedReader(self, _BUFFER_BYTES)
-        return cast(BinaryIO, gzip.GzipFile(fileobj=buffered) if packed else buffered)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "bytearray | memoryview[int]") -> int:  # type: ignore[override]
-        if self._head:
-            chunk, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
-        else:
-            chunk = self._next(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def interrupt(self) -> None:
-        os.write(self._wake_write, b"!")
-
-    def close(self) -> None:
-        if not self.closed:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            os.close(self._descriptor)
-        super().close()
-
-    def _next(self, most: int) -> bytes:
-        ready, _, _ = select.select([self._descriptor, self._wake_read], [], [])
-        if self._wake_read in ready:
-            raise ReadInterruptedError
-        chunk = os.read(self._descriptor, most)
-        self.read_bytes += len(chunk)
-        return chunk
-
-
-def _standard_input() -> int:
-    """Return a descriptor of standard input, to be closed; of a copy if Python was given something that is no file."""
-    try:
-        return os.dup(sys.stdin.fileno())
-    except io.UnsupportedOperation:
-        with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-            copy.seek(0)
-            return os.dup(copy.fileno())
 
 
 def _name(column: bytes) -> bytes:
