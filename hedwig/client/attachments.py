@@ -109,25 +109,27 @@ class _Attachment:
     def resume(self) -> None:
         self._serving.resume(self._subscription)
 
-    async def detach(self) -> None:
-        was_serving = self.is_serving
+    async def detach(self) -> bool:
+        was_serving, is_confirmed = self.is_serving, False
         self._serving.forget(self._subscription)
         if was_serving:  # Else another channel may serve it by now, and the original hub does not ask which one.
-            await self._ask_to_close(self._subscription.topic, self._subscription.subscriber)
+            is_confirmed = await self._ask_to_close(self._subscription.topic, self._subscription.subscriber)
         if not self._options.share_channels:
             await self._channel.close()
+        return was_serving and is_confirmed
 
     async def abandon(self) -> None:
         self._serving.forget(self._subscription)
         if not self._options.share_channels:
             await self._channel.close()
 
-    async def _ask_to_close(self, topic: Topic, subscriber: SubscriberId) -> None:
-        """End delivery, and wait for that also where the channel ends too.
+    async def _ask_to_close(self, topic: Topic, subscriber: SubscriberId) -> bool:
+        """End delivery, and wait for that also where the channel ends too; say whether the hub has confirmed it.
 
         The original client just closes its channel then. Whoever attaches next may overtake the consume pointer that
         was sent last, and is told of messages that were finished, or that the subscription is busy.
         """
+
         async def ask(_: HubAddress, request: Request, timeout_s: float) -> Answer:
             return await self._channel.ask(request, timeout_s)
 
@@ -136,6 +138,8 @@ class _Attachment:
         except ServiceError:
             # A hub that does not answer is made to notice by the end of the channel.
             await self._channel.close()
+            return False
+        return True
 
 
 class Attachments:

@@ -130,19 +130,19 @@ class BlockingSubscription:
         """Move the consume pointer: `seq_id` and all messages before it are finished. See Subscription.consume."""
         self._call(self._subscription.consume(seq_id))
 
-    def close(self, *, last_is_finished: bool = True) -> None:
+    def close(self, *, last_is_finished: bool = True) -> bool:
         """End delivery and tell the hub what is finished; the subscription itself stays. May be called twice.
 
-        Args: last_is_finished - whether, with automatic consuming, the message handed out last counts as finished.
+        Argument and result: Subscription.close.
         """
         # A question that nobody waits for any more may have got a message, which nobody has seen then. The one before
         # it counted as finished when the question was asked.
         is_seen = self._asked is None
         self._on_close(self)
         try:
-            self._call(self._subscription.close(last_is_finished=last_is_finished and is_seen))
+            return self._call(self._subscription.close(last_is_finished=last_is_finished and is_seen))
         except ClientClosedError:
-            return  # With the client, all its subscriptions were closed.
+            return False  # With the client, all its subscriptions were closed before.
 
     async def _next(self) -> Message | None:
         return await anext(self._subscription, None)

@@ -48,8 +48,8 @@ class Attachment(Protocol):
         """Let messages come again."""
         ...
 
-    async def detach(self) -> None:
-        """End delivery; the subscription stays."""
+    async def detach(self) -> bool:
+        """End delivery; the subscription stays. Return whether the hub has confirmed it."""
         ...
 
     async def abandon(self) -> None:
@@ -157,11 +157,13 @@ class Subscription:
             raise self._end
         await self._consume(seq_id)
 
-    async def close(self, *, last_is_finished: bool = True) -> None:
+    async def close(self, *, last_is_finished: bool = True) -> bool:
         """End delivery and tell the hub what is finished; the subscription itself stays. May be called twice.
 
         Args: last_is_finished - whether, with `auto_consume`, the message handed out last counts as finished; if not,
             it comes again.
+        Returns: whether its hub has confirmed the end, and thereby that it knows all that was consumed. If not, it may
+            or may not know the last of it.
         """
         if self._end is None:
             if last_is_finished:
@@ -174,8 +176,9 @@ class Subscription:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
         self._on_close(self)
-        if self._attachment is not None:
-            await self._attachment.detach()
+        if self._attachment is None:
+            return False
+        return await self._attachment.detach()
 
     async def open(self) -> None:
         """Attach for the first time. Raises what the hub answers; SubscriptionClosedError if it is closed meanwhile."""
