@@ -26,6 +26,7 @@ from hedwig.wire.responses import (
     EventKind,
     Response,
     decode_response,
+    encode_published,
     encode_response,
 )
 
@@ -52,6 +53,7 @@ __all__ = [
     "decode_request",
     "decode_response",
     "encode_frame",
+    "encode_published",
     "encode_request",
     "encode_response",
 ]

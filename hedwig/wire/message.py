@@ -1,16 +1,21 @@
 """A message: what is published, kept in a ledger, and delivered."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Final, Self
 
 from google.protobuf.message import DecodeError
 
 from hedwig.errors import RemoteProtocolError
-from hedwig.model import MessageSeqId
+from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import pubsub_pb2 as pb
-from hedwig.wire.values import named_values, seq_id_from, seq_id_to
+from hedwig.wire.values import named_values, seq_id_from, seq_id_to, varint
 
 __all__ = ["Message"]
+
+_LENGTH_DELIMITED: Final = 2
+_REGION_TAG: Final = bytes([pb.Message.SRCREGION_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_SEQ_ID_TAG: Final = bytes([pb.Message.MSGID_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_LOCAL_TAG: Final = bytes([pb.MessageSeqId.LOCALCOMPONENT_FIELD_NUMBER << 3])
 
 
 class Message:
@@ -62,6 +67,29 @@ class Message:
         message.msgId.CopyFrom(seq_id_to(seq_id))
         return Message.wrap(message)
 
+    def stored_bytes(self, local: int, region: bytes) -> bytes:
+        """Return the bytes of `accepted` at the position `local`, which has no remote components.
+
+        A message that comes from an application has neither a position nor a region yet: then both are put behind its
+        bytes, which costs a third of building it anew. The order of fields means nothing in protobuf.
+        """
+        message = self._message
+        if message.HasField("msgId") or message.HasField("srcRegion"):
+            return self.accepted(MessageSeqId(local), region).encode()
+        number = varint(local)
+        return b"".join(
+            (
+                message.SerializeToString(),
+                _REGION_TAG,
+                varint(len(region)),
+                region,
+                _SEQ_ID_TAG,
+                bytes((len(number) + 1,)),
+                _LOCAL_TAG,
+                number,
+            )
+        )
+
     @property
     def body(self) -> bytes:
         return self._message.body
@@ -82,6 +110,11 @@ class Message:
     @property
     def seq_id(self) -> MessageSeqId | None:
         return seq_id_from(self._message.msgId) if self._message.HasField("msgId") else None
+
+    @property
+    def remote(self) -> tuple[RegionSeqId, ...]:
+        """Return how far the streams of other regions had come, as the message says."""
+        return seq_id_from(self._message.msgId).remote if self._message.HasField("msgId") else ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Message) and self._message == other._message

@@ -19,10 +19,13 @@ __all__ = [
     "seq_id_from",
     "seq_id_to",
     "unknown_of",
+    "varint",
 ]
 
 PROTOBUF: Final = "protobuf"
 """The name of this encoding in `UnknownFields`."""
+
+_SHORT: Final = tuple(bytes((number,)) for number in range(0x80))
 
 
 def seq_id_from(message: pb.MessageSeqId) -> MessageSeqId:
@@ -79,3 +82,15 @@ def restore_unknown(message: ProtobufMessage, unknown: UnknownFields | None) -> 
     """Put the fields that this code did not understand back into `message`."""
     if unknown is not None and unknown.encoding == PROTOBUF:
         message.MergeFromString(unknown.payload)
+
+
+def varint(number: int) -> bytes:
+    """Return a protobuf number: seven bits a byte, the lowest first."""
+    if number < 0x80:
+        return _SHORT[number]
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -1,5 +1,6 @@
 """What a ledger store does, wherever it keeps the ledgers: the only door to messages on disk."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -46,6 +47,13 @@ class LedgerStore(Protocol):
 
         Raises: NoSuchLedgerError; LedgerStoreUnavailableError - the writer is shut out all the same; repeat it to learn
             the last entry id.
+        """
+        ...
+
+    def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
+        """Begin what `append` does, and return its outcome to come; for callers with more appends than tasks.
+
+        The future carries the errors of `append`; cancelling it is cancelling the append.
         """
         ...
 

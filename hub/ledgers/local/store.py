@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -131,21 +132,34 @@ class LocalLedgerStore:
         self._next[ledger_id] = 0
         return ledger_id
 
-    async def append(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+    def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         if self._next.get(ledger_id) != entry_id:
-            raise await self._why_refused(ledger_id, entry_id)
-        if len(payload) > self._options.entry_bytes_max:
-            raise InvalidArgumentError(
-                f"an entry of {len(payload)} bytes for ledger {ledger_id}; {self._options.entry_bytes_max} is the most"
-            )
+            return self._loop.create_task(self._refuse_append(ledger_id, entry_id))
         job = RecordJob(NewRecord(RecordKind.ENTRY, ledger_id, entry_id, payload), self._loop.create_future())
-        self._submit(job)
-        self._next[ledger_id] = entry_id + 1
         try:
-            await job.future
-        except asyncio.CancelledError:
+            if len(payload) > self._options.entry_bytes_max:
+                raise InvalidArgumentError(
+                    f"an entry of {len(payload)} bytes for ledger {ledger_id}; "
+                    f"{self._options.entry_bytes_max} is the most"
+                )
+            self._submit(job)
+        except HedwigError as exc:
+            job.fail(exc)
+        else:
+            self._next[ledger_id] = entry_id + 1
+            if job.generation is None:  # It waits for room, and only then can it still be taken back.
+                job.future.add_done_callback(partial(self._withdraw_cancelled, job))
+        return job.future
+
+    async def append(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        await self.start_append(ledger_id, entry_id, payload)
+
+    async def _refuse_append(self, ledger_id: int, entry_id: int) -> None:
+        raise await self._why_refused(ledger_id, entry_id)
+
+    def _withdraw_cancelled(self, job: RecordJob, future: "asyncio.Future[None]") -> None:
+        if future.cancelled():
             self._withdraw(job)
-            raise
 
     async def close(self, ledger_id: int) -> int:
         return await self._seal(ledger_id, RecordKind.CLOSE)

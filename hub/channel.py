@@ -1,0 +1,252 @@
+"""A channel: one connection of a client, with what it waits for and what is served on it."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from hedwig.errors import HedwigError, NotResponsibleForTopicError, RemoteProtocolError
+from hedwig.model import SubscriberId, Topic
+from hedwig.status import StatusCode
+from hedwig.wire import (
+    Answer,
+    Event,
+    EventKind,
+    FrameDecoder,
+    Request,
+    decode_request,
+    encode_frame,
+    encode_published,
+    encode_response,
+)
+from hub.options import HubOptions
+
+if TYPE_CHECKING:
+    from hub.cursor import Cursor
+    from hub.topic import Subscription
+
+__all__ = ["Channel", "ChannelOwner"]
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_S: Final = 5.0
+"""How long a peer may take to read what was sent to it before its connection was closed."""
+_FRAME_BYTES_MAX: Final = 1 << 30
+"""No limit of ours on what we send: a stored message was within the limits when it came."""
+
+
+class ChannelOwner(Protocol):
+    """Who is told what happens on a channel."""
+
+    def opened(self, channel: "Channel") -> bool:
+        """Take note of a new channel; return whether it may stay."""
+        ...
+
+    def handle(self, channel: "Channel", request: Request, size: int) -> None:
+        """Carry out a request; every one but CONSUME gets its answer once, through the channel."""
+        ...
+
+    def ended(self, channel: "Channel") -> None:
+        """Take note that the channel is gone."""
+        ...
+
+
+class Channel(asyncio.Protocol):
+    """Cuts what arrives into requests, and collects what is sent in one turn of the event loop into one write.
+
+    Deliveries wait while `is_full`. Requests wait, unread, while too many are unanswered, or while the client does not
+    read the answers: so neither side can fill the hub's memory.
+    """
+
+    def __init__(self, owner: ChannelOwner, options: HubOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.peer = "?"
+        self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
+        """What is attached to this channel."""
+        self.is_closed = False
+        self._owner = owner
+        self._options = options
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder(options.frame_bytes_max)
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._flushing = False
+        self._blocked = False
+        self._unanswered = 0
+        self._unanswered_bytes = 0
+        self._unread_answer_bytes = 0
+        self._is_paused = False
+        self._waiting: dict[Cursor, None] = {}
+        self._told: set[tuple[Topic, SubscriberId]] | None = None
+
+    # ------------------------------------------------------------------------------------------- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._options.channel_unsent_bytes)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        if not self._owner.opened(self):
+            _log.warning("%s: refused, %d channels are open", self.peer, self._options.channels_max)
+            self.is_closed = True
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            bodies = self._decoder.receive(data)
+            for body in bodies:
+                if self.is_closed:
+                    return
+                self._owner.handle(self, decode_request(body), len(body))
+        except RemoteProtocolError as exc:
+            _log.warning("%s: closing the connection: %s", self.peer, exc)
+            self.close()
+
+    def eof_received(self) -> bool:
+        if not self._decoder.is_between_frames:
+            _log.info("%s: the connection ended inside a frame", self.peer)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        self._out.clear()
+        self._waiting.clear()
+        self._owner.ended(self)
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        self._unread_answer_bytes = 0
+        self._read_on()
+        self._let_cursors_go_on()
+
+    def close(self) -> None:
+        """End the channel after what was sent; its subscriptions are detached at once."""
+        if self.is_closed:
+            return
+        self._flush()
+        self.is_closed = True
+        transport = self._transport
+        if transport is not None:
+            transport.close()
+            self._loop.call_later(_CLOSE_S, transport.abort)
+        self._owner.ended(self)
+
+    # ------------------------------------------------------------------------------------------------ requests
+
+    def begin(self, size: int) -> None:
+        """Count a request that will be answered."""
+        self._unanswered += 1
+        self._unanswered_bytes += size
+        options = self._options
+        if self._unanswered >= options.channel_requests_max or self._unanswered_bytes >= options.channel_bytes_max:
+            self._pause()
+
+    def _end(self, size: int, body: bytes) -> None:
+        self._unanswered -= 1
+        self._unanswered_bytes -= size
+        if self._blocked:
+            self._unread_answer_bytes += len(body)
+            if self._unread_answer_bytes > self._options.channel_unsent_bytes:
+                self._pause()
+        if self._is_paused:
+            self._read_on()
+        self.send(body)
+
+    def _pause(self) -> None:
+        if not self._is_paused and self._transport is not None and not self.is_closed:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        """Read again, once half of what stopped it has gone."""
+        options = self._options
+        if (
+            self._is_paused
+            and self._transport is not None
+            and not self.is_closed
+            and 2 * self._unanswered <= options.channel_requests_max
+            and 2 * self._unanswered_bytes <= options.channel_bytes_max
+            and self._unread_answer_bytes <= options.channel_unsent_bytes
+        ):
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def answer(self, size: int, answer: Answer) -> None:
+        """Answer a request of `size` bytes."""
+        self._end(size, encode_response(answer))
+
+    def answer_published(self, size: int, txn_id: int, local: int) -> None:
+        """Answer a publish: the message is at the position `local`."""
+        self._end(size, encode_published(txn_id, local))
+
+    def answer_error(self, size: int, txn_id: int, error: HedwigError) -> None:
+        """Answer a request with what became of it."""
+        status = error.status if error.definite else StatusCode.UNCERTAIN_STATE
+        text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
+        self.answer(size, Answer(txn_id=txn_id, status=status, text=text))
+
+    # ------------------------------------------------------------------------------------------------- sending
+
+    def send(self, body: bytes) -> None:
+        """Send a response, together with the others of this turn."""
+        if self.is_closed:
+            return
+        frame = encode_frame(body, _FRAME_BYTES_MAX)
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush_soon)
+
+    def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None:
+        """Tell the client that another took its subscription over.
+
+        A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses
+        (a defect of the original), so `was_told` says not to.
+        """
+        if self._told is None:
+            self._told = set()
+        self._told.add((topic, subscriber))
+        self.send(encode_response(Event(topic=topic, subscriber=subscriber, kind=EventKind.SUBSCRIPTION_FORCED_CLOSED)))
+
+    def was_told(self, topic: Topic, subscriber: SubscriberId) -> bool:
+        """Say whether this channel has had an event for the pair."""
+        return self._told is not None and (topic, subscriber) in self._told
+
+    @property
+    def is_full(self) -> bool:
+        """Whether deliveries must wait."""
+        return self._blocked or self._out_bytes >= self._options.channel_unsent_bytes
+
+    @property
+    def room(self) -> int:
+        """How many bytes of deliveries are worth reading now."""
+        return max(1, self._options.channel_unsent_bytes - self._out_bytes)
+
+    def wait_for_room(self, cursor: "Cursor") -> None:
+        """Have `cursor` go on once there is room."""
+        self._waiting[cursor] = None
+
+    def forget_waiting(self, cursor: "Cursor") -> None:
+        self._waiting.pop(cursor, None)
+
+    def _flush_soon(self) -> None:
+        self._flushing = False
+        self._flush()
+        if self._waiting and not self._blocked:
+            self._let_cursors_go_on()
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None and not self.is_closed:
+            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            self._out.clear()
+            self._out_bytes = 0
+            self._transport.write(data)
+
+    def _let_cursors_go_on(self) -> None:
+        while self._waiting and not self.is_full and not self.is_closed:
+            cursor = next(iter(self._waiting))
+            del self._waiting[cursor]
+            cursor.go_on()

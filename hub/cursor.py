@@ -1,0 +1,170 @@
+"""A cursor: where the delivery to one attached subscriber stands.
+
+A cursor that is caught up gets a message the moment it becomes part of the topic. Else it goes forward by itself, from
+memory or from the ledgers, and waits where it must: for room in its window, for its channel, for a read.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from hedwig.errors import LedgerError
+from hedwig.model import SubscriptionPreferences
+from hedwig.names import show_name
+from hedwig.wire import DeliveryEncoder, Message
+from hub.filters import MessageFilter
+
+if TYPE_CHECKING:
+    from hub.channel import Channel
+    from hub.delivery import Delivery
+    from hub.topic import Subscription
+
+__all__ = ["Cursor"]
+
+_log = logging.getLogger(__name__)
+
+_BURST_MESSAGES: Final = 256
+"""How many messages a cursor takes from memory before others have a turn."""
+
+
+class Cursor:
+    """Delivers the messages of a topic to one subscription on one channel, in order, from the consume pointer on."""
+
+    __slots__ = (
+        "_bound",
+        "_busy",
+        "_delivery",
+        "_encoder",
+        "_filter",
+        "_unconsumed",
+        "_window",
+        "channel",
+        "is_open",
+        "next_id",
+        "subscription",
+    )
+
+    def __init__(
+        self,
+        delivery: "Delivery",
+        subscription: "Subscription",
+        channel: "Channel",
+        message_filter: MessageFilter | None,
+    ) -> None:
+        preferences: SubscriptionPreferences = subscription.preferences
+        self.subscription = subscription
+        self.channel = channel
+        self.is_open = True
+        self.next_id = subscription.consumed + 1
+        self._delivery = delivery
+        self._encoder = DeliveryEncoder(subscription.topic.name, subscription.subscriber)
+        self._bound = preferences.message_bound or 0
+        window = preferences.message_window_size
+        self._window = delivery.default_window if window is None else window
+        self._unconsumed: deque[int] | None = deque() if self._window else None
+        self._filter = message_filter
+        self._busy = False
+        """Whether a read, or a turn in the event loop, will go on with this cursor."""
+
+    def offer(self, local: int, stored: bytes) -> None:
+        """Take the newest message of the topic, if it is the next one and nothing holds it up."""
+        if self.next_id == local and not self._busy and not self._is_held_up():
+            self._push(local, stored)
+        # Else this cursor is behind, and comes to the message when it goes on.
+
+    def go_on(self) -> None:
+        """Deliver what can be delivered now."""
+        if self._busy:
+            return
+        log = self.subscription.topic.log
+        for _ in range(_BURST_MESSAGES):
+            if self.next_id > log.last_id or self._is_held_up():
+                return
+            self._skip_to_bound(log.last_id)
+            stored = log.recent(self.next_id)
+            if stored is None:
+                self._busy = True
+                self._delivery.start(self._read_on())
+                return
+            self._push(self.next_id, stored)
+        self._busy = True
+        asyncio.get_running_loop().call_soon(self._next_burst)
+
+    def consumed(self, local: int) -> None:
+        """Take note of the consume pointer, which may make room in the window."""
+        if self._unconsumed is None:
+            return
+        was_full = len(self._unconsumed) >= self._window
+        while self._unconsumed and self._unconsumed[0] <= local:
+            self._unconsumed.popleft()
+        if was_full and len(self._unconsumed) < self._window:
+            self.go_on()
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        self.is_open = False
+        self.channel.forget_waiting(self)
+
+    def _is_held_up(self) -> bool:
+        if not self.is_open:
+            return True
+        if self.channel.is_full:
+            self.channel.wait_for_room(self)
+            return True
+        return self._unconsumed is not None and len(self._unconsumed) >= self._window
+
+    def _skip_to_bound(self, last_id: int) -> None:
+        if self._bound and self.next_id <= last_id - self._bound:
+            self.next_id = last_id - self._bound + 1
+
+    def _push(self, local: int, stored: bytes) -> None:
+        self.next_id = local + 1
+        if self._filter is not None and not self._wants(stored):
+            return
+        if self._unconsumed is not None:
+            self._unconsumed.append(local)
+        self.channel.send(self._encoder.encode(stored))
+        self._delivery.delivered += 1
+
+    def _wants(self, stored: bytes) -> bool:
+        assert self._filter is not None
+        try:
+            return self._filter.accepts(Message.decode(stored))
+        except Exception:
+            # Whoever subscribed is promised each message that the filter wants, and a broken filter cannot say.
+            _log.exception("the filter of %s failed; the message is delivered", self.subscription)
+            return True
+
+    def _next_burst(self) -> None:
+        self._busy = False
+        self.go_on()
+
+    async def _read_on(self) -> None:
+        """Read messages that are not in memory any more, and deliver them."""
+        try:
+            await self._read_and_push()
+        finally:
+            self._busy = False
+        self.go_on()
+
+    async def _read_and_push(self) -> None:
+        topic = self.subscription.topic
+        first = topic.log.first_id
+        if self.next_id < first:
+            _log.warning("%s misses messages %d to %d: they were deleted", self.subscription, self.next_id, first - 1)
+            self.next_id = first
+        wanted = self.next_id
+        messages_max = self._delivery.read_messages_max
+        if self._unconsumed is not None:
+            messages_max = max(1, min(messages_max, self._window - len(self._unconsumed)))
+        try:
+            entries = await self._delivery.read(topic.log, wanted, messages_max, self.channel.room)
+        except (LedgerError, TimeoutError) as exc:
+            _log.warning("cannot read message %d of topic '%s': %s", wanted, show_name(topic.name), exc)
+            await self._delivery.pause_after_failure()
+            return
+        for stored in entries:
+            if self._is_held_up():
+                return
+            self._push(self.next_id, stored)

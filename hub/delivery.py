@@ -1,0 +1,49 @@
+"""Delivery: what all cursors of a hub share."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+
+from hedwig.clock import Clock
+from hub.log import TopicLog
+from hub.options import HubOptions
+
+__all__ = ["Delivery"]
+
+
+class Delivery:
+    """Bounds the reads of all cursors together, and keeps their tasks."""
+
+    def __init__(self, options: HubOptions, clock: Clock) -> None:
+        self.default_window = options.message_window
+        self.read_messages_max = options.read_messages_max
+        self.delivered = 0
+        self.read_messages = 0
+        self._options = options
+        self._clock = clock
+        self._reads = asyncio.Semaphore(options.reads_max)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Run the work of a cursor that has to wait."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def read(self, log: TopicLog, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
+        """Read as TopicLog.read does, when it is this reader's turn."""
+        async with self._reads:
+            bytes_max = min(bytes_max, self._options.read_bytes_max)
+            entries = await log.read(local, messages_max=messages_max, bytes_max=bytes_max)
+        self.read_messages += len(entries)
+        return entries
+
+    async def pause_after_failure(self) -> None:
+        """Wait before a read is tried again."""
+        await self._clock.sleep(self._options.read_retry_s)
+
+    async def close(self) -> None:
+        """End all reads."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))

@@ -1,0 +1,463 @@
+"""The log of a durable topic: its ledgers in order, and the positions of its messages in them.
+
+The entry id of a message is its position minus the first position of its ledger. A ledger is made at the first publish,
+not at the claim; the range record names it before its first message is acknowledged, so a takeover finds everything.
+"""
+
+import asyncio
+import bisect
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+from hedwig.errors import (
+    BadVersionError,
+    HedwigError,
+    LedgerError,
+    LedgerStoreUnavailableError,
+    MetadataError,
+    NoRecordError,
+    NoSuchLedgerError,
+    ServiceDownError,
+    TopicPersistenceInfoExistsError,
+    UncertainStateError,
+)
+from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, Topic
+from hedwig.names import show_name
+from hedwig.versions import NEW, Version
+from hedwig.wire import Message
+from hub.ledgers import LedgerStore
+from hub.log import Listener, Published
+from hub.options import HubOptions
+from hub.tail import Tail, TailMemory
+from metadata import TopicPersistenceManager
+
+__all__ = ["DurableLog", "LogStore"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LogStore:
+    """Where logs keep their messages and their ranges."""
+
+    ledgers: LedgerStore
+    persistence: TopicPersistenceManager
+    options: HubOptions
+    tails: TailMemory
+    region: bytes
+
+    async def within(self, operation: Coroutine[Any, Any, T]) -> T:
+        """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""
+        async with asyncio.timeout(self.options.operation_timeout_s):
+            return await operation
+
+
+class DurableLog:
+    """A TopicLog whose messages are in ledgers."""
+
+    __slots__ = (
+        "_bytes",
+        "_failed",
+        "_is_emptied",
+        "_last",
+        "_ledger_id",
+        "_listener",
+        "_outstanding",
+        "_ranges",
+        "_remote",
+        "_start",
+        "_store",
+        "_tail",
+        "_task",
+        "_version",
+        "_waiting",
+        "last_id",
+        "topic",
+    )
+
+    def __init__(self, store: LogStore, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
+        """Take up a log whose ranges are all closed. `open` is the door."""
+        self.topic = topic
+        self._store = store
+        self._ranges = ranges
+        self._version = version
+        end = ranges.ranges[-1].end if ranges.ranges else None
+        self.last_id = end.local if end is not None else 0
+        self._remote: tuple[RegionSeqId, ...] = end.remote if end is not None else ()
+        self._last = self.last_id
+        """The last position that was given out."""
+        self._ledger_id: int | None = None
+        """The ledger that takes appends; None before the first publish, and while one is made."""
+        self._start = 0
+        self._bytes = 0
+        self._outstanding: deque[tuple[bytes, Published]] | None = None
+        """The appends on their way, in order."""
+        self._waiting: deque[tuple[Message, Published]] | None = None
+        self._task: asyncio.Task[None] | None = None
+        """What makes the next ledger."""
+        self._failed = False
+        self._is_emptied = False
+        """Whether the one range on record has no ledger any more."""
+        self._tail: Tail | None = None
+        self._listener: Listener | None = None
+
+    @classmethod
+    async def open(cls, store: LogStore, topic: Topic, *, taken_over: bool) -> Self:
+        """Read the ranges, make the topic if it is new, and shut out whoever wrote its last ledger.
+
+        Nothing of a former owner takes effect afterwards if it did not release the topic (`taken_over`), or left its
+        last ledger open: that ledger is fenced, and the range record has a new version, even if it says the same.
+
+        Raises: MetadataError; LedgerError; TimeoutError. Then the topic must not be served.
+        """
+        try:
+            empty = LedgerRanges()
+            version = await store.persistence.write_topic_persistence_info(topic, empty, NEW)
+            return cls(store, topic, empty, version)
+        except TopicPersistenceInfoExistsError as exists:
+            current = exists.current
+        assert current is not None, "who refuses NEW says what is there"
+        ranges: LedgerRanges = current.value
+        recovered = await _recover(store, topic, ranges)
+        version = current.version
+        if taken_over or recovered is not ranges:
+            version = await store.persistence.write_topic_persistence_info(topic, recovered, version)
+        kept = {each.ledger_id for each in recovered.ranges}
+        for each in ranges.ranges:
+            if each.ledger_id not in kept:
+                with contextlib.suppress(LedgerError, TimeoutError):
+                    await store.within(store.ledgers.delete(each.ledger_id))
+        return cls(store, topic, recovered, version)
+
+    def attach_listener(self, listener: Listener) -> None:
+        """Say who hears of news. Before anything else."""
+        self._listener = listener
+
+    @property
+    def first_id(self) -> int:
+        for each in self._ranges.ranges:
+            if each.start is not None:
+                return each.start
+        return self.last_id + 1
+
+    @property
+    def has_closed(self) -> bool:
+        ranges = self._ranges.ranges
+        return bool(ranges) and ranges[0].end is not None and not self._is_emptied
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._outstanding and not self._waiting and self._task is None
+
+    @property
+    def ranges(self) -> LedgerRanges:
+        return self._ranges
+
+    # ---------------------------------------------------------------------------------------------- publishing
+
+    def publish(self, message: Message, done: Published) -> None:
+        if self._failed:
+            done(0, (), ServiceDownError(f"topic '{show_name(self.topic)}' recovers from a failed write; try again"))
+        elif self._ledger_id is None or self._task is not None:
+            self._wait(message, done)
+        else:
+            self._append(message, done)
+
+    def _wait(self, message: Message, done: Published) -> None:
+        """Keep a publish until there is a ledger for it."""
+        if self._waiting is None:
+            self._waiting = deque()
+        if len(self._waiting) >= self._store.options.topic_requests_max:
+            done(0, (), ServiceDownError(f"too many publishes wait for topic '{show_name(self.topic)}'; try again"))
+            return
+        self._waiting.append((message, done))
+        if self._task is None:
+            self._begin_ledger()
+
+    def _append(self, message: Message, done: Published) -> None:
+        local = self._last + 1
+        region = self._store.region
+        theirs = message.remote
+        if theirs or self._remote:
+            self._remote = _furthest(self._remote, theirs)
+            stored = message.accepted(MessageSeqId(local, self._remote), region).encode()
+        else:
+            stored = message.stored_bytes(local, region)
+        assert self._ledger_id is not None
+        future = self._store.ledgers.start_append(self._ledger_id, local - self._start, stored)
+        self._last = local
+        self._bytes += len(stored)
+        if self._outstanding is None:
+            self._outstanding = deque()
+        self._outstanding.append((stored, done))
+        future.add_done_callback(self._appended)
+        options = self._store.options
+        if (
+            0 < options.ledger_messages_max <= local - self._start + 1 or 0 < options.ledger_bytes_max <= self._bytes
+        ) and self._task is None:
+            self._begin_ledger()
+
+    def _appended(self, future: "asyncio.Future[None]") -> None:
+        """Take the outcome of the append that is first in line: a ledger acknowledges in order."""
+        assert self._outstanding, "every append has its outcome once"
+        stored, done = self._outstanding.popleft()
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if error is None and not self._failed:
+            self.last_id += 1
+            listener = self._listener
+            if listener is not None and listener.has_attached:
+                if self._tail is None:
+                    self._tail = Tail(self._store.tails)
+                self._tail.put(self.last_id, stored)
+                listener.on_message(self.last_id, stored)
+            done(self.last_id, self._remote, None)
+        else:
+            self._append_failed(error, done)
+
+    def _append_failed(self, error: BaseException | None, done: Published) -> None:
+        told = error if isinstance(error, HedwigError) else ServiceDownError(f"an append before it failed: {error!r}")
+        first = not self._failed
+        self._failed = True
+        done(0, (), told)
+        if first and not (isinstance(error, LedgerStoreUnavailableError) and error.definite):
+            # Not known to be absent, or somebody else's: only a new claim, which fences, tells what is in the ledger.
+            self._give_up(told)
+        elif not self._outstanding and self._listener is not None:
+            # Surely none of them was stored, so the positions are free again.
+            self._last = self.last_id
+            self._failed = False
+            self._bytes = 0
+
+    def _give_up(self, error: HedwigError) -> None:
+        self._failed = True
+        self._drop_waiting(error)
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.on_lost(error)
+
+    def _drop_waiting(self, error: HedwigError) -> None:
+        waiting, self._waiting = self._waiting, None
+        for _, done in waiting or ():
+            done(0, (), error)
+
+    # ------------------------------------------------------------------------------------------------- ledgers
+
+    def _begin_ledger(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._make_ledger())
+
+    async def _make_ledger(self) -> None:
+        """Close the ledger at hand, if there is one, make the next, and let the publishes go that wait."""
+        try:
+            await self._settle()
+            if not self._failed:
+                await self._next_ledger()
+        except (HedwigError, TimeoutError) as exc:
+            error = _as_error(exc)
+            _log.warning("topic '%s': cannot make a ledger: %s", show_name(self.topic), error)
+            self._task = None
+            if isinstance(exc, (BadVersionError, NoRecordError)) or not error.definite or isinstance(exc, TimeoutError):
+                self._give_up(error)
+            else:
+                self._drop_waiting(error)
+            return
+        self._task = None
+        self._drain()
+
+    def _drain(self) -> None:
+        """Append what waited; stop where the next ledger is due."""
+        if self._failed:
+            self._drop_waiting(ServiceDownError("a write before it failed; try again"))
+        while self._waiting and self._task is None:
+            self._append(*self._waiting.popleft())
+        if not self._waiting:
+            self._waiting = None
+
+    async def _settle(self) -> None:
+        """Wait for the appends on their way."""
+        async with asyncio.timeout(self._store.options.operation_timeout_s):
+            while self._outstanding:
+                settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                stored, done = self._outstanding[-1]
+
+                def tell(
+                    local: int,
+                    remote: tuple[RegionSeqId, ...],
+                    error: HedwigError | None,
+                    done: Published = done,
+                    settled: "asyncio.Future[None]" = settled,
+                ) -> None:
+                    done(local, remote, error)
+                    if not settled.done():
+                        settled.set_result(None)
+
+                self._outstanding[-1] = stored, tell
+                await settled
+
+    async def _next_ledger(self) -> None:
+        store = self._store
+        ranges = await self._closed_ranges()
+        ledger_id = await store.within(store.ledgers.create())
+        opened = LedgerRange(ledger_id=ledger_id, start=self.last_id + 1)
+        try:
+            await self._write_ranges(replace(ranges, ranges=(*ranges.ranges, opened)))
+        except UncertainStateError:
+            raise  # The record may name the ledger.
+        except MetadataError:
+            with contextlib.suppress(LedgerError, TimeoutError):
+                await store.within(store.ledgers.delete(ledger_id))
+            raise
+        self._ledger_id = ledger_id
+        self._start = self.last_id + 1
+        self._bytes = 0
+        self._is_emptied = False
+
+    async def _closed_ranges(self) -> LedgerRanges:
+        """Close the ledger at hand; return the ranges with its end, or without it if it is empty."""
+        if self._ledger_id is None:
+            return self._ranges
+        store, ledger_id = self._store, self._ledger_id
+        last_entry = await store.within(store.ledgers.close(ledger_id))
+        self._ledger_id = None
+        if last_entry + self._start != self.last_id:
+            raise ServiceDownError(
+                f"ledger {ledger_id} of topic '{show_name(self.topic)}' ends at {last_entry + self._start}, "
+                f"not at {self.last_id}"
+            )
+        *before, last = self._ranges.ranges
+        end = MessageSeqId(self.last_id, self._remote)
+        # What is known is kept, even if the record cannot be written now: the next write takes it along.
+        self._ranges = replace(self._ranges, ranges=_ended(tuple(before), last, last_entry, end))
+        return self._ranges
+
+    async def _write_ranges(self, ranges: LedgerRanges) -> None:
+        self._version = await self._store.persistence.write_topic_persistence_info(self.topic, ranges, self._version)
+        self._ranges = ranges
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def recent(self, local: int) -> bytes | None:
+        return self._tail.get(local) if self._tail is not None else None
+
+    def forget_recent(self) -> None:
+        """Let the messages in memory go: nobody is attached any more."""
+        if self._tail is not None:
+            self._tail.clear()
+            self._tail = None
+
+    async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]:
+        if local > self.last_id:
+            return ()
+        ranges = self._ranges.ranges
+        index = bisect.bisect_right(ranges, local, key=lambda each: each.start or 0) - 1
+        each = ranges[max(index, 0)]
+        start = each.start or 0
+        if not start <= local:
+            raise NoSuchLedgerError(f"message {local} of topic '{show_name(self.topic)}' was deleted")
+        entries = await self._store.within(
+            self._store.ledgers.read(each.ledger_id, local - start, entries_max=messages_max, bytes_max=bytes_max)
+        )
+        return entries[: self.last_id - local + 1]
+
+    # ------------------------------------------------------------------------------------- retention and close
+
+    async def delete_consumed(self, consumed: int) -> int:
+        if self._task is not None:
+            return 0
+        ranges = self._ranges.ranges
+        done = 0
+        while done < len(ranges) and (end := ranges[done].end) is not None and end.local <= consumed:
+            done += 1
+        # The last range stays on record, without its ledger: it is what remembers which position comes next.
+        kept = ranges[min(done, len(ranges) - 1) :] if ranges else ()
+        if kept != ranges:
+            await self._write_ranges(replace(self._ranges, ranges=kept))
+        for each in ranges[:done]:
+            await self._store.within(self._store.ledgers.delete(each.ledger_id))
+        self._is_emptied = done == len(ranges)
+        return sum(each.end.local - each.start + 1 for each in ranges[:done] if each.end and each.start)
+
+    async def close(self) -> None:
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task])
+        await self._settle()
+        if self._failed:
+            return
+        self._failed = True
+        self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is being released; try again"))
+        if self._ledger_id is None:
+            return
+        ledger_id = self._ledger_id
+        ranges = await self._closed_ranges()
+        await self._write_ranges(ranges)
+        if not ranges.ranges or ranges.ranges[-1].ledger_id != ledger_id:
+            await self._store.within(self._store.ledgers.delete(ledger_id))
+
+
+async def _recover(store: LogStore, topic: Topic, found: LedgerRanges) -> LedgerRanges:
+    """Return the ranges with every start and end; the same object if nothing was missing."""
+    ranges = list(found.ranges)
+    previous_end = 0
+    for index, each in enumerate(ranges):
+        if each.start is None:
+            ranges[index] = each = await _with_start(store, each, previous_end)
+        if each.end is not None:
+            previous_end = each.end.local
+            continue
+        if index != len(ranges) - 1:
+            raise LedgerError(f"ledger {each.ledger_id} of topic '{show_name(topic)}' is open, but not the last one")
+        last_entry = await store.within(store.ledgers.open_and_fence(each.ledger_id))
+        assert each.start is not None
+        end = MessageSeqId(each.start + last_entry)
+        if last_entry >= 0:
+            end = await _end_of(store, each.ledger_id, last_entry, end)
+        ranges[index:] = _ended((), each, last_entry, end)
+        if index and len(ranges) > index and last_entry < 0:
+            del ranges[index:]  # An empty ledger says nothing that the range before it does not.
+    if tuple(ranges) == found.ranges:
+        return found
+    return replace(found, ranges=tuple(ranges))
+
+
+async def _with_start(store: LogStore, each: LedgerRange, previous_end: int) -> LedgerRange:
+    """Give a range of an old record its start: behind the one before it, or so that its entries end at its end."""
+    if previous_end or each.end is None:
+        return replace(each, start=previous_end + 1)
+    entries = await store.within(store.ledgers.last_entry_id(each.ledger_id)) + 1
+    return replace(each, start=each.end.local - entries + 1)
+
+
+async def _end_of(store: LogStore, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
+    """Return the position of the last message of a ledger, as the message itself has it."""
+    stored = await store.within(store.ledgers.read(ledger_id, last_entry, entries_max=1, bytes_max=1))
+    seq_id = Message.decode(stored[0]).seq_id
+    if seq_id is None or seq_id.local != end.local:
+        raise LedgerError(f"entry {last_entry} of ledger {ledger_id} holds message {seq_id}, not {end.local}")
+    return seq_id
+
+
+def _ended(
+    before: tuple[LedgerRange, ...], last: LedgerRange, last_entry: int, end: MessageSeqId
+) -> tuple[LedgerRange, ...]:
+    """Return the ranges with the end of the last one; without it, if it is empty and says nothing."""
+    if last_entry >= 0 or (not before and (last.start or 0) > 1):
+        return (*before, replace(last, end=end))
+    return before
+
+
+def _furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:
+    """Return the greatest position of each region."""
+    furthest = {each.region: each.seq_id for each in ours}
+    for each in theirs:
+        furthest[each.region] = max(each.seq_id, furthest.get(each.region, 0))
+    return tuple(RegionSeqId(region, seq_id) for region, seq_id in furthest.items())
+
+
+def _as_error(exc: HedwigError | TimeoutError) -> HedwigError:
+    return exc if isinstance(exc, HedwigError) else ServiceDownError("the ledgers did not answer in time")

@@ -1,0 +1,236 @@
+"""A hub: everything it is made of, put together, started and stopped in order."""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from hedwig.clock import Clock, SystemClock
+from hedwig.errors import ConfigurationError
+from hedwig.model import HubInfo
+from hedwig.wire import Request
+from hub import standalone
+from hub.channel import Channel
+from hub.delivery import Delivery
+from hub.durable_log import LogStore
+from hub.filters import FilterRegistry
+from hub.ledgers import LocalLedgerStore
+from hub.options import HubOptions
+from hub.ownership import Ownership, StandaloneLiveness
+from hub.requests import Requests
+from hub.retention import Retention
+from hub.subscribing import Subscribing
+from hub.tail import TailMemory
+from hub.topics import Topics
+from metadata import MetadataStore, StoreOptions, open_metadata
+
+__all__ = ["Hub"]
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 4096
+_LEDGERS: Final = "ledgers"
+
+
+class Hub:
+    """A standalone hub that serves. `start` is the door; use it as an async context manager, or close it."""
+
+    def __init__(self, options: HubOptions, clock: Clock) -> None:
+        self.options = options
+        self.clock = clock
+        self.channels: dict[Channel, None] = {}
+        self._stack = AsyncExitStack()
+        self._servers: list[asyncio.Server] = []
+        self._is_closing = False
+
+    metadata: MetadataStore
+    ledgers: LocalLedgerStore
+    me: HubInfo
+    tails: TailMemory
+    topics: Topics
+    delivery: Delivery
+    subscribing: Subscribing
+    requests: Requests
+    retention: Retention
+    port: int
+    tls_port: int | None
+
+    @classmethod
+    async def start(cls, options: HubOptions, clock: Clock | None = None, *, replace_standalone: bool = False) -> Self:
+        """Open what the hub needs, register it, and serve.
+
+        Raises: ConfigurationError - an option cannot work, a port is taken; LedgerStoreLockedError - another process
+            uses the data directory; LayoutError, MetadataUnavailableError - the metadata cannot be used;
+            StandaloneHubExistsError - they belong to another standalone hub, and `replace_standalone` is not set.
+        """
+        hub = cls(options, clock or SystemClock())
+        try:
+            await hub._open(replace_standalone=replace_standalone)
+        except BaseException:
+            await hub._stack.aclose()
+            raise
+        return hub
+
+    async def _open(self, *, replace_standalone: bool) -> None:
+        options, stack = self.options, self._stack
+        filters = FilterRegistry(options.filters)
+        tls = _tls(options)
+        try:
+            options.data_directory.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise ConfigurationError(f"cannot make the data directory {options.data_directory}: {exc}") from exc
+        # Its lock keeps every other process off the directory, so it comes first.
+        self.ledgers = await LocalLedgerStore.open(options.data_directory / _LEDGERS, options.ledgers)
+        stack.push_async_callback(self.ledgers.aclose)
+        identity = standalone.hub_id(options.data_directory)
+        store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s)
+        self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
+        # The sockets listen before the owner record can name them, and answer once everything is there.
+        listeners = await self._listen(tls)
+        host = options.advertised_host or options.host
+        address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
+        epoch = await standalone.register(self.metadata, identity, address, replace=replace_standalone)
+        self.me = replace(address, epoch=epoch)
+        self._build(filters)
+        for server in listeners:
+            await server.start_serving()
+        self._run_forever("topic sweep", options.topic_sweep_s, self.topics.sweep)
+        self._run_forever("retention", options.retention_interval_s, self.retention.sweep)
+        self._run(self.subscribing.pointers.run())
+
+    def _build(self, filters: FilterRegistry) -> None:
+        options = self.options
+        self.tails = TailMemory(options.cache_bytes)
+        log_store = LogStore(self.ledgers, self.metadata.persistence, options, self.tails, options.region.encode())
+        ownership = Ownership(self.metadata.ownership, StandaloneLiveness(self.me))
+        self.topics = Topics(options, ownership, log_store, self.clock)
+        self.delivery = Delivery(options, self.clock)
+        self._stack.push_async_callback(self.delivery.close)
+        self.subscribing = Subscribing(options, self.metadata.subscriptions, self.delivery, filters, self.clock)
+        self.retention = Retention(options, self.topics, self.metadata.subscriptions, self.subscribing)
+        self.topics.attach_caretaker(self.retention)
+        self.requests = Requests(options, self.topics, self.subscribing)
+
+    async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[asyncio.Server]:
+        options = self.options
+        plain = await self._bind(options.port, None)
+        self.port = plain.sockets[0].getsockname()[1]
+        self._servers.append(plain)
+        self.tls_port = None
+        if tls is not None:
+            secure = await self._bind(options.tls_port, tls)
+            self.tls_port = secure.sockets[0].getsockname()[1]
+            self._servers.append(secure)
+        return self._servers
+
+    async def _bind(self, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        host = self.options.host
+        try:
+            server = await loop.create_server(
+                lambda: Channel(self, self.options, loop),
+                host,
+                port,
+                ssl=tls,
+                backlog=_BACKLOG,
+                reuse_address=True,
+                start_serving=False,
+            )
+        except OSError as exc:
+            raise ConfigurationError(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+        self._stack.push_async_callback(_close_server, server)
+        return server
+
+    # ------------------------------------------------------------------------------------------------ channels
+
+    def opened(self, channel: Channel) -> bool:
+        if self._is_closing or len(self.channels) >= self.options.channels_max:
+            return False
+        self.channels[channel] = None
+        return True
+
+    def handle(self, channel: Channel, request: Request, size: int) -> None:
+        self.requests.handle(channel, request, size)
+
+    def ended(self, channel: Channel) -> None:
+        self.channels.pop(channel, None)
+        self.requests.channel_ended(channel)
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop accepting, finish what was begun, store consume pointers, release all topics, close everything.
+
+        What takes longer than the time for a shutdown is left: the next start takes these topics over.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = True
+        for server in self._servers:
+            server.close()
+        try:
+            async with asyncio.timeout(self.options.shutdown_s or None):
+                await self.topics.close()
+                await self.requests.settle()
+        except TimeoutError:
+            _log.warning(
+                "not released within %g s: %d topics; the next start takes them over",
+                self.options.shutdown_s,
+                len(self.topics),
+            )
+        finally:
+            for channel in list(self.channels):
+                channel.close()
+            await self._stack.aclose()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._stack.push_async_callback(_cancel, task)
+
+    def _run_forever(self, what: str, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def run() -> None:
+            while True:
+                await self.clock.sleep(interval_s)
+                try:
+                    await work()
+                except Exception:
+                    _log.exception("the %s failed; it is tried again in %g s", what, interval_s)
+
+        self._run(run())
+
+
+async def _close_server(server: asyncio.Server) -> None:
+    server.close()
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _tls(options: HubOptions) -> ssl.SSLContext | None:
+    """Return the TLS settings of the hub, None for no TLS listener. Raises ConfigurationError."""
+    if options.tls_port < 0:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # The original client's TLS layer fails at random with TLS 1.3.
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(options.tls_certificate, options.tls_key or None)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"cannot use the TLS certificate {options.tls_certificate}: {exc}") from exc
+    return context

@@ -1,0 +1,144 @@
+"""The options of a hub: one record, checked when it is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final, TypeVar
+
+from hedwig.errors import ConfigurationError
+from hedwig.wire import HUB_FRAME_BYTES_MAX
+from hub.ledgers import LocalLedgerOptions
+
+__all__ = ["HubOptions"]
+
+T = TypeVar("T")
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+_PORT_MAX: Final = (1 << 16) - 1
+
+
+def _option(default: T, what: str) -> T:
+    """Return a field whose metadata say to people what the option is for."""
+    made: T = field(default=default, metadata={"what": what})
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubOptions:
+    """All that can be said to a hub. Sizes are bytes, times seconds; 0 turns a limit in time off.
+
+    Raises: ConfigurationError - a value is out of its range, or two of them cannot go together.
+    """
+
+    data_directory: Path = field(
+        default=Path("hedwig-data"),
+        metadata={"what": "where the hub keeps its messages and, unless `metadata` says otherwise, its metadata"},
+    )
+    metadata: str = _option("", "URL of the metadata store; empty: sqlite in the data directory")
+    region: str = _option("standalone", "name of the region, written into every message")
+
+    host: str = _option("127.0.0.1", "address to listen on")
+    port: int = _option(4080, "port to listen on; 0: any free one")
+    advertised_host: str = _option("", "address that redirects and owner records name; empty: `host`")
+    tls_port: int = _option(-1, "port of the TLS listener; -1: none; 0: any free one")
+    tls_certificate: str = _option("", "PEM file with the certificate chain of the TLS listener")
+    tls_key: str = _option("", "PEM file with the private key; empty: it is in the certificate's file")
+    admin_host: str = _option("127.0.0.1", "address of the admin endpoint")
+    admin_port: int = _option(4081, "port of the admin endpoint; -1: none; 0: any free one")
+
+    frame_bytes_max: int = _option(HUB_FRAME_BYTES_MAX, "largest request, its length field included")
+    channels_max: int = _option(20_000, "connections at once; more are closed at once")
+    channel_requests_max: int = _option(10_000, "unanswered requests of a channel before it is not read")
+    channel_bytes_max: int = _option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
+    channel_unsent_bytes: int = _option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
+    publish_bytes_max: int = _option(128 * _MIB, "bytes of unanswered publishes in the hub; more get 502")
+    topic_requests_max: int = _option(10_000, "requests that wait for one topic; more get 502")
+    acquisitions_max: int = _option(512, "topics that are acquired at once; others wait their turn")
+    acquisitions_waiting_max: int = _option(100_000, "topics that wait for that turn; more get 502")
+
+    topics_max: int = _option(2_000_000, "topics owned at once; beyond, those unused for longest are released")
+    topic_idle_s: float = _option(1800.0, "a topic unused for so long, and without attached subscribers, is released")
+    topic_age_s: float = _option(0.0, "a topic is released so long after it was acquired, used or not")
+    topic_sweep_s: float = _option(10.0, "how often topics to release are looked for")
+
+    message_window: int = _option(0, "unconsumed messages of a subscription that sets no window; 0: no limit")
+    consume_interval: int = _option(50, "a consume pointer is stored once it is so many messages ahead")
+    consume_flush_s: float = _option(5.0, "a consume pointer that moved is stored after so long at the latest")
+    filters: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={"what": "message filters by the name that clients send: `module:attribute` of a Python filter"},
+    )
+    non_durable_topics: tuple[str, ...] = _option((), "topics whose messages are not stored, as patterns (* and ?)")
+    non_durable_refuses_nobody: bool = _option(False, "publishing to a non-durable topic without subscribers gets 402")
+
+    ledger_messages_max: int = _option(100_000, "messages of a ledger before the next one begins; 0: no limit")
+    ledger_bytes_max: int = _option(64 * _MIB, "bytes of a ledger before the next one begins; 0: no limit")
+    retention_interval_s: float = _option(60.0, "how often ledgers that everybody has consumed are deleted")
+    cache_bytes: int = _option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
+    read_messages_max: int = _option(128, "messages of one read for a subscriber that catches up")
+    read_bytes_max: int = _option(1 * _MIB, "bytes of one read for a subscriber that catches up")
+    reads_max: int = _option(64, "such reads at once")
+    read_retry_s: float = _option(1.0, "pause after a read that failed")
+
+    operation_timeout_s: float = _option(30.0, "deadline of one operation on the metadata or the ledgers")
+    shutdown_s: float = _option(30.0, "time for a clean shutdown; topics not released by then are taken over later")
+    read_only: bool = _option(False, "refuse publishes, and everything else that writes")
+    ledgers: LocalLedgerOptions = field(
+        default_factory=LocalLedgerOptions, metadata={"what": "the local ledger store, see docs/local-ledgers.md"}
+    )
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("port", 0, _PORT_MAX),
+            ("tls_port", -1, _PORT_MAX),
+            ("admin_port", -1, _PORT_MAX),
+            ("frame_bytes_max", 1024, 64 * _MIB),
+            ("channels_max", 1, 10_000_000),
+            ("channel_requests_max", 1, 10_000_000),
+            ("channel_bytes_max", 1, 1 << 32),
+            ("channel_unsent_bytes", 1, 1 << 32),
+            ("publish_bytes_max", 1, 1 << 40),
+            ("topic_requests_max", 1, 10_000_000),
+            ("acquisitions_max", 1, 100_000),
+            ("acquisitions_waiting_max", 1, 100_000_000),
+            ("topics_max", 1, 1 << 40),
+            ("message_window", 0, (1 << 32) - 1),
+            ("consume_interval", 1, 1 << 32),
+            ("ledger_messages_max", 0, 1 << 40),
+            ("ledger_bytes_max", 0, 1 << 50),
+            ("cache_bytes", 0, 1 << 50),
+            ("read_messages_max", 1, 100_000),
+            ("read_bytes_max", 1, 1 << 32),
+            ("reads_max", 1, 100_000),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ConfigurationError(f"{name} is {value}; it must be from {least} to {most}")
+        for name in ("topic_sweep_s", "consume_flush_s", "read_retry_s", "retention_interval_s", "operation_timeout_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("topic_idle_s", "topic_age_s", "shutdown_s"):
+            if not getattr(self, name) >= 0:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it must not be negative")
+        for name in ("host", "region", "admin_host"):
+            if not getattr(self, name):
+                raise ConfigurationError(f"{name} is empty; it must be given")
+        if ":" in (self.advertised_host or self.host):
+            raise ConfigurationError(
+                "an IPv6 address cannot be expressed in a redirect; give advertised_host a name or an IPv4 address"
+            )
+        if self.tls_port >= 0 and not self.tls_certificate:
+            raise ConfigurationError("tls_port is set, so tls_certificate must name a PEM file")
+        if self.ledgers.entry_bytes_max < 2 * self.frame_bytes_max:
+            raise ConfigurationError("ledgers.entry_bytes_max must be at least twice frame_bytes_max")
+
+    @property
+    def metadata_url(self) -> str:
+        """Return the URL of the metadata store: the one given, or the embedded one in the data directory."""
+        return self.metadata or f"sqlite://{(self.data_directory / 'metadata.db').resolve()}"
+
+    @classmethod
+    def explain(cls) -> Mapping[str, str]:
+        """Return what each option is for, by its name, in the order of this record."""
+        return {each.name: each.metadata["what"] for each in fields(cls)}

@@ -1,0 +1,118 @@
+"""Who owns a topic: claims and releases of owner records, and whom to redirect to."""
+
+import logging
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from hedwig.errors import (
+    BadVersionError,
+    MetadataError,
+    NoRecordError,
+    NotResponsibleForTopicError,
+    ServiceDownError,
+    TopicOwnerInfoExistsError,
+)
+from hedwig.model import HubInfo, Topic
+from hedwig.names import show_name
+from hedwig.versions import NEW, Version
+from metadata import TopicOwnershipManager
+
+__all__ = ["Claim", "Liveness", "Ownership", "StandaloneLiveness"]
+
+_log = logging.getLogger(__name__)
+
+_TRIES_MAX: Final = 5
+
+
+class Liveness(Protocol):
+    """Which hubs are alive."""
+
+    @property
+    def me(self) -> HubInfo:
+        """This hub in its present incarnation. Raises ServiceDownError if it cannot prove to be alive."""
+        ...
+
+    async def is_alive(self, hub: HubInfo) -> bool:
+        """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told."""
+        ...
+
+    def choose(self) -> HubInfo:
+        """Return the hub that should own a topic nobody asked this hub to take."""
+        ...
+
+
+class StandaloneLiveness:
+    """The liveness of a hub that is the only one: every other incarnation has ended."""
+
+    def __init__(self, me: HubInfo) -> None:
+        self._me = me
+
+    @property
+    def me(self) -> HubInfo:
+        return self._me
+
+    async def is_alive(self, hub: HubInfo) -> bool:
+        return hub.epoch == self._me.epoch
+
+    def choose(self) -> HubInfo:
+        return self._me
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An owner record that names this hub. `taken_over`: from a hub that did not release the topic."""
+
+    version: Version
+    taken_over: bool
+
+
+class Ownership:
+    """Claims topics for this hub, by compare-and-set alone."""
+
+    def __init__(self, manager: TopicOwnershipManager, liveness: Liveness) -> None:
+        self._manager = manager
+        self._liveness = liveness
+
+    async def claim(self, topic: Topic, *, should_claim: bool) -> Claim:
+        """Make this hub the owner of `topic`, unless a hub that is alive is, or another should be.
+
+        Raises: NotResponsibleForTopicError - its text is the address of the hub to ask; MetadataError;
+            ServiceDownError - this hub may not claim now, or lost every race.
+        """
+        me = self._liveness.me
+        version, taken_over = NEW, False
+        for _ in range(_TRIES_MAX):
+            if version == NEW and not should_claim and (chosen := self._liveness.choose()) != me:
+                # Whoever is chosen may not be the owner, if there is one: that has to be read first.
+                current = await self._manager.read_owner_info(topic)
+                if current is None:
+                    raise NotResponsibleForTopicError(chosen.address)
+            else:
+                try:
+                    return Claim(await self._manager.write_owner_info(topic, me, version), taken_over)
+                except (TopicOwnerInfoExistsError, BadVersionError) as refused:
+                    current = refused.current
+                except NoRecordError:
+                    version, taken_over = NEW, False
+                    continue
+            assert current is not None, "who refuses a version says what is there"
+            owner: HubInfo = current.value
+            if not _same(owner, me) and await self._liveness.is_alive(owner):
+                raise NotResponsibleForTopicError(owner.address)
+            version, taken_over = current.version, True
+        raise ServiceDownError(f"other hubs claim topic '{show_name(topic)}' at the same time; try again")
+
+    async def release(self, topic: Topic, version: Version) -> None:
+        """Delete the owner record of this hub. A record that changed meanwhile is not ours to delete."""
+        try:
+            await self._manager.delete_owner_info(topic, version)
+        except (BadVersionError, NoRecordError):
+            pass
+        except MetadataError as exc:
+            # The record stays and names an incarnation that no longer serves the topic; this hub claims it anew when
+            # it is asked, and any other once this hub has ended.
+            _log.warning("cannot release topic '%s': %s", show_name(topic), exc)
+
+
+def _same(one: HubInfo, other: HubInfo) -> bool:
+    return one.epoch == other.epoch and one.address == other.address

@@ -1,0 +1,181 @@
+"""Consume pointers on their way to the metadata: many at a time, and none later than promised.
+
+A crash forgets at most what was consumed since the last write: fewer than `consume_interval` messages of a
+subscription, and nothing older than `consume_flush_s`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hedwig.clock import Clock
+from hedwig.errors import BadVersionError, HedwigError, MetadataError, NoRecordError, ServiceDownError
+from hedwig.model import SubscriptionData
+from hedwig.versions import Versioned
+from hub.options import HubOptions
+from hub.topic import Subscription
+from hub.turns import Turns
+from metadata import Outcome, RecordKey, SubscriptionDataManager, Write
+
+__all__ = ["Pointers"]
+
+_log = logging.getLogger(__name__)
+
+_BATCH: Final = 512
+_TRIES: Final = 4
+
+
+class Pointers:
+    """Stores consume pointers, by compare-and-set, in the turn of their subscription."""
+
+    def __init__(
+        self,
+        options: HubOptions,
+        manager: SubscriptionDataManager,
+        turns: Turns,
+        clock: Clock,
+        on_deleted: Callable[[Subscription], None],
+    ) -> None:
+        """`on_deleted` is told of a subscription that somebody deleted behind the hub's back."""
+        self._options = options
+        self._manager = manager
+        self._turns = turns
+        self._clock = clock
+        self._on_deleted = on_deleted
+        self._dirty: dict[Subscription, None] = {}
+        self._due: dict[Subscription, None] = {}
+        self._is_due = asyncio.Event()
+        self.stored = 0
+
+    def moved(self, subscription: Subscription) -> None:
+        """Take note that a consume pointer moved."""
+        if not subscription.is_dirty:
+            return
+        if subscription.consumed - subscription.stored >= self._options.consume_interval:
+            self._due[subscription] = None
+            self._is_due.set()
+        else:
+            self._dirty[subscription] = None
+
+    def forget(self, subscription: Subscription) -> None:
+        """Store nothing for a subscription any more."""
+        self._dirty.pop(subscription, None)
+        self._due.pop(subscription, None)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._dirty) + len(self._due)
+
+    async def run(self) -> None:
+        """Store what is due, until cancelled."""
+        flush_at = self._clock.monotonic() + self._options.consume_flush_s
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, flush_at - self._clock.monotonic())):
+                    await self._is_due.wait()
+            except TimeoutError:
+                flush_at = self._clock.monotonic() + self._options.consume_flush_s
+                self._due.update(self._dirty)
+                self._dirty.clear()
+            self._is_due.clear()
+            due, self._due = self._due, {}
+            await self.store(list(due))
+
+    async def store(self, subscriptions: Sequence[Subscription]) -> None:
+        """Store the consume pointers of `subscriptions`; what fails is tried again at the next flush."""
+        for start in range(0, len(subscriptions), _BATCH):
+            batch = []
+            for subscription in subscriptions[start : start + _BATCH]:
+                if self._turns.is_taken(_turn(subscription)):
+                    # Whoever has the turn may change the version; it is not worth waiting for one among many.
+                    if subscription.is_dirty:
+                        self._dirty[subscription] = None
+                elif subscription.is_dirty:
+                    batch.append(subscription)
+            if batch:
+                await self._store_batch(batch)
+
+    async def _store_batch(self, batch: Sequence[Subscription]) -> None:
+        writes = [_write(subscription) for subscription in batch]
+        moved_to = [subscription.consumed for subscription in batch]
+        taken = [self._turns.turn(_turn(subscription)) for subscription in batch]
+        for turn in taken:
+            await turn.__aenter__()  # Free, as was just seen, so nothing waits here.
+        try:
+            outcomes = await self._manager.apply(writes)
+        except MetadataError as exc:
+            outcomes = [Outcome(error=exc)] * len(batch)
+        finally:
+            for turn in taken:
+                await turn.__aexit__(None, None, None)
+        for subscription, consumed, outcome in zip(batch, moved_to, outcomes, strict=True):
+            self._take(subscription, consumed, outcome)
+
+    def _take(self, subscription: Subscription, consumed: int, outcome: Outcome[SubscriptionData]) -> None:
+        if outcome.error is None:
+            subscription.version = outcome.written()
+            self._stored(subscription, consumed)
+            return
+        self._refused(subscription, outcome.error)
+        if subscription.is_dirty:
+            self._dirty[subscription] = None
+
+    def _stored(self, subscription: Subscription, consumed: int) -> None:
+        subscription.stored = max(subscription.stored, consumed)
+        subscription.topic.consumed_moved = True
+        self.stored += 1
+
+    def _refused(self, subscription: Subscription, error: HedwigError) -> None:
+        """Learn from a write that was not done, or may not have been."""
+        match error:
+            case BadVersionError(current=Versioned() as current):
+                self.adopt(subscription, current)
+            case NoRecordError():
+                subscription.version = None
+                self.forget(subscription)
+                self._on_deleted(subscription)
+            case _:
+                # Unknown or not done: the next try finds out, since a refusal says what is there.
+                _log.warning("the consume pointer of %s is not stored yet: %s", subscription, error)
+
+    @staticmethod
+    def adopt(subscription: Subscription, current: Versioned[SubscriptionData]) -> None:
+        """Go on from a record that somebody else wrote, or that a write of ours of unknown outcome left."""
+        subscription.version = current.version
+        if current.value.state is not None:
+            subscription.stored = current.value.state.consumed.local
+            subscription.consume(current.value.state.consumed)
+        if current.value.preferences is not None:
+            subscription.preferences = current.value.preferences
+
+    async def store_now(self, subscription: Subscription) -> None:
+        """Store one consume pointer, in a turn that the caller has.
+
+        Raises: MetadataError - not stored, or not known.
+        """
+        for _ in range(_TRIES):
+            if not subscription.is_dirty:
+                break
+            consumed, write = subscription.consumed, _write(subscription)
+            (outcome,) = await self._manager.apply([write])
+            if outcome.error is None:
+                subscription.version = outcome.written()
+                self._stored(subscription, consumed)
+            elif isinstance(outcome.error, BadVersionError | NoRecordError):
+                self._refused(subscription, outcome.error)
+            else:
+                raise outcome.error
+        else:
+            raise ServiceDownError(f"{subscription} is changed by others at the same time")
+        self.forget(subscription)
+
+
+def _turn(subscription: Subscription) -> tuple[bytes, bytes]:
+    return subscription.topic.name, subscription.subscriber
+
+
+def _write(subscription: Subscription) -> Write[SubscriptionData]:
+    assert subscription.version is not None, "only a subscription that is kept is dirty"
+    key = RecordKey(subscription.topic.name, subscription.subscriber)
+    return Write(key, SubscriptionData(state=subscription.state), subscription.version, merge=True)

@@ -1,0 +1,197 @@
+"""Requests: what a hub does with each, once it owns the topic."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from hedwig.errors import HedwigError, InvalidArgumentError, MalformedRequestError, ServiceDownError
+from hedwig.model import MessageSeqId, RegionSeqId
+from hedwig.names import as_subscriber, as_topic, show_name
+from hedwig.wire import (
+    Answer,
+    CloseSubscription,
+    Consume,
+    Malformed,
+    Publish,
+    Request,
+    Subscribe,
+    Unsubscribe,
+)
+from hub.channel import Channel
+from hub.options import HubOptions
+from hub.subscribing import Subscribing, TopicGoneError
+from hub.topic import OwnedTopic
+from hub.topics import Topics
+
+__all__ = ["Requests"]
+
+_log = logging.getLogger(__name__)
+
+_TRIES: Final = 3
+
+
+class Requests:
+    """Carries out the requests of all channels."""
+
+    def __init__(self, options: HubOptions, topics: Topics, subscribing: Subscribing) -> None:
+        self._options = options
+        self._topics = topics
+        self._subscribing = subscribing
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._publish_bytes = 0
+        self.is_read_only = options.read_only
+        self.published = 0
+        self.refused = 0
+
+    @property
+    def publish_bytes(self) -> int:
+        """The bytes of publishes on their way."""
+        return self._publish_bytes
+
+    def handle(self, channel: Channel, request: Request, size: int) -> None:
+        """Begin to carry out a request of `size` bytes; it is answered when that is done."""
+        action = request.action
+        is_answered = not isinstance(action, Consume)
+        if is_answered:
+            channel.begin(size)
+        try:
+            self._check(request)
+        except HedwigError as exc:
+            if is_answered:
+                self._refuse(channel, size, request.txn_id, exc)
+            return
+        self._with_topic(channel, request, size, _TRIES)
+
+    def _check(self, request: Request) -> None:
+        as_topic(request.topic)
+        match request.action:
+            case Malformed(reason):
+                raise MalformedRequestError(reason)
+            case Publish():
+                if self._publish_bytes > self._options.publish_bytes_max:
+                    raise ServiceDownError("too many bytes wait to be stored by this hub; try again")
+                if self.is_read_only:
+                    raise ServiceDownError("this hub is read-only")
+            case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber) | CloseSubscription(subscriber):
+                as_subscriber(subscriber)
+            case Consume(subscriber=subscriber):
+                as_subscriber(subscriber)
+
+    def _with_topic(self, channel: Channel, request: Request, size: int, tries: int) -> None:
+        topic = self._topics.get(request.topic)
+        if topic is not None:
+            self._serve(topic, channel, request, size, tries)
+            return
+
+        def serve(topic: OwnedTopic) -> None:
+            self._serve(topic, channel, request, size, tries)
+
+        def refuse(error: HedwigError) -> None:
+            # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
+            if isinstance(request.action, Consume):
+                channel.begin(size)
+            self._refuse(channel, size, request.txn_id, error)
+
+        self._topics.with_topic(request.topic, should_claim=request.should_claim, serve=serve, refuse=refuse)
+
+    def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, tries: int) -> None:
+        topic.used_at = self._topics.now()
+        match request.action:
+            case Publish(message):
+                self._publish_bytes += size
+
+                def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
+                    self._publish_bytes -= size
+                    if error is not None:
+                        self._refuse(channel, size, request.txn_id, error)
+                        return
+                    self.published += 1
+                    if remote:
+                        seq_id = MessageSeqId(local, remote)
+                        channel.answer(size, Answer(txn_id=request.txn_id, published=seq_id))
+                    else:
+                        channel.answer_published(size, request.txn_id, local)
+
+                topic.log.publish(message, done)
+            case Consume(subscriber=subscriber) as action:
+                subscription = topic.subscription(subscriber)
+                if subscription is not None:
+                    self._subscribing.consume_attached(subscription, action.seq_id)
+                else:
+                    self._start(self._consume(topic, action))
+            case Subscribe() as action:
+                self._answer_when_done(
+                    self._subscribing.subscribe(topic, channel, size, request.txn_id, action),
+                    channel,
+                    request,
+                    size,
+                    tries,
+                    answers_itself=True,
+                )
+            case Unsubscribe(subscriber):
+                self._answer_when_done(self._subscribing.unsubscribe(topic, subscriber), channel, request, size, tries)
+            case CloseSubscription(subscriber):
+                self._answer_when_done(
+                    self._subscribing.close(topic, subscriber, channel), channel, request, size, tries
+                )
+
+    def _answer_when_done(
+        self,
+        work: Coroutine[Any, Any, None],
+        channel: Channel,
+        request: Request,
+        size: int,
+        tries: int,
+        *,
+        answers_itself: bool = False,
+    ) -> None:
+        async def carry_out() -> None:
+            try:
+                await work
+            except TopicGoneError:
+                if tries > 1:
+                    self._with_topic(channel, request, size, tries - 1)
+                else:
+                    error = ServiceDownError("the topic is released again and again; try later")
+                    self._refuse(channel, size, request.txn_id, error)
+            except HedwigError as exc:
+                self._refuse(channel, size, request.txn_id, exc)
+            except Exception:
+                _log.exception("%s: a request could not be carried out", channel.peer)
+                error = ServiceDownError("the hub failed to carry the request out; its log says why")
+                self._refuse(channel, size, request.txn_id, error)
+            else:
+                if not answers_itself:
+                    channel.answer(size, Answer(txn_id=request.txn_id))
+
+        self._start(carry_out())
+
+    async def _consume(self, topic: OwnedTopic, action: Consume) -> None:
+        try:
+            await self._subscribing.consume(topic, action)
+        except (HedwigError, TopicGoneError) as exc:
+            # It has no answer; the messages come again, as after any lost consume.
+            _log.warning("a consume of topic '%s' is lost: %r", show_name(topic.name), exc)
+
+    def _refuse(self, channel: Channel, size: int, txn_id: int, error: HedwigError) -> None:
+        self.refused += 1
+        if not isinstance(error, InvalidArgumentError):
+            _log.debug("%s: request %d: %s", channel.peer, txn_id, error)
+        channel.answer_error(size, txn_id, error)
+
+    def channel_ended(self, channel: Channel) -> None:
+        """Detach what was attached to a channel that is gone."""
+        lost = self._subscribing.channel_ended(channel)
+        if lost:
+            self._start(self._subscribing.detach_lost(lost, channel))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for what is being carried out. May be cancelled."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))

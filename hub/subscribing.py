@@ -1,0 +1,362 @@
+"""Subscriptions as clients know them: subscribe, consume, close, unsubscribe.
+
+What concerns one subscription happens one after the other; different ones do not wait for each other, and no publish
+waits for any. Only attached subscriptions are in memory: the record in the metadata is what counts, and compare-and-set
+decides who changed it.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from hedwig.clock import Clock
+from hedwig.errors import (
+    BadVersionError,
+    ClientAlreadySubscribedError,
+    ClientNotSubscribedError,
+    HedwigError,
+    MetadataError,
+    NoRecordError,
+    ServiceDownError,
+    SubscriptionStateExistsError,
+    TopicBusyError,
+)
+from hedwig.model import (
+    MessageSeqId,
+    SubscriberId,
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+)
+from hedwig.names import show_name
+from hedwig.versions import Version, Versioned
+from hedwig.wire import Answer, Consume, CreateOrAttach, Subscribe
+from hub.channel import Channel
+from hub.creations import Creations
+from hub.cursor import Cursor
+from hub.delivery import Delivery
+from hub.filters import FilterRegistry
+from hub.options import HubOptions
+from hub.pointers import Pointers
+from hub.topic import OwnedTopic, Subscription
+from hub.turns import Turns
+from metadata import SubscriptionDataManager
+
+__all__ = ["Subscribing", "TopicGoneError"]
+
+_log = logging.getLogger(__name__)
+
+_TRIES: Final = 5
+
+
+class TopicGoneError(Exception):
+    """The topic was released while a request waited: it has to be acquired anew."""
+
+
+class Subscribing:
+    """Carries out the requests that concern a subscription of a topic that this hub owns."""
+
+    def __init__(
+        self,
+        options: HubOptions,
+        manager: SubscriptionDataManager,
+        delivery: Delivery,
+        filters: FilterRegistry,
+        clock: Clock,
+    ) -> None:
+        self._manager = manager
+        self._delivery = delivery
+        self._filters = filters
+        self._turns = Turns()
+        self._creations = Creations(manager)
+        self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted)
+
+    async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> None:
+        """Attach a subscription to `channel`, answer, and begin delivery.
+
+        Raises: ClientAlreadySubscribedError, ClientNotSubscribedError, TopicBusyError, InvalidMessageFilterError,
+            MetadataError; TopicGoneError. Then nothing was answered.
+        """
+        subscriber = action.subscriber
+        # Whatever is acknowledged after this moment is delivered to a new subscriber.
+        pointer = MessageSeqId(topic.log.last_id)
+        async with self._turns.turn((topic.name, subscriber)):
+            _check_serving(topic)
+            if channel.was_told(topic.name, subscriber):
+                channel.close()
+                return
+            subscription = await self._find_or_create(topic, channel, action, pointer)
+            try:
+                message_filter = self._filters.make(topic.name, subscriber, subscription.preferences)
+                _check_serving(topic)
+                if not channel.is_closed:
+                    self._bind(subscription, channel)
+                    channel.answer(size, Answer(txn_id=txn_id, preferences=subscription.preferences))
+                    subscription.cursor = Cursor(self._delivery, subscription, channel, message_filter)
+                    subscription.cursor.go_on()
+            finally:
+                if subscription.cursor is None:
+                    topic.drop(subscription)
+
+    async def unsubscribe(self, topic: OwnedTopic, subscriber: SubscriberId) -> None:
+        """Delete a subscription, wherever it is attached.
+
+        Raises: ClientNotSubscribedError; MetadataError; TopicGoneError.
+        """
+        async with self._turns.turn((topic.name, subscriber)):
+            _check_serving(topic)
+            attached = topic.subscription(subscriber)
+            if attached is None or attached.version is not None:
+                await self._delete(topic, subscriber, attached.version if attached is not None else None)
+            topic.consumed_moved = True
+            if attached is not None:
+                self._let_go(attached)
+
+    async def close(self, topic: OwnedTopic, subscriber: SubscriberId, channel: Channel) -> None:
+        """End delivery on `channel`; no message follows. The subscription stays; one that is not attached is fine."""
+        async with self._turns.turn((topic.name, subscriber)):
+            subscription = topic.subscription(subscriber)
+            if subscription is not None and _is_on(subscription, channel):
+                await self._detach(subscription)
+
+    async def consume(self, topic: OwnedTopic, action: Consume) -> None:
+        """Move the consume pointer of a subscription that is not attached; nothing if there is none."""
+        async with self._turns.turn((topic.name, action.subscriber)):
+            _check_serving(topic)
+            subscription = topic.subscription(action.subscriber)
+            if subscription is not None:
+                self.consume_attached(subscription, action.seq_id)
+                return
+            found = await self._manager.read_subscription_data(topic.name, action.subscriber)
+            if found is None:
+                return
+            subscription = _from_record(topic, action.subscriber, found)
+            if subscription.consume(action.seq_id):
+                await self.pointers.store_now(subscription)
+
+    def consume_attached(self, subscription: Subscription, seq_id: MessageSeqId) -> None:
+        """Move the consume pointer of a subscription in memory."""
+        if subscription.consume(seq_id):
+            self.pointers.moved(subscription)
+
+    def channel_ended(self, channel: Channel) -> Sequence[Subscription]:
+        """Stop the deliveries on a channel that is gone; return what has to be detached."""
+        lost = list(channel.subscriptions.values())
+        channel.subscriptions.clear()
+        for subscription in lost:
+            if subscription.cursor is not None:
+                subscription.cursor.close()
+        return lost
+
+    async def detach_lost(self, subscriptions: Sequence[Subscription], channel: Channel) -> None:
+        """Let go of subscriptions whose channel is gone, unless another channel has them by now."""
+        await self.pointers.store(subscriptions)  # All together; what is left for each alone is next to nothing.
+        for subscription in subscriptions:
+            topic = subscription.topic
+            async with self._turns.turn((topic.name, subscription.subscriber)):
+                if topic.subscription(subscription.subscriber) is subscription and _is_on(subscription, channel):
+                    await self._detach(subscription)
+
+    async def detach_all(self, topic: OwnedTopic) -> None:
+        """Close the channels that serve subscriptions of `topic`, and store their consume pointers."""
+        subscriptions = list(topic.subscriptions.values()) if topic.subscriptions else []
+        await self.pointers.store(subscriptions)
+        for subscription in subscriptions:
+            async with self._turns.turn((topic.name, subscription.subscriber)):
+                if topic.subscription(subscription.subscriber) is not subscription:
+                    continue
+                channel = subscription.cursor.channel if subscription.cursor is not None else None
+                try:
+                    await self._detach(subscription)
+                finally:
+                    # The original client dies silently on an event that the topic moved, and recovers from this.
+                    if channel is not None:
+                        channel.close()
+
+    # -------------------------------------------------------------------------------------------- the record
+
+    async def _find_or_create(
+        self, topic: OwnedTopic, channel: Channel, action: Subscribe, pointer: MessageSeqId
+    ) -> Subscription:
+        """Return the subscription, in memory, with the preferences of the request merged into its own."""
+        subscriber = action.subscriber
+        subscription = topic.subscription(subscriber)
+        if subscription is None:
+            if not topic.is_durable:
+                return self._make_fleeting(topic, action, pointer)
+            found = await self._find_record(topic, action, pointer)
+            if isinstance(found, Subscription):
+                topic.keep(found)
+                return found
+            subscription = _from_record(topic, subscriber, found)
+        elif action.mode is CreateOrAttach.CREATE:
+            raise _exists(subscription)
+        elif not _is_on(subscription, channel) and not action.force_attach:
+            raise TopicBusyError(f"{subscription} is attached to another connection")
+        await self._merge_preferences(subscription, action.preferences)
+        topic.keep(subscription)
+        return subscription
+
+    async def _find_record(
+        self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
+    ) -> Versioned[SubscriptionData] | Subscription:
+        """Return the stored record, or the subscription that was made."""
+        subscriber = action.subscriber
+        if action.mode is CreateOrAttach.ATTACH:
+            found = await self._manager.read_subscription_data(topic.name, subscriber)
+            if found is None:
+                raise ClientNotSubscribedError(
+                    f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"
+                )
+            return found
+        made = Subscription(topic, subscriber, action.preferences, pointer, None)
+        data = SubscriptionData(preferences=action.preferences, state=SubscriptionState(pointer))
+        try:
+            made.version = await self._creations.create(topic.name, subscriber, data)
+        except SubscriptionStateExistsError as exists:
+            if action.mode is CreateOrAttach.CREATE:
+                raise _exists(made) from exists
+            current = exists.current
+            assert current is not None, "who refuses NEW says what is there"
+            return current
+        return made
+
+    def _make_fleeting(self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId) -> Subscription:
+        """Return a subscription to a non-durable topic: it exists while it is attached."""
+        if action.mode is CreateOrAttach.ATTACH:
+            raise ClientNotSubscribedError(
+                f"subscriber '{show_name(action.subscriber)}' is not attached to the non-durable topic "
+                f"'{show_name(topic.name)}'"
+            )
+        subscription = Subscription(topic, action.subscriber, action.preferences, pointer, None)
+        topic.keep(subscription)
+        return subscription
+
+    async def _merge_preferences(self, subscription: Subscription, asked: SubscriptionPreferences) -> None:
+        """Store what the request changes of the preferences, before it is answered."""
+        for _ in range(_TRIES):
+            merged = _merged(subscription.preferences, asked)
+            if merged == subscription.preferences:
+                return
+            if subscription.version is None:
+                subscription.preferences = merged
+                return
+            try:
+                subscription.version = await self._manager.update_subscription_data(
+                    subscription.topic.name,
+                    subscription.subscriber,
+                    SubscriptionData(preferences=merged),
+                    subscription.version,
+                )
+            except BadVersionError as refused:
+                if refused.current is None:
+                    raise
+                self.pointers.adopt(subscription, refused.current)
+            else:
+                subscription.preferences = merged
+                return
+        raise ServiceDownError(f"{subscription} is changed by others at the same time; try again")
+
+    async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, version: Version | None) -> None:
+        missing = ClientNotSubscribedError(
+            f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"
+        )
+        for _ in range(_TRIES):
+            if version is None:
+                found = await self._manager.read_subscription_data(topic.name, subscriber)
+                if found is None:
+                    raise missing
+                version = found.version
+            try:
+                await self._manager.delete_subscription_data(topic.name, subscriber, version)
+                return
+            except BadVersionError as refused:
+                version = refused.current_version
+            except NoRecordError:
+                version = None
+        raise ServiceDownError(f"subscriber '{show_name(subscriber)}' is changed by others at the same time; try again")
+
+    # ------------------------------------------------------------------------------------------ the attachment
+
+    def _bind(self, subscription: Subscription, channel: Channel) -> None:
+        """Tie the subscription to `channel`, and away from any other."""
+        cursor, subscription.cursor = subscription.cursor, None
+        key = subscription.topic.name, subscription.subscriber
+        if cursor is not None:
+            cursor.close()
+            if cursor.channel is not channel:
+                cursor.channel.tell_forced_closed(*key)
+                cursor.channel.subscriptions.pop(key, None)
+        channel.subscriptions[key] = subscription
+
+    async def _detach(self, subscription: Subscription) -> None:
+        """End delivery, store the consume pointer, and let the subscription go from memory."""
+        cursor = subscription.cursor
+        if cursor is not None:
+            cursor.close()
+            cursor.channel.subscriptions.pop((subscription.topic.name, subscription.subscriber), None)
+            subscription.cursor = None
+        try:
+            await self.pointers.store_now(subscription)
+        except (MetadataError, ServiceDownError) as exc:
+            # The messages since the last write are delivered again: that is what a lost pointer costs.
+            _log.warning("the consume pointer of %s is not stored: %s", subscription, exc)
+            self.pointers.forget(subscription)
+        finally:
+            if subscription.cursor is None:
+                subscription.topic.drop(subscription)
+
+    def _let_go(self, subscription: Subscription) -> None:
+        """Forget a subscription that does not exist any more."""
+        self.pointers.forget(subscription)
+        if subscription.cursor is not None:
+            subscription.cursor.close()
+            subscription.cursor.channel.subscriptions.pop((subscription.topic.name, subscription.subscriber), None)
+            subscription.cursor = None
+        subscription.topic.drop(subscription)
+
+    def _was_deleted(self, subscription: Subscription) -> None:
+        """Take note that somebody deleted the record of an attached subscription."""
+        _log.warning("%s was deleted behind this hub's back; its channel is closed", subscription)
+        channel = subscription.cursor.channel if subscription.cursor is not None else None
+        self._let_go(subscription)
+        if channel is not None:
+            channel.close()
+
+
+def _check_serving(topic: OwnedTopic) -> None:
+    if not topic.is_serving:
+        raise TopicGoneError
+
+
+def _is_on(subscription: Subscription, channel: Channel) -> bool:
+    return subscription.cursor is None or subscription.cursor.channel is channel
+
+
+def _exists(subscription: Subscription) -> HedwigError:
+    return ClientAlreadySubscribedError(f"{subscription} exists already")
+
+
+def _from_record(topic: OwnedTopic, subscriber: SubscriberId, found: Versioned[SubscriptionData]) -> Subscription:
+    data = found.value
+    return Subscription(
+        topic,
+        subscriber,
+        data.preferences or SubscriptionPreferences(),
+        data.state.consumed if data.state is not None else MessageSeqId(0),
+        found.version,
+    )
+
+
+def _merged(stored: SubscriptionPreferences, asked: SubscriptionPreferences) -> SubscriptionPreferences:
+    """Return the stored preferences with what was asked for in their place; options are merged by name."""
+    return replace(
+        stored,
+        options={**stored.options, **asked.options},
+        message_bound=stored.message_bound if asked.message_bound is None else asked.message_bound,
+        message_filter=stored.message_filter if asked.message_filter is None else asked.message_filter,
+        message_window_size=(
+            stored.message_window_size if asked.message_window_size is None else asked.message_window_size
+        ),
+    )

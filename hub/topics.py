@@ -1,0 +1,284 @@
+"""The topics that this hub owns: how each is acquired, kept and released.
+
+A request for a topic that is not owned waits while it is acquired, behind those that came before it. At most so many
+topics are acquired at once, and at most so many wait; the rest are refused, since a queue without bound is no help.
+"""
+
+import asyncio
+import fnmatch
+import logging
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from hedwig.clock import Clock
+from hedwig.errors import HedwigError, LedgerError, MetadataError, ServiceDownError
+from hedwig.model import Topic
+from hedwig.names import show_name
+from hub.durable_log import DurableLog, LogStore
+from hub.fleeting_log import FleetingLog
+from hub.log import TopicLog
+from hub.options import HubOptions
+from hub.ownership import Claim, Ownership
+from hub.topic import OwnedTopic, TopicState
+
+__all__ = ["Caretaker", "Topics"]
+
+_log = logging.getLogger(__name__)
+
+_SWEEP_SLICE: Final = 5000
+"""How many topics are looked at before others have a turn."""
+_RELEASES_AT_ONCE: Final = 256
+
+
+class Caretaker(Protocol):
+    """Who does what has to be done before a topic can be let go."""
+
+    async def detach_all(self, topic: OwnedTopic) -> None:
+        """Close the channels that serve subscriptions of `topic`, and store their consume pointers."""
+        ...
+
+    async def collect(self, topic: OwnedTopic) -> int:
+        """Delete the closed ledgers of `topic` that everybody has consumed; return how many messages that were."""
+        ...
+
+
+@dataclass(slots=True)
+class _Waiter:
+    serve: Callable[[OwnedTopic], None]
+    refuse: Callable[[HedwigError], None]
+
+
+@dataclass(slots=True)
+class _Acquisition:
+    """A topic on its way to be owned, and who waits for it."""
+
+    should_claim: bool
+    waiters: deque[_Waiter] = field(default_factory=deque)
+    is_running: bool = False
+
+
+class Topics:
+    """The owned topics, and those on their way in and out."""
+
+    def __init__(self, options: HubOptions, ownership: Ownership, store: LogStore, clock: Clock) -> None:
+        self._options = options
+        self._ownership = ownership
+        self._store = store
+        self._clock = clock
+        self._owned: dict[Topic, OwnedTopic] = {}
+        self._acquisitions: dict[Topic, _Acquisition] = {}
+        self._turns: OrderedDict[Topic, None] = OrderedDict()
+        """Topics that wait for their turn to be acquired."""
+        self._running = 0
+        self._releases: dict[Topic, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._non_durable = _pattern(options.non_durable_topics)
+        self._closing = False
+        self._caretaker: Caretaker | None = None
+        self.acquired = 0
+        self.released = 0
+
+    def attach_caretaker(self, caretaker: Caretaker) -> None:
+        """Say who prepares topics for their release. Before anything else."""
+        self._caretaker = caretaker
+
+    # ----------------------------------------------------------------------------------------------- looking
+
+    def __len__(self) -> int:
+        return len(self._owned)
+
+    def __iter__(self) -> Iterator[OwnedTopic]:
+        return iter(self._owned.values())
+
+    def get(self, name: Topic) -> OwnedTopic | None:
+        """Return a topic that is owned and served."""
+        topic = self._owned.get(name)
+        return topic if topic is not None and topic.state is TopicState.SERVING else None
+
+    def is_durable(self, name: Topic) -> bool:
+        return self._non_durable is None or not self._non_durable.match(name.decode("utf-8", "surrogateescape"))
+
+    @property
+    def acquiring(self) -> int:
+        return len(self._acquisitions)
+
+    def now(self) -> int:
+        """Return whole seconds of the hub's clock: one object for all topics that are used in the same second."""
+        return int(self._clock.monotonic())
+
+    # --------------------------------------------------------------------------------------------- acquiring
+
+    def with_topic(
+        self,
+        name: Topic,
+        *,
+        should_claim: bool,
+        serve: Callable[[OwnedTopic], None],
+        refuse: Callable[[HedwigError], None],
+    ) -> None:
+        """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`."""
+        if self._closing:
+            refuse(ServiceDownError("the hub is shutting down"))
+            return
+        acquisition = self._acquisitions.get(name)
+        if acquisition is None:
+            topic = self.get(name)
+            if topic is not None:
+                serve(topic)
+                return
+            if len(self._turns) >= self._options.acquisitions_waiting_max:
+                refuse(ServiceDownError("too many topics wait to be acquired by this hub; try again"))
+                return
+            acquisition = self._acquisitions[name] = _Acquisition(should_claim)
+            self._turns[name] = None
+        if len(acquisition.waiters) >= self._options.topic_requests_max:
+            refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
+            return
+        acquisition.should_claim |= should_claim
+        acquisition.waiters.append(_Waiter(serve, refuse))
+        self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        while self._turns and self._running < self._options.acquisitions_max:
+            name, _ = self._turns.popitem(last=False)
+            self._running += 1
+            self._start(self._acquire(name, self._acquisitions[name]))
+
+    async def _acquire(self, name: Topic, acquisition: _Acquisition) -> None:
+        topic: OwnedTopic | None = None
+        error: HedwigError = ServiceDownError(f"topic '{show_name(name)}' could not be acquired")
+        try:
+            # A topic that is on its way out has to be gone first.
+            if (release := self._releases.get(name)) is not None:
+                await asyncio.wait([release])
+            topic = await self._own(name, acquisition.should_claim)
+        except HedwigError as exc:
+            error = exc
+        except TimeoutError:
+            error = ServiceDownError(f"topic '{show_name(name)}' could not be acquired in time; try again")
+        except Exception:
+            # A defect of ours; whoever waits has to be told all the same.
+            _log.exception("topic '%s' could not be acquired", show_name(name))
+        finally:
+            self._running -= 1
+            del self._acquisitions[name]
+            if topic is not None:
+                self._owned[name] = topic
+                self.acquired += 1
+            # Nothing else runs meanwhile, so nobody gets in front of those who wait.
+            for waiter in acquisition.waiters:
+                if topic is not None and topic.is_serving:
+                    waiter.serve(topic)
+                else:
+                    waiter.refuse(error)
+            self._begin_turns()
+
+    async def _own(self, name: Topic, should_claim: bool) -> OwnedTopic:
+        claim = await self._ownership.claim(name, should_claim=should_claim)
+        try:
+            log = await self._open_log(name, claim)
+        except BaseException as exc:
+            _log.warning("topic '%s' was claimed, but cannot be served: %s", show_name(name), exc)
+            await self._ownership.release(name, claim.version)
+            raise
+        return OwnedTopic(self, name, claim.version, log, self.now())
+
+    async def _open_log(self, name: Topic, claim: Claim) -> TopicLog:
+        if self.is_durable(name):
+            return await DurableLog.open(self._store, name, taken_over=claim.taken_over)
+        return FleetingLog(self._store)
+
+    # --------------------------------------------------------------------------------------------- releasing
+
+    def give_up(self, topic: OwnedTopic, error: HedwigError) -> None:
+        """Let go of a topic whose log failed: whoever owns it next finds out what is in it."""
+        if topic.state is TopicState.SERVING:
+            _log.error("topic '%s' is given up: %s", show_name(topic.name), error)
+            self._begin_release(topic, close_log=False)
+
+    async def release(self, topic: OwnedTopic) -> None:
+        """Release a topic: detach its subscribers, store what is to be stored, delete the owner record."""
+        if topic.state is TopicState.SERVING:
+            self._begin_release(topic, close_log=True)
+        if (task := self._releases.get(topic.name)) is not None:
+            await asyncio.wait([task])
+
+    def _begin_release(self, topic: OwnedTopic, *, close_log: bool) -> None:
+        topic.state = TopicState.RELEASING
+        task = self._start(self._release(topic, close_log))
+        self._releases[topic.name] = task
+
+    async def _release(self, topic: OwnedTopic, close_log: bool) -> None:
+        try:
+            assert self._caretaker is not None
+            await self._caretaker.detach_all(topic)
+            if close_log:
+                await topic.log.close()
+                await self._caretaker.collect(topic)
+        except (MetadataError, LedgerError, ServiceDownError, TimeoutError) as exc:
+            _log.warning("topic '%s' is left for the next owner to recover: %s", show_name(topic.name), exc)
+        finally:
+            await self._ownership.release(topic.name, topic.owner_version)
+            topic.state = TopicState.RELEASED
+            self.released += 1
+            self._owned.pop(topic.name, None)
+            self._releases.pop(topic.name, None)
+
+    async def sweep(self) -> None:
+        """Release what is due: topics that are idle, too old, or too many."""
+        now = self.now()
+        idle_s, age_s = self._options.topic_idle_s, self._options.topic_age_s
+        unused: list[OwnedTopic] = []
+        excess = len(self._owned) - len(self._releases) - self._options.topics_max
+        for index, topic in enumerate(list(self._owned.values())):
+            if index % _SWEEP_SLICE == _SWEEP_SLICE - 1:
+                await asyncio.sleep(0)
+            if topic.state is not TopicState.SERVING:
+                continue
+            if topic.is_unused:
+                if idle_s and now - topic.used_at >= idle_s:
+                    await self._make_room(topic)
+                elif excess > 0:
+                    unused.append(topic)
+            elif topic.has_attached or not topic.log.is_idle:
+                topic.used_at = now
+            if age_s and now - topic.claimed_at >= age_s:
+                await self._make_room(topic)
+        if excess > 0:
+            unused.sort(key=lambda topic: topic.used_at)
+            for topic in unused[:excess]:
+                await self._make_room(topic)
+
+    async def _make_room(self, topic: OwnedTopic) -> None:
+        """Begin to release a topic, once not too many others are on their way out."""
+        while len(self._releases) >= _RELEASES_AT_ONCE:
+            await asyncio.wait(list(self._releases.values()), return_when=asyncio.FIRST_COMPLETED)
+        if topic.state is TopicState.SERVING:
+            self._begin_release(topic, close_log=True)
+
+    async def close(self) -> None:
+        """Refuse everything that waits, and release all topics. May be cancelled: the rest is taken over later."""
+        self._closing = True
+        for name in list(self._turns):
+            del self._turns[name]
+            for waiter in self._acquisitions.pop(name).waiters:
+                waiter.refuse(ServiceDownError("the hub is shutting down"))
+        for topic in list(self._owned.values()):
+            await self._make_room(topic)
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+            for topic in list(self._owned.values()):  # Those that were being acquired.
+                await self._make_room(topic)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
+    return re.compile("|".join(fnmatch.translate(each) for each in patterns)) if patterns else None
