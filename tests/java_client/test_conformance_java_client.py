@@ -331,15 +331,16 @@ def test_a_client_recovers_its_subscription_when_the_hub_restarts(connect: Conne
         assert subscription.ids(8 - first) == list(range(first + 1, 9))
 
 
-def test_an_orderly_end_of_the_hub_forgets_no_consume(connect: Connect, hub: Hub, topic: bytes) -> None:
+def test_an_orderly_end_of_our_hub_forgets_no_consume(connect: Connect, hub: Hub, topic: bytes, ours: bool) -> None:
     client = connect(consumed_messages_buffer_size=1)
     subscription = client.listen(topic, ANN)
     client.publish_many(topic, 7, in_flight=1)
     assert subscription.ids(7) == list(range(1, 8))
-    # A round trip on the same channel or after it: the consumes are with the hub when it is answered.
+    # After the answer to this the hub has all consumes: they went before it on the channel, or the channel has ended.
     subscription.close()
     subscription = client.listen(topic, ANN)
     hub.stop()
     hub.start()
     assert client.publish(topic, b"eighth") == 8
-    assert subscription.ids(1) == [8]
+    # The original knows no orderly end: SIGTERM costs it what it had not stored, up to 50 consumes.
+    assert subscription.ids(1) == [8 if ours else 1]
