@@ -58,7 +58,7 @@ async def _serve(options: HubOptions, replace_standalone: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with await Hub.start(options, replace_standalone=replace_standalone) as hub:
-        click.echo(f"hedwig-hub: serving {options.host}:{hub.port}")
+        click.echo(f"hedwig-hub: serving {options.host}:{hub.port}, data {options.data_directory}")
         await stop.wait()
 
 

@@ -1,0 +1,150 @@
+"""A hub in a process of its own, as its users run it: started, stopped, killed, and started again on the same port."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["RunningHub"]
+
+_START_S: Final = 60.0
+_END_S: Final = 60.0
+_PAUSE_S: Final = 0.01
+_SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+))?.*\n", re.MULTILINE)
+_SOURCES: Final = Path(__file__).parents[2]
+
+
+class RunningHub:
+    """A standalone hub whose data are in `directory`/data, on loopback; `settings` are texts like `topic_idle_s=600`.
+
+    `start`, `stop` and `kill` block; in an event loop that others need meanwhile, call them with asyncio.to_thread.
+    Use it with `with`, which starts it and kills what is left of it at the end.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *settings: str,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare a hub. `arguments` are further ones of the command line."""
+        self.directory = directory
+        self.data = directory / "data"
+        self.settings = settings
+        self.arguments = arguments
+        self.address = "127.0.0.1:0"
+        """host:port; the port stays the same from the first start on."""
+        self.admin = "127.0.0.1:0"
+        """host:port of the admin endpoint; as given, if the hub has none."""
+        self.process: subprocess.Popen[bytes] | None = None
+        self._environment = dict(environment or {})
+        self._log_start = 0
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def log(self) -> str:
+        """Return what all starts so far have written, to standard output and standard error."""
+        try:
+            return self._log_file.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the hub was never started"
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def begin(self) -> "subprocess.Popen[bytes]":
+        """Start the process without waiting for it."""
+        assert not self.is_running, "the hub runs already"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "hub.main", "--data", str(self.data)]
+        ports = (f"port={self.port}", f"admin_port={self.admin.rpartition(':')[2]}")
+        given = {setting.partition("=")[0] for setting in self.settings}
+        for setting in (*(port for port in ports if port.partition("=")[0] not in given), *self.settings):
+            command += ["--set", setting]
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("HEDWIG_")}
+        with self._log_file.open("ab") as log:
+            self._log_start = log.tell()
+            self.process = subprocess.Popen(
+                [*command, *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env={**inherited, "PYTHONPATH": str(_SOURCES), "PYTHONUNBUFFERED": "1", **self._environment},
+            )
+        return self.process
+
+    def start(self) -> Self:
+        """Start the hub, and wait until it serves. Raises RuntimeError, with its log, if it does not."""
+        process = self.begin()
+        deadline = time.monotonic() + _START_S
+        while (found := _SERVING.search(self._log_of_this_start())) is None:
+            if process.poll() is not None:
+                raise RuntimeError(f"the hub ended with {process.returncode} as it started: {self.log[-4000:]}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"the hub does not serve after {_START_S:g} s: {self.log[-4000:]}")
+            time.sleep(_PAUSE_S)
+        self.address = found[1]
+        self.admin = found[2] or self.admin
+        return self
+
+    def stop(self) -> None:
+        """End the hub in order, with SIGTERM. Raises RuntimeError, with its log, if it fails at that."""
+        code = self.end(signal.SIGTERM)
+        if code != 0:
+            raise RuntimeError(f"the hub ended with {code} on SIGTERM: {self.log[-4000:]}")
+
+    def kill(self) -> None:
+        """End the hub as a crash does, with SIGKILL; nothing if it does not run."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(_END_S)
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal, and return the exit code. Raises RuntimeError, with the hub's log, if it does not end."""
+        assert self.process is not None, "the hub was never started"
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return the exit code once the hub has ended. Raises RuntimeError, with its log, if it does not."""
+        assert self.process is not None, "the hub was never started"
+        try:
+            return self.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"the hub did not end within {_END_S:g} s: {self.log[-4000:]}") from None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def _log_file(self) -> Path:
+        return self.directory / "hub.log"
+
+    def _log_of_this_start(self) -> str:
+        with self._log_file.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
