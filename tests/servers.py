@@ -1,15 +1,19 @@
 """The real servers of a test run: started on first use, shared by all tests, ended with the run."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 import pytest
 
 from cli.dev import DevError, DevServers
 
 __all__ = ["RunningServers", "servers"]
+
+_FULL_HEAP_MB: Final = {"zookeeper": 2048}
+"""ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 
 
 class RunningServers:
@@ -18,8 +22,8 @@ class RunningServers:
     A service that could not be started fails every test that needs it, without another attempt.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.launcher = DevServers(directory)
+    def __init__(self, directory: Path, heap_mb: Mapping[str, int] | None = None) -> None:
+        self.launcher = DevServers(directory, heap_mb=heap_mb)
         self._failed: dict[str, DevError] = {}
         self._up: set[str] = set()
 
@@ -60,7 +64,8 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if kept is not None:
         yield RunningServers(kept)
         return
-    running = RunningServers(tmp_path_factory.mktemp("servers") / "run")
+    heap_mb = _FULL_HEAP_MB if request.config.getoption("--full") else None
+    running = RunningServers(tmp_path_factory.mktemp("servers") / "run", heap_mb)
     # Whoever ends a run that takes too long must not leave its servers behind.
     previous = signal.signal(signal.SIGTERM, _end_in_order)
     try:
