@@ -5,13 +5,22 @@ from typing import Any
 
 from hedwig.errors import (
     BadVersionError,
+    ClientAlreadySubscribedError,
+    ClientNotSubscribedError,
     ConfigurationError,
+    CouldNotConnectError,
     HedwigError,
     InvalidArgumentError,
+    LocalProtocolError,
     MetadataUnavailableError,
     NoRecordError,
+    NoSuchTopicError,
+    NotResponsibleForTopicError,
+    ServiceDownError,
     SubscriptionStateExistsError,
+    TopicBusyError,
     TopicPersistenceInfoExistsError,
+    UncertainAnswerError,
     UncertainStateError,
 )
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
@@ -52,32 +61,38 @@ def exit_code_of(error: BaseException) -> ExitCode:
     match error:
         case CommandError():
             return error.code
-        case UncertainStateError():
+        case UncertainStateError() | UncertainAnswerError():
             return ExitCode.OUTCOME_UNKNOWN
-        case MetadataUnavailableError():
+        case MetadataUnavailableError() | CouldNotConnectError() | ServiceDownError() | NotResponsibleForTopicError():
             return ExitCode.UNAVAILABLE
-        case BadVersionError():
+        case BadVersionError() | ClientAlreadySubscribedError():
             return ExitCode.VERSION_CONFLICT
-        case NoRecordError():
+        case NoRecordError() | ClientNotSubscribedError() | NoSuchTopicError():
             return ExitCode.NOT_FOUND
-        case InvalidArgumentError() | ConfigurationError():
+        case InvalidArgumentError() | ConfigurationError() | LocalProtocolError():
             return ExitCode.USAGE
         case _:
             return ExitCode.FAILED
 
 
 def explain(error: HedwigError, url: str) -> str:
-    """Return what `error` says and what to do about it, in one line; `url` is the store that was used."""
+    """Return what `error` says and what to do about it, in one line; `url` is the store or hub that was used."""
     text = " ".join(str(error).split())
     match error:
         case TopicPersistenceInfoExistsError() | SubscriptionStateExistsError():
             return f"{text}; --if-not-exists lets it be"
         case BadVersionError(current=current) if current is not None:
             return f"{text}; it holds {summary(current.value)}: look at it, then give that version"
-        case UncertainStateError():
+        case UncertainStateError() | UncertainAnswerError():
             return f"{text}; it may or may not have been done: look before you try again"
         case MetadataUnavailableError():
             return f"{text}; see that the store at {url} is up, or give a longer --timeout"
+        case CouldNotConnectError():
+            return f"{text}; see that a hub is up there, or name another with --hub"
+        case ClientAlreadySubscribedError():
+            return f"{text}; --mode attach opens it"
+        case TopicBusyError():
+            return f"{text}; --force-attach takes it from whoever has it open"
         case _:
             return text
 

@@ -5,6 +5,8 @@ import click
 from cli.dev.commands import dev
 from cli.metadata import metadata
 from cli.program import Program
+from cli.publish import publish
+from cli.subscribe import consume, subscribe, unsubscribe
 from cli.subscription import subscription
 from cli.topic import topic
 
@@ -14,14 +16,15 @@ __all__ = ["main"]
 @click.group(cls=Program, example="hedwig-admin topic create news --if-not-exists")
 @click.version_option(package_name="hedwig", prog_name="hedwig-admin")
 def main() -> None:
-    """Operate Hedwig: its metadata, topics, subscriptions and servers.
+    """Operate Hedwig: its metadata, topics, subscriptions, messages and servers.
 
-    Without --metadata the store is a file in the user's data directory, made when it is first used.
+    publish, subscribe, consume and unsubscribe talk to a hub; topic, subscription and metadata read and change the
+    store. Without --metadata the store is a file in the user's data directory, made when it is first used.
 
-    Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store unavailable, 130
-    interrupted.
+    Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store or hub
+    unavailable, 130 interrupted.
     """
 
 
-for group in (metadata, topic, subscription, dev):
-    main.add_command(group)
+for command in (metadata, topic, subscription, publish, subscribe, consume, unsubscribe, dev):
+    main.add_command(command)

@@ -20,14 +20,15 @@ _LINE_EVERY_S: Final = 5.0
 
 
 class LoadProgress(ABC):
-    """Shows how many rows were done, how fast, and how long the rest will take.
+    """Shows how many things, called `noun`, were done, how fast, and how long the rest will take.
 
     `input_bytes` is the size of the input, None if it cannot be known; the share that was read of it measures what is
     left. What a resumed load skips counts neither as done nor as to do.
     """
 
-    def __init__(self, title: str, input_bytes: int | None, clock: Clock) -> None:
+    def __init__(self, title: str, input_bytes: int | None, clock: Clock, noun: str) -> None:
         self.title = title
+        self._noun = noun
         self.rows = 0
         self._input_bytes = input_bytes
         self._skipped_bytes = 0
@@ -64,8 +65,8 @@ class LoadProgress(ABC):
 
     @property
     def text(self) -> str:
-        """Return rows, rate and remaining time in words."""
-        words = [f"{self.rows:,} rows", f"{self.rows_per_second:,.0f} rows/s"]
+        """Return number, rate and remaining time in words."""
+        words = [f"{self.rows:,} {self._noun}", f"{self.rows_per_second:,.0f} {self._noun}/s"]
         fresh_bytes = self._read_bytes - self._skipped_bytes
         if self._input_bytes and fresh_bytes > 0:
             left_s = self.seconds * (self._input_bytes - self._read_bytes) / fresh_bytes
@@ -97,8 +98,8 @@ class LoadProgress(ABC):
 class BarProgress(LoadProgress):
     """A bar that moves, for a terminal."""
 
-    def __init__(self, title: str, input_bytes: int | None, clock: Clock) -> None:
-        super().__init__(title, input_bytes, clock)
+    def __init__(self, title: str, input_bytes: int | None, clock: Clock, noun: str) -> None:
+        super().__init__(title, input_bytes, clock, noun)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         total = None if input_bytes is None else 100.0
@@ -122,8 +123,8 @@ class BarProgress(LoadProgress):
 class LineProgress(LoadProgress):
     """A line every few seconds, for logs."""
 
-    def __init__(self, title: str, input_bytes: int | None, clock: Clock) -> None:
-        super().__init__(title, input_bytes, clock)
+    def __init__(self, title: str, input_bytes: int | None, clock: Clock, noun: str) -> None:
+        super().__init__(title, input_bytes, clock, noun)
         self._last = clock.monotonic()
 
     def show(self) -> None:
@@ -137,9 +138,12 @@ class LineProgress(LoadProgress):
         click.echo(line, err=True)
 
 
-def load_progress(title: str, input_bytes: int | None, clock: Clock | None = None) -> LoadProgress:
+def load_progress(
+    title: str, input_bytes: int | None, clock: Clock | None = None, *, noun: str = "rows"
+) -> LoadProgress:
     """Return the kind of progress that suits standard error."""
-    return (BarProgress if sys.stderr.isatty() else LineProgress)(title, input_bytes, clock or SystemClock())
+    kind = BarProgress if sys.stderr.isatty() else LineProgress
+    return kind(title, input_bytes, clock or SystemClock(), noun)
 
 
 @asynccontextmanager

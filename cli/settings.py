@@ -38,7 +38,11 @@ class Settings:
 
     def store_options(self, **changes: Any) -> StoreOptions:
         """Return how to use the store. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
-        return StoreOptions(operation_timeout_s=self.timeout_s or _timeout_from_environment(), **changes)
+        return StoreOptions(operation_timeout_s=self.operation_timeout_s(), **changes)
+
+    def operation_timeout_s(self) -> float:
+        """Return how long one operation may take. Raises ConfigurationError if HEDWIG_TIMEOUT is no number."""
+        return self.timeout_s or _timeout_from_environment()
 
     def writer(self) -> Output:
         """Return the writer of results. Raises ConfigurationError if HEDWIG_OUTPUT names no format."""
@@ -94,7 +98,8 @@ def shared_options() -> list[click.Parameter]:
             ["--timeout"],
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            help=f"How long one operation on the store may take.  [env: HEDWIG_TIMEOUT; default: {_TIMEOUT_S:g}]",
+            help="How long one operation on the store, or one request to a hub, may take."
+            f"  [env: HEDWIG_TIMEOUT; default: {_TIMEOUT_S:g}]",
             **_kept("timeout_s"),
         ),
         click.Option(

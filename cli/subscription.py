@@ -13,7 +13,7 @@ from cli.fields import name_fields, subscription_fields
 from cli.names import SUBSCRIBER, TOPIC, complete_topic
 from cli.outcomes import report_outcomes
 from cli.output import Output
-from cli.preferences import NewSubscription, preference_options
+from cli.preferences import NewSubscription, new_subscription_options
 from cli.program import AdminGroup
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
@@ -49,7 +49,7 @@ def subscription() -> None:
 @click.argument("topic", required=False, type=TOPIC, shell_complete=complete_topic)
 @click.argument("subscriber", required=False, type=SUBSCRIBER)
 @bulk_options()
-@preference_options()
+@new_subscription_options()
 @click.option("--if-not-exists", is_flag=True, help="Do not fail for a subscription that exists.")
 @pass_settings
 def create_subscriptions(

@@ -1,0 +1,112 @@
+"""How a command reaches hubs: which one is asked first, over TLS or not, and what their errors come to."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from cli.errors import CommandError, exit_code_of, explain
+from cli.option_group import option_group
+from cli.settings import Settings
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.errors import ConfigurationError, ProtocolError, ServiceError, SubscriptionClosedError
+
+__all__ = ["HubAccess", "hub_options", "with_hub"]
+
+T = TypeVar("T")
+
+_HUB: Final = "127.0.0.1:4080"
+_CONNECT_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubAccess:
+    """The hub that is asked first; any will do, they redirect. `tls` is None for connections without it."""
+
+    address: HubAddress
+    tls: ssl.SSLContext | None = None
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> "HubAccess":
+        """Make it of the parsed options and the environment. Raises ConfigurationError."""
+        address = HubAddress.parse(params["hub"] or os.environ.get("HEDWIG_HUB") or _HUB)
+        authority = params["tls_ca"] or os.environ.get("HEDWIG_TLS_CA")
+        if params["tls_insecure"] and params["tls_ca"]:
+            raise click.UsageError("give either --tls-ca or --tls-insecure")
+        if not (params["tls"] or params["tls_insecure"] or authority):
+            return cls(address=address)
+        if address.ssl_port is None:
+            raise ConfigurationError(
+                f"hubs speak TLS on a port of its own; give --hub {address.host}:{address.port}:TLSPORT"
+            )
+        return cls(address=address, tls=_insecure() if params["tls_insecure"] else _verifying(authority))
+
+
+def hub_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a command that talks to hubs; it gets them as `hub`."""
+    options = (
+        click.option(
+            "--hub",
+            metavar="HOST:PORT[:TLSPORT]",
+            help=f"The hub to ask; any will do.  [env: HEDWIG_HUB; default: {_HUB}]",
+        ),
+        click.option("--tls", is_flag=True, help="Speak TLS; the system's authorities vouch for hubs, by host name."),
+        click.option(
+            "--tls-ca",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False, readable=True),
+            help="Speak TLS; the certificates in this PEM file vouch for hubs.  [env: HEDWIG_TLS_CA]",
+        ),
+        click.option("--tls-insecure", is_flag=True, help="Speak TLS with any hub, whoever vouches for it."),
+    )
+    return option_group("hub", options, ("hub", "tls", "tls_ca", "tls_insecure"), HubAccess.of)
+
+
+def with_hub(
+    settings: Settings, hub: HubAccess, subject: str, work: Callable[[HedwigClient], Awaitable[T]], **options: Any
+) -> T:
+    """Return what `work` returns, given a client; Ctrl-C cancels it and closes the client.
+
+    Args: subject - what the command is about, for errors; options - further ClientOptions.
+    Raises: CommandError - a hub refused, failed or could not be reached, in one line.
+    """
+    timeout_s = settings.operation_timeout_s()
+    made = ClientOptions(
+        hub=hub.address,
+        tls=hub.tls,
+        answer_timeout_s=timeout_s,
+        connect_timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S),
+        **options,
+    )
+
+    async def run() -> T:
+        async with HedwigClient(made) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(run())
+    except (ServiceError, ProtocolError, SubscriptionClosedError) as exc:
+        said = explain(exc, str(hub.address))
+        raise CommandError(f"{settings.command} failed on {subject}: {said}", exit_code_of(exc)) from exc
+
+
+def _verifying(authority: str | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"the file {authority} holds no certificates in PEM form: {exc}") from exc
+    # Redirects name hubs by address, and an authority of the hubs' own vouches for nobody else. One that vouches for
+    # the whole world must be asked for whom.
+    context.check_hostname = authority is None
+    return context
+
+
+def _insecure() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

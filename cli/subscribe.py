@@ -1,0 +1,235 @@
+"""The commands that open a subscription at its hub: subscribe, consume, unsubscribe."""
+
+import asyncio
+import base64
+from typing import Any, Final
+
+import click
+
+from cli.confirmation import confirm
+from cli.errors import CommandError, ExitCode
+from cli.fields import bytes_fields, name_fields
+from cli.hub_access import HubAccess, hub_options, with_hub
+from cli.names import SUBSCRIBER, TOPIC, complete_topic
+from cli.output import Output, Row, TableOutput
+from cli.preferences import preference_options
+from cli.program import AdminCommand
+from cli.settings import Settings, pass_settings
+from hedwig.client import CreateOrAttach, HedwigClient, Message, Subscription
+from hedwig.errors import ClientNotSubscribedError, CouldNotConnectError, TopicBusyError, UncertainAnswerError
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.names import show_name
+
+__all__ = ["consume", "subscribe", "unsubscribe"]
+
+_COLUMNS: Final = ("id", "body", "properties", "message_type", "source_region")
+_SHOWN: Final = ("id", "body", "properties")
+_MODES: Final = {mode.name.lower().replace("_", "-"): mode for mode in CreateOrAttach}
+
+_FORCE: Final = click.option(
+    "--force-attach", is_flag=True, help="Take the subscription from whoever has it open, who gets no more of it."
+)
+
+
+@click.command("subscribe", cls=AdminCommand, example="hedwig-admin subscribe news reader --count 1")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, also when nothing comes, or its hub is gone a while.")
+@click.option(
+    "--idle",
+    "idle_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Without --follow: end when nothing came for so long.",
+)
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after so many messages.")
+@click.option(
+    "--mode",
+    type=click.Choice(list(_MODES)),
+    default="create-or-attach",
+    show_default=True,
+    help="Whether the subscription must be new, must exist, or either.",
+)
+@_FORCE
+@click.option("--no-consume", is_flag=True, help="Do not consume: the same messages come again next time.")
+@preference_options()
+@hub_options()
+@pass_settings
+def subscribe(
+    settings: Settings,
+    /,
+    topic: Topic,
+    subscriber: SubscriberId,
+    follow: bool,
+    idle_s: float,
+    count: int | None,
+    mode: str,
+    force_attach: bool,
+    no_consume: bool,
+    preferences: SubscriptionPreferences,
+    hub: HubAccess,
+) -> None:
+    """Open a subscription and write its messages as they come; it stays when the command ends.
+
+    A new subscription gets what is published from now on. What was written is consumed, and does not come again.
+    Preferences are merged into those that the subscription has.
+    """
+    output = settings.writer()
+
+    async def read(client: HedwigClient) -> None:
+        opened = await client.subscribe(
+            topic,
+            subscriber,
+            mode=_MODES[mode],
+            preferences=preferences,
+            force_attach=force_attach,
+            auto_consume=not no_consume,
+        )
+        async with opened:
+            await _write_messages(opened, output, count, None if follow else idle_s)
+
+    with_hub(settings, hub, _subject(topic, subscriber), read)
+
+
+@click.command("consume", cls=AdminCommand, example="hedwig-admin consume news reader 1")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@click.argument("message_id", metavar="ID", type=click.IntRange(1, 2**64 - 1))
+@_FORCE
+@hub_options()
+@pass_settings
+def consume(
+    settings: Settings,
+    /,
+    topic: Topic,
+    subscriber: SubscriberId,
+    message_id: int,
+    force_attach: bool,
+    hub: HubAccess,
+) -> None:
+    """Move the consume pointer: message ID and all before it do not come again.
+
+    It never moves back. An ID beyond the last message skips messages that are yet to be published.
+    """
+    output = settings.writer()
+
+    async def move(client: HedwigClient) -> None:
+        opened = await client.subscribe(
+            topic,
+            subscriber,
+            mode=CreateOrAttach.ATTACH,
+            force_attach=force_attach,
+            auto_consume=False,
+            resubscribe=False,
+        )
+        await opened.consume(MessageSeqId(message_id))
+        # A consume is not answered; the end of the subscription is, after it.
+        if not await opened.close():
+            raise UncertainAnswerError("the connection was lost before the hub confirmed it")
+        output.record(name_fields(topic, subscriber) | {"consumed": message_id})
+
+    with_hub(settings, hub, _subject(topic, subscriber), move)
+
+
+@click.command("unsubscribe", cls=AdminCommand, example="hedwig-admin unsubscribe news reader --yes")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such subscription.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Look whether it exists, by attaching to it, and delete nothing.")
+@hub_options()
+@pass_settings
+def unsubscribe(
+    settings: Settings,
+    /,
+    topic: Topic,
+    subscriber: SubscriberId,
+    if_exists: bool,
+    yes: bool,
+    dry_run: bool,
+    hub: HubAccess,
+) -> None:
+    """Delete a subscription, also while it is open; what it has not consumed is lost to it."""
+    output = settings.writer()
+    subject = _subject(topic, subscriber)
+    if not yes and not dry_run:
+        confirm(f"This deletes {subject} for good, with all that it has not consumed")
+
+    async def delete(client: HedwigClient) -> str:
+        try:
+            await (_look_for(client, topic, subscriber) if dry_run else client.unsubscribe(topic, subscriber))
+        except ClientNotSubscribedError as exc:
+            if if_exists:
+                return "absent"
+            raise CommandError(
+                f"there is no {subject.removeprefix('the ')}; see who is there with: "
+                f"hedwig-admin subscription list '{show_name(topic)}'",
+                ExitCode.NOT_FOUND,
+            ) from exc
+        return "would delete" if dry_run else "deleted"
+
+    result = with_hub(settings, hub, subject, delete)
+    output.record(name_fields(topic, subscriber) | {"result": result})
+
+
+def _subject(topic: Topic, subscriber: SubscriberId) -> str:
+    return f"the subscription of {show_name(subscriber)!r} to topic {show_name(topic)!r}"
+
+
+async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:
+    is_table = isinstance(output, TableOutput)
+    output.begin("messages", _COLUMNS, _SHOWN)
+    try:
+        taken = 0
+        while count is None or taken < count:
+            message = await _next_message(opened, idle_s)
+            if message is None:
+                return
+            output.page([_message_fields(message, is_for_people=is_table)])
+            taken += 1
+    finally:
+        output.end()  # Also when Ctrl-C ends it: what was written is a whole document.
+
+
+async def _next_message(opened: Subscription, idle_s: float | None) -> Message | None:
+    """Return the next message; None if nothing came in time. Raises CouldNotConnectError if nothing could come."""
+    try:
+        async with asyncio.timeout(idle_s):
+            return await anext(opened)
+    except TimeoutError:
+        if not opened.is_attached:
+            raise CouldNotConnectError("its hub was lost, and none serves it yet") from None
+        return None
+
+
+async def _look_for(client: HedwigClient, topic: Topic, subscriber: SubscriberId) -> None:
+    """Raise ClientNotSubscribedError if there is no such subscription."""
+    try:
+        found = await client.subscribe(topic, subscriber, mode=CreateOrAttach.ATTACH, auto_consume=False)
+    except TopicBusyError:
+        return  # Somebody has it open.
+    await found.close()
+
+
+def _message_fields(message: Message, *, is_for_people: bool) -> Row:
+    """Return a message as fields. A body that is text stands as it is, but not in a table, where it must be a line."""
+    properties: dict[str, str] = {}
+    for name, value in sorted(message.properties.items()):
+        properties |= bytes_fields(name, value)
+    fields: dict[str, Any] = {"id": None if message.seq_id is None else message.seq_id.local}
+    fields |= _body_fields(message.body, is_for_people)
+    fields["properties"] = properties
+    fields["message_type"] = message.message_type
+    region = message.source_region
+    return fields | ({"source_region": None} if region is None else bytes_fields("source_region", region))
+
+
+def _body_fields(body: bytes, is_for_people: bool) -> dict[str, str]:
+    if is_for_people:
+        return {"body": show_name(body)}
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body": show_name(body), "body_base64": base64.b64encode(body).decode()}
