@@ -11,9 +11,10 @@ import pytest
 from cli.dev.classpath import ClasspathCache, user_cache
 from cli.dev.java import find_java, jvm_flags
 from cli.dev.log4j import write_log4j
+from tests.hub.running import RunningHub
 from tests.java_client.client import JavaClient
 from tests.java_client.driver import SOURCE, JavaClientDriver, Value
-from tests.java_client.hubs import Hub, OriginalHub, OurHub
+from tests.java_client.hubs import Hub, OriginalHub
 from tests.servers import RunningServers
 
 __all__ = ["Connect"]
@@ -39,7 +40,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClientDrive
 def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """The hub under test, and the original as the proof that the expectation is right."""
     if request.param == "ours":
-        with OurHub(tmp_path_factory.mktemp("our-hub")) as ours:
+        with RunningHub(tmp_path_factory.mktemp("our-hub")) as ours:
             yield ours
     else:
         servers: RunningServers = request.getfixturevalue("servers")
@@ -49,7 +50,7 @@ def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def ours(hub: Hub) -> bool:
     """Tell whether the hub is ours: for the places where it differs from the original on purpose."""
-    return isinstance(hub, OurHub)
+    return isinstance(hub, RunningHub)
 
 
 @pytest.fixture(params=[False, True], ids=["simple", "multiplexed"])
