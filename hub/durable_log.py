@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from hedwig.errors import (
     BadVersionError,
@@ -40,6 +40,8 @@ __all__ = ["DurableLog", "LogStore"]
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_EMPTY: Final = LedgerRanges()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,8 @@ class DurableLog:
         Raises: MetadataError; LedgerError; TimeoutError. Then the topic must not be served.
         """
         try:
-            empty = LedgerRanges()
-            version = await store.persistence.write_topic_persistence_info(topic, empty, NEW)
-            return cls(store, topic, empty, version)
+            version = await store.persistence.write_topic_persistence_info(topic, _EMPTY, NEW)
+            return cls(store, topic, _EMPTY, version)
         except TopicPersistenceInfoExistsError as exists:
             current = exists.current
         assert current is not None, "who refuses NEW says what is there"

@@ -88,7 +88,7 @@ class Hub:
         self.ledgers = await LocalLedgerStore.open(options.data_directory / _LEDGERS, options.ledgers)
         stack.push_async_callback(self.ledgers.aclose)
         identity = standalone.hub_id(options.data_directory)
-        store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s)
+        store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
         # The sockets listen before the owner record can name them, and answer once everything is there.
         listeners = await self._listen(tls)

@@ -33,7 +33,6 @@ from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 from hedwig.wire import Answer, Consume, CreateOrAttach, Subscribe
 from hub.channel import Channel
-from hub.creations import Creations
 from hub.cursor import Cursor
 from hub.delivery import Delivery
 from hub.filters import FilterRegistry
@@ -69,7 +68,6 @@ class Subscribing:
         self._delivery = delivery
         self._filters = filters
         self._turns = Turns()
-        self._creations = Creations(manager)
         self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted)
 
     async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> None:
@@ -213,7 +211,7 @@ class Subscribing:
         made = Subscription(topic, subscriber, action.preferences, pointer, None)
         data = SubscriptionData(preferences=action.preferences, state=SubscriptionState(pointer))
         try:
-            made.version = await self._creations.create(topic.name, subscriber, data)
+            made.version = await self._manager.create_subscription_data(topic.name, subscriber, data)
         except SubscriptionStateExistsError as exists:
             if action.mode is CreateOrAttach.CREATE:
                 raise _exists(made) from exists

@@ -6,7 +6,7 @@ with the functions of `BackendFactory`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import Random, SystemRandom
+from random import Random
 from typing import Protocol, TypeVar
 
 from hedwig.clock import Clock, SystemClock
@@ -29,15 +29,18 @@ class StoreOptions:
 
     `operation_timeout_s` bounds every operation; `in_flight_max` bounds how many wait for the store at once (more wait
     their turn here); `page_rows` is how many records one page of a listing holds at most; `regions` is how many
-    HBase regions `format` splits each table into.
+    HBase regions `format` splits each table into. With `gather`, single operations of concurrent callers travel
+    together: for a process with many callers, each with one operation at a time.
     """
 
     operation_timeout_s: float = 30.0
     in_flight_max: int = 1024
     page_rows: int = 1000
     regions: int = 16
+    gather: bool = False
     clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=SystemRandom)
+    random: Random = field(default_factory=Random)
+    """Draws the tokens of writes. Seeded by the system once: asking it each time is a system call for every write."""
 
     def __post_init__(self) -> None:
         if self.operation_timeout_s <= 0 or min(self.in_flight_max, self.page_rows, self.regions) < 1:

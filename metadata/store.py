@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
 from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from metadata.gathering import GatheringTable
+from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.layout import Layout
 from metadata.managers import (
     SubscriptionDataManager,
@@ -22,9 +23,12 @@ from metadata.managers import (
     TopicPersistenceManager,
 )
 from metadata.standalone import StandaloneHub, read_standalone, register_standalone
+from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 
 __all__ = ["MetadataStore", "format_metadata", "open_metadata"]
+
+R = TypeVar("R")
 
 _BUILT_IN: Final = {
     "sqlite": ("metadata.sqlite", None),
@@ -47,11 +51,13 @@ class MetadataStore:
         self.url = url
         self._backend = backend
         self._options = options
-        self.ownership = TableOwnershipManager(backend.table(OWNERSHIP))
-        self.persistence = TablePersistenceManager(backend.table(PERSISTENCE))
-        self.subscriptions = TableSubscriptionManager(
-            backend.table(SUBSCRIPTIONS), partial_update=backend.partial_update
-        )
+        self.ownership = TableOwnershipManager(self._table(OWNERSHIP))
+        self.persistence = TablePersistenceManager(self._table(PERSISTENCE))
+        self.subscriptions = TableSubscriptionManager(self._table(SUBSCRIPTIONS), partial_update=backend.partial_update)
+
+    def _table(self, kind: RecordKind[R]) -> VersionedTable[R]:
+        table = self._backend.table(kind)
+        return GatheringTable(kind, table) if self._options.gather else table
 
     async def __aenter__(self) -> Self:
         return self

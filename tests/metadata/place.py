@@ -32,12 +32,13 @@ class Place:
     """One store, which nobody else uses.
 
     `url` opens it; `kept` says whether it outlives the last client; `probe` looks at it past the code under test, and
-    takes an open store because a database in memory has no other door.
+    takes an open store because a database in memory has no other door; `gather` opens it with that option.
     """
 
     url: str
     probe: Callable[[MetadataStore | None], Probe]
     kept: bool = True
+    gather: bool = False
 
     async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
         """Lay the store out."""
@@ -45,7 +46,7 @@ class Place:
 
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         """Open the store."""
-        return await open_metadata(self.url, _few_regions(options))
+        return await open_metadata(self.url, replace(_few_regions(options), gather=self.gather))
 
 
 class BackendRow(Protocol):
@@ -107,8 +108,10 @@ class _SqliteMemory:
     examples: int = 60
     wrong_urls: tuple[str, ...] = ("sqlite://?sync=off",)
 
+    gather: bool = False
+
     def place(self, surroundings: Surroundings) -> Place:
-        return Place("sqlite://", _probe_memory, kept=False)
+        return Place("sqlite://", _probe_memory, kept=False, gather=self.gather)
 
     def url_at(self, host: str, port: int) -> str | None:
         return None
@@ -173,7 +176,14 @@ class _HBaseThrift:
 
 _REGIONS: Final = 3
 
-BACKENDS: Final[tuple[BackendRow, ...]] = (_SqliteFile(), _SqliteMemory(), _ZooKeeper(), _HBaseThrift())
+BACKENDS: Final[tuple[BackendRow, ...]] = (
+    _SqliteFile(),
+    _SqliteMemory(),
+    # Gathering stands in front of any backend alike, so it is held to the suite in front of the cheapest.
+    _SqliteMemory(label="gathering", gather=True),
+    _ZooKeeper(),
+    _HBaseThrift(),
+)
 """Every backend that the suite runs over."""
 
 KEPT_BACKENDS: Final = tuple(row for row in BACKENDS if not isinstance(row, _SqliteMemory))
