@@ -38,6 +38,7 @@ _ERRORS: Final[dict[StatusCode, type[ServiceError]]] = {
         ClientNotSubscribedError,
         TopicBusyError,
         ServiceDownError,
+        UncertainAnswerError,
         InvalidMessageFilterError,
     )
 }

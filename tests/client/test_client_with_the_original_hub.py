@@ -1,7 +1,6 @@
 """Our client against the original Java hub: publishing, the modes of subscribing, delivery, consuming, reconnecting."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator
 
 import pytest
@@ -39,11 +38,6 @@ async def client(hub: HubAddress, request: pytest.FixtureRequest) -> AsyncIterat
 async def other(hub: HubAddress) -> AsyncIterator[HedwigClient]:
     async with HedwigClient(ClientOptions(hub=hub)) as made:
         yield made
-
-
-@pytest.fixture
-def topic() -> Topic:
-    return Topic(b"client/" + uuid.uuid4().hex.encode())
 
 
 async def take(subscription: Subscription, number: int) -> list[bytes]:
@@ -133,6 +127,18 @@ async def test_an_open_subscription_is_busy_for_others_unless_they_force_it(
     theirs = await other.subscribe(topic, ANN, force_attach=True)
     with pytest.raises(SubscriptionClosedError):
         await take(mine, 1)
+    await client.publish(topic, b"for them")
+    assert await take(theirs, 1) == [b"for them"]
+
+
+async def test_closing_what_was_taken_over_leaves_the_other_one_served(
+    client: HedwigClient, other: HedwigClient, topic: Topic
+) -> None:
+    mine = await client.subscribe(topic, ANN)
+    theirs = await other.subscribe(topic, ANN, force_attach=True)
+    with pytest.raises(SubscriptionClosedError):
+        await take(mine, 1)
+    await mine.close()
     await client.publish(topic, b"for them")
     assert await take(theirs, 1) == [b"for them"]
 

@@ -1,0 +1,25 @@
+"""What the tests of the client share: a hub of ours, in a process of its own."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from hedwig.client import HubAddress
+from hedwig.model import Topic
+from tests.hub.running import RunningHub
+
+__all__: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def own_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAddress]:
+    """A hub for tests that leave it running; topics keep them apart."""
+    with RunningHub(tmp_path_factory.mktemp("client-hub")) as hub:
+        yield HubAddress.parse(hub.address)
+
+
+@pytest.fixture
+def topic() -> Topic:
+    """A topic that no other test uses."""
+    return Topic(b"client/" + uuid.uuid4().hex.encode())

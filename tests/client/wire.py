@@ -1,0 +1,149 @@
+"""A wire between a client and a hub, which a test can look at, hold and cut."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from hedwig.client import HubAddress
+from hedwig.wire import (
+    HUB_FRAME_BYTES_MAX,
+    Answer,
+    FrameDecoder,
+    Request,
+    Subscribe,
+    decode_request,
+    decode_response,
+    encode_frame,
+    encode_response,
+)
+
+__all__ = ["Wire"]
+
+_MOST = 4 * HUB_FRAME_BYTES_MAX
+
+
+class Wire:
+    """Listens in front of a hub, and carries bytes both ways.
+
+    `requests` are those that came from clients. What the test sets: `flow` cleared holds back what the hub sends;
+    `intercept` may answer a request in the hub's place; `cuts_after_subscribed` so many times, the connection ends
+    together with the answer to a SUBSCRIBE; `cuts_before_answer` so many times, it ends when a request has reached the
+    hub.
+    """
+
+    def __init__(self, hub: HubAddress) -> None:
+        self._hub = hub
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.requests: list[Request] = []
+        self.changed = asyncio.Condition()
+        self.flow = asyncio.Event()
+        self.flow.set()
+        self.intercept: Callable[[Request], Answer | None] = lambda _: None
+        self.cuts_after_subscribed = 0
+        self.cuts_before_answer = 0
+        self.unanswered = 0
+        self.unanswered_most = 0
+
+    @property
+    def address(self) -> HubAddress:
+        assert self._server is not None
+        return HubAddress("127.0.0.1", self._server.sockets[0].getsockname()[1])
+
+    @property
+    def subscribes(self) -> int:
+        """Return how many SUBSCRIBEs came."""
+        return sum(isinstance(request.action, Subscribe) for request in self.requests)
+
+    async def has(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds, which requests and answers may change."""
+        async with self.changed:
+            await self.changed.wait_for(condition)
+
+    def cut(self) -> None:
+        """End all connections."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            up_reader, up_writer = await asyncio.open_connection(self._hub.host, self._hub.port)
+            subscribed: set[int] = set()
+            try:
+                async with asyncio.TaskGroup() as pumps:
+                    down = pumps.create_task(self._carry_down(up_reader, writer, subscribed))
+                    up = pumps.create_task(self._carry_up(reader, up_writer, writer, subscribed))
+                    await asyncio.wait([down, up], return_when=asyncio.FIRST_COMPLETED)
+                    down.cancel()
+                    up.cancel()
+            finally:
+                up_writer.close()
+        except (OSError, ExceptionGroup, asyncio.CancelledError):
+            return  # The connection has ended, or the test is over.
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            self._tasks.discard(task)
+
+    async def _carry_up(
+        self,
+        reader: asyncio.StreamReader,
+        hub: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+        subscribed: set[int],
+    ) -> None:
+        decoder = FrameDecoder(_MOST)
+        while data := await reader.read(1 << 16):
+            for body in decoder.receive(data):
+                request = decode_request(body)
+                if isinstance(request.action, Subscribe):
+                    subscribed.add(request.txn_id)
+                answer = self.intercept(request)
+                async with self.changed:
+                    self.requests.append(request)
+                    self.unanswered += answer is None
+                    self.unanswered_most = max(self.unanswered_most, self.unanswered)
+                    self.changed.notify_all()
+                if answer is not None:
+                    client.write(encode_frame(encode_response(answer), _MOST))
+                    continue
+                hub.write(encode_frame(body, _MOST))
+                if self.cuts_before_answer:
+                    self.cuts_before_answer -= 1
+                    await hub.drain()
+                    return
+
+    async def _carry_down(self, hub: asyncio.StreamReader, client: asyncio.StreamWriter, subscribed: set[int]) -> None:
+        decoder = FrameDecoder(_MOST)
+        while data := await hub.read(1 << 16):
+            for body in decoder.receive(data):
+                await self.flow.wait()
+                response = decode_response(body)
+                client.write(encode_frame(body, _MOST))
+                if not isinstance(response, Answer):
+                    continue
+                async with self.changed:
+                    self.unanswered -= 1
+                    self.changed.notify_all()
+                if response.txn_id in subscribed and self.cuts_after_subscribed:
+                    self.cuts_after_subscribed -= 1
+                    return
