@@ -1,0 +1,133 @@
+"""A connection to a hub without a client's manners: one reader, everything in the order in which it arrives."""
+
+import asyncio
+import itertools
+import socket
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
+
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.wire import (
+    CLIENT_FRAME_BYTES_MAX,
+    Action,
+    Answer,
+    CloseSubscription,
+    Consume,
+    CreateOrAttach,
+    FrameDecoder,
+    Message,
+    Publish,
+    Request,
+    Response,
+    Subscribe,
+    decode_response,
+    encode_frame,
+    encode_request,
+)
+
+__all__ = ["RawChannel"]
+
+_READ_BYTES: Final = 1 << 16
+_WAIT_S: Final = 30.0
+_FRAME_BYTES_MAX: Final = 1 << 30
+
+
+class RawChannel:
+    """One TCP connection, for one task. `receive_bytes` bounds what the kernel takes in unread, None: as it likes.
+
+    Raises, from whatever sends or receives: OSError - the connection is over; TimeoutError - nothing for 30 s.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take up a connection. `open` is the door."""
+        self.reader = reader
+        self.writer = writer
+        self._decoder = FrameDecoder(CLIENT_FRAME_BYTES_MAX)
+        self._heard: deque[Response] = deque()
+        self._txn_ids = itertools.count(1)
+
+    @classmethod
+    async def open(cls, port: int, *, receive_bytes: int | None = None) -> Self:
+        """Connect to the hub on a port of this machine. Raises OSError, TimeoutError."""
+        connection = socket.socket()
+        try:
+            if receive_bytes is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+            connection.setblocking(False)
+            async with asyncio.timeout(_WAIT_S):
+                await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+                # As much as this is read ahead of the test; the rest waits in the kernel, and then in the hub.
+                reader, writer = await asyncio.open_connection(sock=connection, limit=receive_bytes or _READ_BYTES)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(reader, writer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        """End the connection at once, with whatever is on its way."""
+        self.writer.transport.abort()
+
+    async def send(self, topic: bytes, action: Action) -> int:
+        """Send a request, and return its number."""
+        txn_id = next(self._txn_ids)
+        request = Request(topic=Topic(topic), txn_id=txn_id, action=action)
+        await self.send_bytes(encode_frame(encode_request(request), _FRAME_BYTES_MAX))
+        return txn_id
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send bytes, whatever they are."""
+        self.writer.write(data)
+        async with asyncio.timeout(_WAIT_S):
+            await self.writer.drain()
+
+    async def publish(self, topic: bytes, body: bytes) -> int:
+        """Send a PUBLISH, and return its number."""
+        return await self.send(topic, Publish(Message(body)))
+
+    async def subscribe(
+        self,
+        topic: bytes,
+        subscriber: bytes,
+        mode: CreateOrAttach = CreateOrAttach.CREATE_OR_ATTACH,
+        *,
+        window: int | None = None,
+    ) -> int:
+        """Send a SUBSCRIBE, and return its number."""
+        preferences = SubscriptionPreferences(message_window_size=window)
+        return await self.send(
+            topic, Subscribe(subscriber=SubscriberId(subscriber), mode=mode, preferences=preferences)
+        )
+
+    async def consume(self, topic: bytes, subscriber: bytes, local: int) -> None:
+        """Send a CONSUME."""
+        await self.send(topic, Consume(subscriber=SubscriberId(subscriber), seq_id=MessageSeqId(local)))
+
+    async def close_subscription(self, topic: bytes, subscriber: bytes) -> int:
+        """Send a CLOSESUBSCRIPTION, and return its number."""
+        return await self.send(topic, CloseSubscription(SubscriberId(subscriber)))
+
+    async def receive(self, timeout_s: float = _WAIT_S) -> Response:
+        """Return what comes next. Raises ConnectionResetError - nothing comes any more. Cancelling loses nothing."""
+        async with asyncio.timeout(timeout_s):
+            while not self._heard:
+                data = await self.reader.read(_READ_BYTES)
+                if not data:
+                    raise ConnectionResetError("the hub closed the connection")
+                self._heard.extend(decode_response(body) for body in self._decoder.receive(data))
+        return self._heard.popleft()
+
+    async def answer(self, txn_id: int) -> Answer:
+        """Return the answer to a request; what comes before it is dropped."""
+        while True:
+            heard = await self.receive()
+            if isinstance(heard, Answer) and heard.txn_id == txn_id:
+                return heard

@@ -1,0 +1,169 @@
+"""Prove that nothing acknowledged is lost, moved or repeated without need while a hub is killed again and again.
+
+Properties: no acknowledged message lost; order per topic; no gap in acknowledged ids; a consume pointer never goes back
+past what it was known to have reached, but for what a crash may forget.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hedwig.model import Topic
+from metadata import open_metadata
+from tests.hub.crash_workload import CrashWorkload
+from tests.hub.delivery_history import HubEnd, Promise, violations
+from tests.hub.running import RunningHub
+
+SEED_VARIABLE: Final = "HEDWIG_FAULT_SEED"
+TOPICS: Final = 4
+PUBLISHERS: Final = 2
+ROAMERS: Final = 3
+LEDGER_MESSAGES: Final = 20
+RATE_MIN: Final = 20.0
+"""Acknowledged messages a second, over a run with all its crashes, below which it proves nothing."""
+
+PROMISE: Final = Promise(consume_interval=20, consume_flush_s=1.0, patience_s=3.0)
+SETTINGS: Final = (
+    f"consume_interval={PROMISE.consume_interval}",
+    f"consume_flush_s={PROMISE.consume_flush_s}",
+    f"ledger_messages_max={LEDGER_MESSAGES}",
+    "retention_interval_s=0.3",
+    "topic_sweep_s=0.2",
+    "cache_bytes=20000",  # Little enough that those who lag read from the ledgers.
+    "read_retry_s=0.2",
+)
+RELEASING: Final = "topic_age_s=2"
+
+
+def _topic(number: int) -> bytes:
+    return b"topic-%d" % number
+
+
+class _Harm:
+    """What is done to the hub of a run, and the record of it."""
+
+    def __init__(self, hub: RunningHub, load: CrashWorkload, source: random.Random) -> None:
+        self._hub = hub
+        self._load = load
+        self._source = source
+        self.pids = [hub.pid]
+        self.kills = 0
+
+    async def kill(self) -> None:
+        """Crash it and start it again."""
+        self.kills += 1
+        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True))
+        await asyncio.to_thread(self._hub.kill)
+        await self._start()
+
+    async def kill_while_starting(self) -> None:
+        """Crash it, and crash it again somewhere in its recovery."""
+        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True))
+        await asyncio.to_thread(self._hub.kill)
+        process = self._hub.begin()
+        self.pids.append(process.pid)
+        await asyncio.sleep(self._source.uniform(0.05, 1.0))
+        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True))
+        await asyncio.to_thread(self._hub.kill)
+        await self._start()
+
+    async def stop(self) -> None:
+        """End it in order, and start it again."""
+        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=False))
+        await asyncio.to_thread(self._hub.stop)
+        await self._start()
+
+    async def pause(self) -> None:
+        """Have the process stand still for a while."""
+        since = time.monotonic()
+        os.kill(self._hub.pid, signal.SIGSTOP)
+        await asyncio.sleep(self._source.uniform(0.2, 2.0))
+        os.kill(self._hub.pid, signal.SIGCONT)
+        self._load.history.pauses.append((since, time.monotonic()))
+
+    async def _start(self) -> None:
+        # Every other time it releases all topics again and again.
+        self._hub.settings = (*SETTINGS, RELEASING) if len(self.pids) % 2 else SETTINGS
+        await asyncio.to_thread(self._hub.start)
+        self.pids.append(self._hub.pid)
+
+
+@pytest.mark.parametrize(
+    ("kills", "others"),
+    [
+        pytest.param(5, 1, id="quick"),
+        pytest.param(20, 5, id="full", marks=[pytest.mark.full, pytest.mark.timeout(900)]),
+    ],
+)
+async def test_nothing_acknowledged_is_lost_by_a_hub_that_is_killed_again_and_again(
+    kills: int, others: int, tmp_path: Path
+) -> None:
+    """Kill, stop and pause the hub under its publishers and subscribers, and judge all that they saw."""
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(10**9))
+    print(f"repeat with {SEED_VARIABLE}={seed}")
+    source = random.Random(seed)
+    with RunningHub(tmp_path, *SETTINGS) as hub:
+        load = CrashWorkload(hub.port, source)
+        harm = _Harm(hub, load, source)
+        began = time.monotonic()
+        try:
+            await _begin(load)
+            plan = [harm.kill] * kills + [harm.stop, harm.pause, harm.kill_while_starting] * others
+            source.shuffle(plan)
+            print("plan:", *(each.__name__ for each in plan))
+            for step in plan:
+                await load.more(source.randint(50, 300))
+                await step()
+            await load.more(200)
+            rate = load.acknowledged / (time.monotonic() - began)
+            await load.finish(90.0)
+        finally:
+            await load.cancel()
+        hub.stop()
+        print(f"{rate:.0f} messages/s; {dict(load.outcomes)}; {len(load.history.sessions)} sessions")
+        found = violations(load.history, PROMISE)
+        assert not found, "\n".join([f"{len(found)} breaches:", *found[:20]])
+        assert harm.kills == kills
+        assert len(set(harm.pids)) == len(harm.pids) > kills, "the hub was really another one"
+        assert rate >= RATE_MIN
+        assert load.outcomes["again"] > kills, "crashes made messages come again"
+        assert load.outcomes["confirmed consumes"] > kills
+        assert len({session.subscriber for session in load.history.sessions}) == TOPICS * (ROAMERS + 1)
+        await _assert_rolled(tmp_path, load)
+
+
+async def _begin(load: CrashWorkload) -> None:
+    """Have everything run: subscribers of two kinds, and some of them from the first message on."""
+    attached = []
+    for number in range(TOPICS):
+        attached.append(asyncio.Event())
+        load.subscriber(load.follow(_topic(number), f"follower-{number}", attached[-1]))
+        load.subscriber(load.roam(_topic(number), f"roamer-{number}-0"))
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(each.wait() for each in attached))
+    for number in range(TOPICS):
+        for index in range(PUBLISHERS):
+            load.publisher(_topic(number), f"publisher-{number}-{index}")
+    await load.more(100)
+    for number in range(TOPICS):
+        for index in range(1, ROAMERS):
+            load.subscriber(load.roam(_topic(number), f"roamer-{number}-{index}"))
+
+
+async def _assert_rolled(directory: Path, load: CrashWorkload) -> None:
+    """Look into the metadata: the messages went through many ledgers, and consumed ones are gone."""
+    async with await open_metadata(f"sqlite://{directory / 'data' / 'metadata.db'}") as store:
+        for number in range(TOPICS):
+            found = await store.persistence.read_topic_persistence_info(Topic(_topic(number)))
+            assert found is not None
+            ranges = found.value.ranges
+            assert ranges[-1].end is not None
+            assert ranges[-1].end.local >= load.last_id(_topic(number))
+            assert ranges[-1].ledger_id > load.last_id(_topic(number)) // LEDGER_MESSAGES
+            assert (ranges[0].start or 0) > 1, "consumed ledgers were deleted"
