@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -26,6 +26,7 @@ from hub.requests import Requests
 from hub.retention import Retention
 from hub.subscribing import Subscribing
 from hub.tail import TailMemory
+from hub.tls import tls_context
 from hub.topics import Topics
 from metadata import MetadataStore, StoreOptions, open_metadata
 
@@ -59,10 +60,18 @@ class Hub:
     retention: Retention
     port: int
     tls_port: int | None
+    admin_port: int | None = None
 
     @classmethod
-    async def start(cls, options: HubOptions, clock: Clock | None = None, *, replace_standalone: bool = False) -> Self:
-        """Open what the hub needs, register it, and serve.
+    async def start(
+        cls,
+        options: HubOptions,
+        clock: Clock | None = None,
+        *,
+        origins: Mapping[str, str] | None = None,
+        replace_standalone: bool = False,
+    ) -> Self:
+        """Open what the hub needs, register it, and serve; the admin endpoint shows `origins` of options, by key.
 
         Raises: ConfigurationError - an option cannot work, a port is taken; LedgerStoreLockedError - another process
             uses the data directory; LayoutError, MetadataUnavailableError - the metadata cannot be used;
@@ -70,16 +79,16 @@ class Hub:
         """
         hub = cls(options, clock or SystemClock())
         try:
-            await hub._open(replace_standalone=replace_standalone)
+            await hub._open(origins or {}, replace_standalone=replace_standalone)
         except BaseException:
             await hub._stack.aclose()
             raise
         return hub
 
-    async def _open(self, *, replace_standalone: bool) -> None:
+    async def _open(self, origins: Mapping[str, str], *, replace_standalone: bool) -> None:
         options, stack = self.options, self._stack
         filters = FilterRegistry(options.filters)
-        tls = _tls(options)
+        tls = tls_context(options)
         try:
             options.data_directory.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
@@ -97,6 +106,8 @@ class Hub:
         epoch = await standalone.register(self.metadata, identity, address, replace=replace_standalone)
         self.me = replace(address, epoch=epoch)
         self._build(filters)
+        if options.admin_port >= 0:
+            await self._open_admin(origins)
         for server in listeners:
             await server.start_serving()
         self._run_forever("topic sweep", options.topic_sweep_s, self.topics.sweep)
@@ -115,6 +126,19 @@ class Hub:
         self.retention = Retention(options, self.topics, self.metadata.subscriptions, self.subscribing)
         self.topics.attach_caretaker(self.retention)
         self.requests = Requests(options, self.topics, self.subscribing)
+
+    async def _open_admin(self, origins: Mapping[str, str]) -> None:
+        try:
+            from hub.admin import AdminEndpoint
+        except ImportError as exc:
+            raise ConfigurationError(
+                f"the admin endpoint needs {exc.name}: pip install 'hedwig[hub]', or set admin_port to -1"
+            ) from exc
+        admin = AdminEndpoint(self, origins)
+        self.admin_port = await admin.start()
+        # It answers until the topics are released.
+        self._stack.push_async_callback(admin.close)
+        self._run(admin.load.run())
 
     async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[asyncio.Server]:
         options = self.options
@@ -162,6 +186,10 @@ class Hub:
         self.requests.channel_ended(channel)
 
     # ------------------------------------------------------------------------------------------------ the end
+
+    @property
+    def is_closing(self) -> bool:
+        return self._is_closing
 
     async def __aenter__(self) -> Self:
         return self
@@ -220,17 +248,3 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-def _tls(options: HubOptions) -> ssl.SSLContext | None:
-    """Return the TLS settings of the hub, None for no TLS listener. Raises ConfigurationError."""
-    if options.tls_port < 0:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The original client's TLS layer fails at random with TLS 1.3.
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(options.tls_certificate, options.tls_key or None)
-    except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"cannot use the TLS certificate {options.tls_certificate}: {exc}") from exc
-    return context

@@ -1,65 +1,189 @@
 """The command hedwig-hub."""
 
-import asyncio
+import io
 import logging
-import signal
-from dataclasses import fields
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from signal import SIGINT
+from typing import Any, Final, NoReturn
 
 import click
 
-from hedwig.errors import HedwigError
+from hedwig.errors import ConfigurationError, HedwigError, MetadataUnavailableError, UncertainStateError
+from hub.configuration import Configuration, Given, from_defaults, from_environment, from_file, from_setting
+from hub.filters import FilterRegistry
+from hub.first_steps import DATA_ORIGIN, first_steps, user_data_directory
 from hub.hub import Hub
-from hub.options import HubOptions
+from hub.option_file import effective
+from hub.process import run_hub
+from hub.tls import tls_context
+from metadata import MetadataUrl
 
-__all__ = ["main"]
+__all__ = ["ExitCode", "main"]
+
+_CONFIG_VARIABLE: Final = "HEDWIG_HUB_CONFIG"
+_LEVEL_VARIABLE: Final = "HEDWIG_HUB_LOG_LEVEL"
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_FLAGS: Final = {
+    "data": ("--data", "data_directory"),
+    "host": ("--host", "host"),
+    "port": ("--port", "port"),
+    "admin_port": ("--admin-port", "admin_port"),
+    "metadata": ("--metadata", "metadata"),
+}
+"""Parameter to (flag, key of the option)."""
 
 
-@click.command(epilog="Example: hedwig-hub --data hedwig-data --set topic_idle_s=600")
-@click.option("--data", type=click.Path(path_type=Path), help="The data directory.")
-@click.option("--port", type=int, help="The port to listen on; 0: any free one.")
-@click.option("--admin-port", type=int, help="The port of the admin endpoint; 0: any free one, -1: none.")
-@click.option("--metadata", help="URL of the metadata store.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any option of the hub.")
+class ExitCode(IntEnum):
+    """How the process ended."""
+
+    DONE = 0
+    """Closed, after SIGTERM or SIGHUP."""
+    FAILED = 1
+    USAGE = 2
+    OUTCOME_UNKNOWN = 5
+    UNAVAILABLE = 6
+    """The metadata store cannot be reached."""
+    INTERRUPTED = 130
+    """Closed, after SIGINT: Ctrl-C."""
+
+
+@click.command(epilog="Example: hedwig-hub --data hedwig-data --set topic_idle_s='10 min'")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar=_CONFIG_VARIABLE,
+    show_envvar=True,
+    help="A TOML file with options; hub.toml.example beside this program's sources has them all.",
+)
+@click.option("--data", metavar="DIR", help="The data directory.")
+@click.option("--host", metavar="ADDRESS", help="The address to listen on.")
+@click.option("--port", metavar="PORT", help="The port to listen on; 0: any free one.")
+@click.option("--admin-port", metavar="PORT", help="The port of the admin endpoint; 0: any free one; -1: none.")
+@click.option("--metadata", metavar="URL", help="The metadata store.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any option of the hub; may be repeated.")
 @click.option("--replace-standalone", is_flag=True, help="Take the metadata over from another standalone hub.")
-def main(
-    data: Path | None,
-    port: int | None,
-    admin_port: int | None,
-    metadata: str | None,
+@click.option("--check-config", is_flag=True, help="Check the options, write them with where each is from, and end.")
+@click.option(
+    "--log-level",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    default="info",
+    envvar=_LEVEL_VARIABLE,
+    show_envvar=True,
+    show_default=True,
+    help="What to log, to standard error.",
+)
+@click.option(
+    "--first-steps", "is_first", is_flag=True, help="Keep the data where hedwig-admin looks, and say what to try."
+)
+def _hedwig_hub(
+    config: Path | None,
     settings: tuple[str, ...],
     replace_standalone: bool,
-) -> None:
-    """Serve publishers and subscribers until SIGTERM or Ctrl-C."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    values: dict[str, Any] = {"data_directory": data, "port": port, "admin_port": admin_port, "metadata": metadata}
-    kinds = {each.name: type(each.default) for each in fields(HubOptions)}
+    check_config: bool,
+    log_level: str,
+    is_first: bool,
+    **flags: str | None,
+) -> int:
+    """Serve publishers and subscribers until SIGTERM or Ctrl-C.
+
+    Options come from flags, then from variables HEDWIG_HUB_<OPTION>, then from the file, then from the defaults.
+    """
+    configuration = Configuration.combine(
+        from_defaults({"data_directory": user_data_directory()}, DATA_ORIGIN) if is_first else (),
+        from_file(config) if config is not None else (),
+        from_environment(others=(_CONFIG_VARIABLE, _LEVEL_VARIABLE)),
+        _from_flags(flags, settings),
+    )
+    if check_config:
+        _check(configuration)
+        click.echo(effective(configuration), nl=False)
+        return ExitCode.DONE
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def ready(hub: Hub) -> None:
+        click.echo(_serving(hub))
+        if is_first:
+            click.echo(first_steps(f"{hub.options.host}:{hub.port}", hub.options.data_directory))
+        sys.stdout.flush()
+
+    number = run_hub(configuration, ready, replace_standalone=replace_standalone)
+    return ExitCode.INTERRUPTED if number is SIGINT else ExitCode.DONE
+
+
+def _from_flags(flags: Mapping[str, str | None], settings: Iterable[str]) -> list[Given]:
+    found = []
+    for name, text in flags.items():
+        flag, key = _FLAGS[name]
+        if text is not None:
+            found.append(from_setting(f"{key}={text}", f"flag {flag}"))
+    flagged = {given.key: given.origin for given in found}
     for setting in settings:
-        key, _, text = setting.partition("=")
-        values[key] = text.lower() in ("1", "true") if kinds[key] is bool else kinds[key](text)
-    options = HubOptions(**{key: value for key, value in values.items() if value is not None})
-    try:
-        import uvloop
+        given = from_setting(setting, "flag --set")
+        if given.key in flagged:
+            raise ConfigurationError(f"{given.key} is given by {flagged[given.key]} and by --set; leave one out")
+        found.append(given)
+    return found
 
-        factory = uvloop.new_event_loop
-    except ImportError:
-        factory = None
+
+def _check(configuration: Configuration) -> None:
+    """Look at what only the start of a hub would look at, as far as that goes without starting one."""
+    options = configuration.options
+    FilterRegistry(options.filters)
+    tls_context(options)
+    MetadataUrl.parse(options.metadata_url)
+
+
+def _serving(hub: Hub) -> str:
+    """Return the line that says that the hub serves; programs wait for it."""
+    options = hub.options
+    parts = [f"serving {options.host}:{hub.port}"]
+    if hub.admin_port is not None:
+        parts.append(f"admin {options.admin_host}:{hub.admin_port}")
+    if hub.tls_port is not None:
+        parts.append(f"TLS {options.host}:{hub.tls_port}")
+    return f"hedwig-hub: {', '.join(parts)}, data {options.data_directory.resolve()}"
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command, and exit with its code. A bug keeps its traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # A path may have characters that the terminal's encoding lacks.
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_exit_code(arguments))
+
+
+def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_serve(options, replace_standalone))
+        result: Any = _hedwig_hub.main(arguments, prog_name="hedwig-hub", standalone_mode=False)
+    except click.ClickException as exc:
+        _say(f"{exc.format_message()}; see: hedwig-hub --help")
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
     except HedwigError as exc:
-        raise click.ClickException(str(exc)) from exc
+        _say(str(exc))
+        return _code_of(exc)
+    # With standalone_mode off, click hands back the code of --help as if the command had returned it.
+    return int(result or ExitCode.DONE)
 
 
-async def _serve(options: HubOptions, replace_standalone: bool) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with await Hub.start(options, replace_standalone=replace_standalone) as hub:
-        click.echo(f"hedwig-hub: serving {options.host}:{hub.port}, data {options.data_directory}")
-        await stop.wait()
+def _say(text: str) -> None:
+    click.echo(f"error: {' '.join(text.split())}", err=True)
+
+
+def _code_of(error: HedwigError) -> ExitCode:
+    match error:
+        case UncertainStateError():
+            return ExitCode.OUTCOME_UNKNOWN
+        case MetadataUnavailableError():
+            return ExitCode.UNAVAILABLE
+        case ConfigurationError():
+            return ExitCode.USAGE
+        case _:
+            return ExitCode.FAILED
 
 
 if __name__ == "__main__":

@@ -1,0 +1,192 @@
+"""The admin endpoint of a hub: what it is, what it does, and the few things that can be asked of it, over HTTP."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from hedwig.model import Topic
+from hedwig.names import as_topic, parse_name, show_name
+from hub.admin_server import AdminServer, BadRequestError, NotFoundError, Route, json_response
+from hub.configuration import Configuration
+from hub.load import Load
+from hub.metrics import CONTENT_TYPE_LATEST, Metrics
+from hub.name_page import start_of
+from hub.option_keys import find_key
+from hub.topic import OwnedTopic
+from hub.topic_view import lag_page, topic_page, topic_view
+
+if TYPE_CHECKING:
+    from hub.hub import Hub
+
+__all__ = ["AdminEndpoint"]
+
+_LIMIT: Final = 100
+_LIMIT_MAX: Final = 10_000
+_PAGE: Final = frozenset({"limit", "start_after", "token"})
+_TOPIC: Final = frozenset({"topic", "topic_base64"})
+_STATES: Final = {"on": True, "off": False}
+
+
+class AdminEndpoint:
+    """Answers about one hub, at a port of its own."""
+
+    def __init__(self, hub: "Hub", origins: Mapping[str, str]) -> None:
+        self._hub = hub
+        self._configuration = Configuration(hub.options, origins)
+        self._started = hub.clock.monotonic()
+        self.load = Load(hub)
+        """Its `run` is to be run by whoever makes the endpoint."""
+        self._metrics = Metrics(hub, self.load)
+        self._server = AdminServer(self._routes(), hub.options.operation_timeout_s)
+
+    async def start(self) -> int:
+        """Listen, and return the port. Raises: ConfigurationError - the address cannot be used."""
+        options = self._hub.options
+        return await self._server.start(options.admin_host, options.admin_port)
+
+    async def close(self) -> None:
+        """Stop answering."""
+        await self._server.close()
+
+    def _routes(self) -> list[Route]:
+        nothing: frozenset[str] = frozenset()
+        return [
+            ("GET", "/health", self._health, nothing),
+            ("GET", "/ready", self._ready, nothing),
+            ("GET", "/metrics", self._show_metrics, nothing),
+            ("GET", "/options", self._options, nothing),
+            ("GET", "/load", self._show_load, nothing),
+            ("GET", "/topics", self._topics, _PAGE),
+            ("GET", "/topics/{name:.+}", self._topic, frozenset({"limit"})),
+            ("GET", "/lag", self._lag, _PAGE | _TOPIC),
+            ("POST", "/release", self._release, _TOPIC),
+            ("GET", "/read-only", self._read_only, nothing),
+            ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
+        ]
+
+    # ------------------------------------------------------------------------------------------------- the hub
+
+    async def _health(self, _: web.Request) -> web.Response:
+        """Say that the process answers, and what hinders it: for whoever restarts processes that do not."""
+        hub = self._hub
+        hindrances = await self._hindrances()
+        return json_response(
+            {
+                "status": "hindered" if hindrances else "ok",
+                "hindrances": hindrances,
+                "address": hub.me.address,
+                "epoch": hub.me.epoch,
+                "uptime_s": round(hub.clock.monotonic() - self._started, 3),
+            }
+        )
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        """Say whether a publish and a subscription would be accepted now."""
+        hindrances = await self._hindrances()
+        return json_response({"ready": not hindrances, "hindrances": hindrances}, 503 if hindrances else 200)
+
+    async def _hindrances(self) -> list[str]:
+        found = []
+        if self._hub.is_closing:
+            found.append("the hub is shutting down")
+        if self._hub.requests.is_read_only:
+            found.append("the hub is read-only: publishes are refused")
+        if not self._hub.is_closing and (await self._hub.ledgers.stats()).is_full:
+            found.append("the disk is full: publishes are refused until there is space")
+        return found
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        body = self._metrics.render(await self._hub.ledgers.stats())
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _options(self, _: web.Request) -> web.Response:
+        found = {
+            key: {
+                "value": str(value) if isinstance(value, Path) else value,
+                "origin": self._configuration.origin(key),
+                "what": find_key(key).what,
+            }
+            for key, value in self._configuration.values().items()
+        }
+        return json_response(found)
+
+    async def _show_load(self, _: web.Request) -> web.Response:
+        seconds, rates = self.load.rates_per_s()
+        return json_response(
+            {
+                **self.load.levels(),
+                "since_start": self.load.counters(),
+                "rates_per_s": {key: round(rate, 3) for key, rate in rates.items()},
+                "rates_over_s": round(seconds, 3),
+            }
+        )
+
+    async def _read_only(self, _: web.Request) -> web.Response:
+        return json_response({"read_only": self._hub.requests.is_read_only})
+
+    async def _set_read_only(self, request: web.Request) -> web.Response:
+        state = _STATES.get(request.query.get("state", ""))
+        if state is None:
+            raise BadRequestError("say which: /read-only?state=on or /read-only?state=off")
+        self._hub.requests.is_read_only = state
+        return await self._read_only(request)
+
+    # ------------------------------------------------------------------------------------------------- topics
+
+    async def _topics(self, request: web.Request) -> web.Response:
+        limit, start_after = _page(request)
+        return json_response(await topic_page(self._hub, limit, start_after))
+
+    async def _topic(self, request: web.Request) -> web.Response:
+        topic = self._owned(as_topic(parse_name(request.match_info["name"])))
+        return json_response(topic_view(self._hub, topic, _limit(request)))
+
+    async def _lag(self, request: web.Request) -> web.Response:
+        limit, start_after = _page(request)
+        return json_response(await lag_page(self._hub, self._owned(_topic_of(request)), limit, start_after))
+
+    async def _release(self, request: web.Request) -> web.Response:
+        topic = self._owned(_topic_of(request))
+        await self._hub.topics.release(topic)
+        return json_response({"topic": show_name(topic.name), "released": True})
+
+    def _owned(self, name: Topic) -> OwnedTopic:
+        topic = self._hub.topics.get(name)
+        if topic is None:
+            raise NotFoundError(
+                f"this hub does not own topic '{show_name(name)}' now; it does once somebody publishes or subscribes"
+            )
+        return topic
+
+
+def _topic_of(request: web.Request) -> Topic:
+    text, encoded = request.query.get("topic"), request.query.get("topic_base64")
+    if (text is None) == (encoded is None):
+        raise BadRequestError(f"name the topic: {request.path}?topic=NAME, or topic_base64= for any bytes")
+    if text is not None:
+        return as_topic(parse_name(text))
+    try:
+        return as_topic(base64.b64decode(encoded or "", validate=True))
+    except binascii.Error as exc:
+        raise BadRequestError(f"topic_base64 is not base64: {exc}") from exc
+
+
+def _limit(request: web.Request) -> int:
+    text = request.query.get("limit", str(_LIMIT))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _LIMIT_MAX):
+        raise BadRequestError(f"limit is {text!r}; it must be from 1 to {_LIMIT_MAX}")
+    return int(text)
+
+
+def _page(request: web.Request) -> tuple[int, bytes]:
+    text, token = request.query.get("start_after"), request.query.get("token")
+    if text is not None and token is not None:
+        raise BadRequestError("give start_after or token, not both")
+    try:
+        return _limit(request), start_of(token) if token is not None else parse_name(text or "")
+    except ValueError as exc:
+        raise BadRequestError(str(exc)) from exc

@@ -1,0 +1,141 @@
+"""The HTTP side of the admin endpoint: connections, deadlines, and every error as JSON that says what to do."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
+
+__all__ = ["AdminServer", "BadRequestError", "NotFoundError", "Route", "json_response"]
+
+_log = logging.getLogger(__name__)
+
+_CONNECTIONS_MAX: Final = 256
+_REQUESTS_MAX: Final = 32
+_LINE_BYTES_MAX: Final = 64 << 10
+"""Room for the longest name of a topic, every byte of it escaped twice."""
+_BODY_BYTES_MAX: Final = 4096
+_IDLE_S: Final = 30.0
+_END_S: Final = 2.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Route = tuple[str, str, Handler, frozenset[str]]
+"""Method, path, what answers, and the parameters that it knows."""
+
+
+class BadRequestError(Exception):
+    """A request that makes no sense; the text says what to send instead."""
+
+
+class NotFoundError(Exception):
+    """What a request names is not here; the text says what to do."""
+
+
+class AdminServer:
+    """Answers the requests of operators and their programs: few at once, each within its deadline."""
+
+    def __init__(self, routes: Sequence[Route], deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._running = 0
+        self._parameters: dict[tuple[str, str], frozenset[str]] = {}
+        application = web.Application(middlewares=[self._answer], client_max_size=_BODY_BYTES_MAX)
+        for method, path, handler, known in routes:
+            resource = application.router.add_route(method, path, handler).resource
+            assert resource is not None, "a route that was added has its resource"
+            self._parameters[method, resource.canonical] = known
+        self._paths = ", ".join(dict.fromkeys(path for _, path in self._parameters))
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            keepalive_timeout=_IDLE_S,
+            max_line_size=_LINE_BYTES_MAX,
+            shutdown_timeout=_END_S,
+        )
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port. Raises: ConfigurationError - the address cannot be used."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(self._connection, host, port, reuse_address=True)
+        except OSError as exc:
+            await self._runner.cleanup()
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port} for the admin endpoint: {exc.strerror or exc}; "
+                "choose another admin_port, or -1 for none"
+            ) from exc
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Stop listening, and end the requests at hand."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._runner.cleanup()
+
+    def _connection(self) -> asyncio.Protocol:
+        server = self._runner.server
+        assert server is not None, "the runner is set up before it listens"
+        open_ones = server.connections
+        if len(open_ones) >= _CONNECTIONS_MAX:
+            # The oldest one goes: whoever keeps connections open for nothing must not lock operators out.
+            open_ones[0].force_close()
+        return server()
+
+    @web.middleware
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._running >= _REQUESTS_MAX:
+            return _error(503, f"{_REQUESTS_MAX} requests are being answered; try again")
+        self._running += 1
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                self._check(request)
+                return await handler(request)
+        except web.HTTPNotFound:
+            return _error(404, f"there is nothing at {request.path}; there is: {self._paths}")
+        except web.HTTPMethodNotAllowed as exc:
+            return _error(405, f"{request.path} takes {', '.join(sorted(exc.allowed_methods))}, not {request.method}")
+        except web.HTTPException as exc:
+            return _error(exc.status, exc.reason)
+        except (BadRequestError, InvalidArgumentError) as exc:
+            return _error(400, str(exc))
+        except NotFoundError as exc:
+            return _error(404, str(exc))
+        except TimeoutError:
+            return _error(504, f"not done within {self._deadline_s:g} s; it may go on: look before you ask again")
+        except HedwigError as exc:
+            return _error(503, str(exc))
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.path)
+            return _error(500, "the hub failed to answer; its log says why")
+        finally:
+            self._running -= 1
+
+    def _check(self, request: web.Request) -> None:
+        if request.method == "POST" and "Origin" in request.headers:
+            # Any page that an operator opens in a browser can send a POST to this machine; a browser says so.
+            raise web.HTTPForbidden(reason="browsers may not change a hub; use curl")
+        resource = request.match_info.route.resource
+        known = self._parameters.get((request.method, resource.canonical)) if resource is not None else None
+        if known is None:
+            return  # Whoever routes says what is wrong.
+        for name in request.query:
+            if name not in known:
+                choice = f"it has {', '.join(sorted(known))}" if known else "it has none"
+                raise BadRequestError(f"{request.path} has no parameter {name!r}; {choice}")
+            if len(request.query.getall(name)) > 1:
+                raise BadRequestError(f"the parameter {name!r} is given twice")
+
+
+def json_response(content: Any, status: int = 200) -> web.Response:
+    """Return `content` as a line of JSON."""
+    return web.Response(text=json.dumps(content) + "\n", status=status, content_type="application/json")
+
+
+def _error(status: int, text: str) -> web.Response:
+    return json_response({"error": text}, status)

@@ -1,0 +1,47 @@
+"""What a new user is shown: a hub on the store that hedwig-admin uses by itself, and two commands to try."""
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DATA_ORIGIN", "first_steps", "user_data_directory"]
+
+DATA_ORIGIN: Final = "flag --first-steps"
+_DEFAULT_HUB: Final = "127.0.0.1:4080"
+
+
+def user_data_directory() -> Path:
+    """Return the directory of the user's Hedwig data, where hedwig-admin has its embedded metadata store too."""
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))
+    # The XDG specification has relative paths ignored.
+    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "hedwig"
+
+
+def first_steps(address: str, data: Path) -> str:
+    """Return what to say to somebody who has just started their first hub, at `address`, host:port."""
+    admin = _admin_program()
+    hub = "" if address == _DEFAULT_HUB else f" --hub {shlex.quote(address)}"
+    return "\n".join(
+        (
+            "",
+            f"Messages and metadata are kept in {data}",
+            "Try it in two other terminals:",
+            "",
+            f"    {admin} subscribe news reader --follow{hub}",
+            f"    {admin} publish news 'hello, world'{hub}",
+            "",
+            "Ctrl-C ends the hub; started again, it goes on where it was.",
+        )
+    )
+
+
+def _admin_program() -> str:
+    """Return how this user calls hedwig-admin: it is on the path, or beside the interpreter."""
+    beside = Path(sys.executable).with_name("hedwig-admin")
+    if shutil.which("hedwig-admin") or not beside.exists():
+        return "hedwig-admin"
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))

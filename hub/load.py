@@ -1,0 +1,66 @@
+"""What a hub has to do: its counters, and how fast they moved over the last minute."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from hub.hub import Hub
+
+__all__ = ["Load"]
+
+_INTERVAL_S: Final = 5.0
+_SAMPLES: Final = 13
+"""A minute, and the sample that it begins with."""
+
+
+class Load:
+    """Reads the plain counters of a hub every few seconds: no message pays for it."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self._hub = hub
+        self._samples: deque[tuple[float, Mapping[str, int]]] = deque([self._sample()], maxlen=_SAMPLES)
+
+    def counters(self) -> Mapping[str, int]:
+        """Return what only goes up, since the start."""
+        hub = self._hub
+        return {
+            "published_messages": hub.requests.published,
+            "refused_requests": hub.requests.refused,
+            "delivered_messages": hub.delivery.delivered,
+            "read_messages": hub.delivery.read_messages,
+            "stored_consume_pointers": hub.subscribing.pointers.stored,
+            "acquired_topics": hub.topics.acquired,
+            "released_topics": hub.topics.released,
+            "deleted_messages": hub.retention.deleted_messages,
+        }
+
+    def levels(self) -> Mapping[str, int]:
+        """Return what goes up and down, as it is now."""
+        hub = self._hub
+        return {
+            "topics": len(hub.topics),
+            "acquiring_topics": hub.topics.acquiring,
+            "channels": len(hub.channels),
+            "attached_subscriptions": sum(len(channel.subscriptions) for channel in hub.channels),
+            "publish_bytes": hub.requests.publish_bytes,
+            "cache_bytes": hub.tails.bytes,
+            "waiting_consume_pointers": hub.subscribing.pointers.waiting,
+        }
+
+    def rates_per_s(self) -> tuple[float, Mapping[str, float]]:
+        """Return seconds, and how much each counter moved per second in them; a minute, less after the start."""
+        then, before = self._samples[0]
+        now, counters = self._sample()
+        seconds = now - then
+        # Of a moment there is no rate.
+        return seconds, {key: (counters[key] - before[key]) / seconds if seconds else 0.0 for key in counters}
+
+    async def run(self) -> None:
+        """Take samples, until cancelled."""
+        while True:
+            await self._hub.clock.sleep(_INTERVAL_S)
+            self._samples.append(self._sample())
+
+    def _sample(self) -> tuple[float, Mapping[str, int]]:
+        return self._hub.clock.monotonic(), self.counters()

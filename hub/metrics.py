@@ -1,0 +1,81 @@
+"""The metrics of a hub as Prometheus reads them, from the counters that the hub has anyway."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from hub.ledgers import LedgerStoreStats
+from hub.load import Load
+
+if TYPE_CHECKING:
+    from hub.hub import Hub
+
+__all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
+
+_NAMESPACE: Final = "hedwig_hub"
+_COUNTERS: Final[Mapping[str, str]] = {
+    "published_messages": "Messages that were acknowledged to their publishers.",
+    "refused_requests": "Requests that were answered with an error.",
+    "delivered_messages": "Messages sent to subscribers, redeliveries included.",
+    "read_messages": "Messages read from ledgers for subscribers that catch up.",
+    "stored_consume_pointers": "Consume pointers written to the metadata.",
+    "acquired_topics": "Topics that this hub became owner of.",
+    "released_topics": "Topics that this hub released.",
+    "deleted_messages": "Messages deleted after all subscribers had consumed them.",
+}
+_LEVELS: Final[Mapping[str, str]] = {
+    "topics": "Topics that this hub owns.",
+    "acquiring_topics": "Topics on their way to be owned, waiting ones included.",
+    "channels": "Open connections.",
+    "attached_subscriptions": "Subscriptions that a client is attached to.",
+    "publish_bytes": "Bytes of publishes that are not acknowledged yet.",
+    "cache_bytes": "Memory that the newest messages take.",
+    "waiting_consume_pointers": "Consume pointers that moved and are not stored yet.",
+}
+_LEDGERS: Final[Mapping[str, str]] = {
+    "ledgers": "Ledgers in the local store.",
+    "open_ledgers": "Ledgers that take appends.",
+    "segments": "Segment files of the local store.",
+    "stored_bytes": "Bytes of all segment files.",
+    "live_bytes": "Bytes that rewriting would keep.",
+    "queued_bytes": "Bytes of appends that wait to be written.",
+    "damaged_places": "Unreadable places met in the local store.",
+    "is_full": "1 while appends are refused because the disk is full.",
+}
+
+
+class Metrics(Collector):
+    """Renders the metrics of one hub; nothing is counted twice, and nothing per message."""
+
+    def __init__(self, hub: "Hub", load: Load) -> None:
+        self._hub = hub
+        self._load = load
+        self._ledgers: LedgerStoreStats | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def render(self, ledgers: LedgerStoreStats) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        self._ledgers = ledgers
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics. Source: Prometheus's custom collectors."""
+        for name, number in self._load.counters().items():
+            yield CounterMetricFamily(f"{_NAMESPACE}_{name}", _COUNTERS[name], value=number)
+        for name, number in self._load.levels().items():
+            yield GaugeMetricFamily(f"{_NAMESPACE}_{name}", _LEVELS[name], value=number)
+        yield GaugeMetricFamily(
+            f"{_NAMESPACE}_read_only", "1 while publishes are refused.", value=int(self._hub.requests.is_read_only)
+        )
+        hub = {"address": self._hub.me.address, "epoch": str(self._hub.me.epoch)}
+        yield InfoMetricFamily(_NAMESPACE, "Which hub this is.", value=hub)
+        if self._ledgers is not None:
+            for name, what in _LEDGERS.items():
+                value = float(getattr(self._ledgers, name))
+                yield GaugeMetricFamily(f"{_NAMESPACE}_ledger_store_{name}", what, value=value)

@@ -1,0 +1,61 @@
+"""A page of names in their order, out of many that have none."""
+
+import base64
+import binascii
+from typing import Final, Generic, TypeVar
+
+__all__ = ["NamePage", "page_token", "start_of"]
+
+T = TypeVar("T")
+
+_SLACK: Final = 4096
+"""How many more than a page are kept before they are sorted: seldom enough, and never many."""
+
+
+class NamePage(Generic[T]):
+    """Keeps the first `limit` of the names after `start_after` that it is given, each with a value."""
+
+    def __init__(self, limit: int, start_after: bytes = b"") -> None:
+        self._limit = limit
+        self._start_after = start_after
+        self._kept: dict[bytes, T] = {}
+        self._ceiling: bytes | None = None
+        """No name from this one on can be on the page."""
+        self.is_cut = False
+        """Whether there are names behind the page."""
+
+    def offer(self, name: bytes, value: T) -> None:
+        """Take a name, if it may be on the page."""
+        if name <= self._start_after:
+            return
+        if self._ceiling is not None and name >= self._ceiling:
+            self.is_cut = True
+            return
+        self._kept[name] = value
+        if len(self._kept) > self._limit + _SLACK:
+            self._cut()
+
+    def rows(self) -> list[tuple[bytes, T]]:
+        """Return the page, in the order of the names as bytes."""
+        self._cut()
+        return list(self._kept.items())
+
+    def _cut(self) -> None:
+        names = sorted(self._kept)
+        if len(names) > self._limit:
+            self.is_cut = True
+            self._ceiling = names[self._limit]
+        self._kept = {name: self._kept[name] for name in names[: self._limit]}
+
+
+def page_token(last: bytes) -> str:
+    """Return the text that asks for what comes after the name `last`."""
+    return base64.urlsafe_b64encode(last).rstrip(b"=").decode()
+
+
+def start_of(token: str) -> bytes:
+    """Return the name of a token. Raises ValueError if it is none."""
+    try:
+        return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as exc:
+        raise ValueError(f"{token!r} is not the next token of a page before") from exc

@@ -1,0 +1,83 @@
+"""The process of a hub: an event loop, signals, and one hub from its start to its end."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Final
+
+from hub.configuration import Configuration
+from hub.hub import Hub
+
+__all__ = ["run_hub"]
+
+_log = logging.getLogger(__name__)
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def run_hub(
+    configuration: Configuration, ready: Callable[[Hub], None], *, replace_standalone: bool = False
+) -> signal.Signals:
+    """Serve until a signal comes, and return that signal once the hub is closed. A second one ends the process at once.
+
+    `ready` is called when the hub serves. Raises: as Hub.start.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(configuration, ready, replace_standalone))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        _log.warning("uvloop is not installed, so this hub is slower than it could be: pip install 'hedwig[hub]'")
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(
+    configuration: Configuration, ready: Callable[[Hub], None], replace_standalone: bool
+) -> signal.Signals:
+    ending = _ending_signal()
+    starting = asyncio.create_task(
+        Hub.start(configuration.options, origins=configuration.origins, replace_standalone=replace_standalone)
+    )
+    # A start may take as long as its deadlines; whoever ends the process meanwhile does not wait for them.
+    both: tuple[asyncio.Future[Any], ...] = (starting, ending)
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        if starting.cancelled():
+            return await ending
+    hub = starting.result()
+    try:
+        if not ending.done():
+            ready(hub)
+        number = await ending
+        _log.info("%s: shutting down, %d topics are to be released", number.name, len(hub.topics))
+    finally:
+        await hub.close()
+    _log.info("the hub is closed")
+    return number
+
+
+def _ending_signal() -> "asyncio.Future[signal.Signals]":
+    """Return the first signal to come; from then on another one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    first: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def take(number: signal.Signals) -> None:
+        if first.done():
+            _log.warning("%s again: ending at once; the next start takes over what is not released", number.name)
+            os._exit(128 + number)
+        first.set_result(number)
+
+    for number in _ENDING:
+        # A shell that runs a command in the background has it ignore Ctrl-C, but an explicit SIGINT is meant; only
+        # nohup says that the end of the terminal is not the end of the process.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, take, number)
+    return first
