@@ -46,7 +46,11 @@ class ChannelOwner(Protocol):
         ...
 
     def ended(self, channel: "Channel") -> None:
-        """Take note that the channel is gone."""
+        """Take note that nothing more comes or goes on the channel."""
+        ...
+
+    def gone(self, channel: "Channel") -> None:
+        """Take note that the connection is closed, and what was sent before its end is on its way."""
         ...
 
 
@@ -111,6 +115,7 @@ class Channel(asyncio.Protocol):
         self._out.clear()
         self._waiting.clear()
         self._owner.ended(self)
+        self._owner.gone(self)
 
     def pause_writing(self) -> None:
         self._blocked = True

@@ -9,9 +9,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from hedwig.errors import LedgerError
+from hedwig.errors import HedwigError
 from hedwig.model import SubscriptionPreferences
-from hedwig.names import show_name
 from hedwig.wire import DeliveryEncoder, Message
 from hub.filters import MessageFilter
 
@@ -144,6 +143,12 @@ class Cursor:
         """Read messages that are not in memory any more, and deliver them."""
         try:
             await self._read_and_push()
+        except (HedwigError, TimeoutError) as exc:
+            _log.warning("cannot read message %d for %s: %s", self.next_id, self.subscription, exc)
+            await self._delivery.pause_after_failure()
+        except Exception:
+            _log.exception("cannot read message %d for %s", self.next_id, self.subscription)
+            await self._delivery.pause_after_failure()
         finally:
             self._busy = False
         self.go_on()
@@ -154,17 +159,10 @@ class Cursor:
         if self.next_id < first:
             _log.warning("%s misses messages %d to %d: they were deleted", self.subscription, self.next_id, first - 1)
             self.next_id = first
-        wanted = self.next_id
         messages_max = self._delivery.read_messages_max
         if self._unconsumed is not None:
             messages_max = max(1, min(messages_max, self._window - len(self._unconsumed)))
-        try:
-            entries = await self._delivery.read(topic.log, wanted, messages_max, self.channel.room)
-        except (LedgerError, TimeoutError) as exc:
-            _log.warning("cannot read message %d of topic '%s': %s", wanted, show_name(topic.name), exc)
-            await self._delivery.pause_after_failure()
-            return
-        for stored in entries:
+        for stored in await self._delivery.read(topic.log, self.next_id, messages_max, self.channel.room):
             if self._is_held_up():
                 return
             self._push(self.next_id, stored)

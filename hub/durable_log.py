@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
 from hedwig.errors import (
@@ -53,6 +53,13 @@ class LogStore:
     options: HubOptions
     tails: TailMemory
     region: bytes
+    tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run the work of a log that nobody awaits."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""
@@ -65,6 +72,7 @@ class DurableLog:
 
     __slots__ = (
         "_bytes",
+        "_changing",
         "_failed",
         "_is_emptied",
         "_last",
@@ -76,7 +84,6 @@ class DurableLog:
         "_start",
         "_store",
         "_tail",
-        "_task",
         "_version",
         "_waiting",
         "last_id",
@@ -98,11 +105,11 @@ class DurableLog:
         """The ledger that takes appends; None before the first publish, and while one is made."""
         self._start = 0
         self._bytes = 0
-        self._outstanding: deque[tuple[bytes, Published]] | None = None
-        """The appends on their way, in order."""
+        self._outstanding: deque[tuple[bytes, tuple[RegionSeqId, ...], Published]] | None = None
+        """The appends on their way, in order: the message, how far other regions had come, and whom to tell."""
         self._waiting: deque[tuple[Message, Published]] | None = None
-        self._task: asyncio.Task[None] | None = None
-        """What makes the next ledger."""
+        self._changing: asyncio.Future[None] | None = None
+        """Done when the change of the ranges is over that is under way: only one can be, and publishes wait for it."""
         self._failed = False
         self._is_emptied = False
         """Whether the one range on record has no ledger any more."""
@@ -154,7 +161,7 @@ class DurableLog:
 
     @property
     def is_idle(self) -> bool:
-        return not self._outstanding and not self._waiting and self._task is None
+        return not self._outstanding and not self._waiting and self._changing is None
 
     @property
     def ranges(self) -> LedgerRanges:
@@ -165,7 +172,7 @@ class DurableLog:
     def publish(self, message: Message, done: Published) -> None:
         if self._failed:
             done(0, (), ServiceDownError(f"topic '{show_name(self.topic)}' recovers from a failed write; try again"))
-        elif self._ledger_id is None or self._task is not None:
+        elif self._ledger_id is None or self._changing is not None:
             self._wait(message, done)
         else:
             self._append(message, done)
@@ -178,7 +185,7 @@ class DurableLog:
             done(0, (), ServiceDownError(f"too many publishes wait for topic '{show_name(self.topic)}'; try again"))
             return
         self._waiting.append((message, done))
-        if self._task is None:
+        if self._changing is None:
             self._begin_ledger()
 
     def _append(self, message: Message, done: Published) -> None:
@@ -196,18 +203,18 @@ class DurableLog:
         self._bytes += len(stored)
         if self._outstanding is None:
             self._outstanding = deque()
-        self._outstanding.append((stored, done))
+        self._outstanding.append((stored, self._remote, done))
         future.add_done_callback(self._appended)
         options = self._store.options
         if (
             0 < options.ledger_messages_max <= local - self._start + 1 or 0 < options.ledger_bytes_max <= self._bytes
-        ) and self._task is None:
+        ) and self._changing is None:
             self._begin_ledger()
 
     def _appended(self, future: "asyncio.Future[None]") -> None:
         """Take the outcome of the append that is first in line: a ledger acknowledges in order."""
         assert self._outstanding, "every append has its outcome once"
-        stored, done = self._outstanding.popleft()
+        stored, remote, done = self._outstanding.popleft()
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if error is None and not self._failed:
             self.last_id += 1
@@ -217,7 +224,7 @@ class DurableLog:
                     self._tail = Tail(self._store.tails)
                 self._tail.put(self.last_id, stored)
                 listener.on_message(self.last_id, stored)
-            done(self.last_id, self._remote, None)
+            done(self.last_id, remote, None)
         else:
             self._append_failed(error, done)
 
@@ -250,7 +257,8 @@ class DurableLog:
     # ------------------------------------------------------------------------------------------------- ledgers
 
     def _begin_ledger(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._make_ledger())
+        self._changing = asyncio.get_running_loop().create_future()
+        self._store.run(self._make_ledger())
 
     async def _make_ledger(self) -> None:
         """Close the ledger at hand, if there is one, make the next, and let the publishes go that wait."""
@@ -261,21 +269,27 @@ class DurableLog:
         except (HedwigError, TimeoutError) as exc:
             error = _as_error(exc)
             _log.warning("topic '%s': cannot make a ledger: %s", show_name(self.topic), error)
-            self._task = None
-            if isinstance(exc, (BadVersionError, NoRecordError)) or not error.definite or isinstance(exc, TimeoutError):
+            if isinstance(exc, (BadVersionError, NoRecordError, TimeoutError)) or not error.definite:
                 self._give_up(error)
             else:
                 self._drop_waiting(error)
-            return
-        self._task = None
-        self._drain()
+        except Exception as exc:
+            _log.exception("topic '%s': cannot make a ledger", show_name(self.topic))
+            self._give_up(ServiceDownError(f"the hub failed: {exc!r}"))
+        self._changed()
 
-    def _drain(self) -> None:
-        """Append what waited; stop where the next ledger is due."""
+    def _changed(self) -> None:
+        """End a change of the ranges, and append what waited for it."""
+        changing, self._changing = self._changing, None
+        if changing is not None:
+            changing.set_result(None)
         if self._failed:
             self._drop_waiting(ServiceDownError("a write before it failed; try again"))
-        while self._waiting and self._task is None:
-            self._append(*self._waiting.popleft())
+        while self._waiting and self._changing is None:
+            if self._ledger_id is None:
+                self._begin_ledger()
+            else:
+                self._append(*self._waiting.popleft())
         if not self._waiting:
             self._waiting = None
 
@@ -284,7 +298,7 @@ class DurableLog:
         async with asyncio.timeout(self._store.options.operation_timeout_s):
             while self._outstanding:
                 settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                stored, done = self._outstanding[-1]
+                stored, remote, done = self._outstanding[-1]
 
                 def tell(
                     local: int,
@@ -297,7 +311,7 @@ class DurableLog:
                     if not settled.done():
                         settled.set_result(None)
 
-                self._outstanding[-1] = stored, tell
+                self._outstanding[-1] = stored, remote, tell
                 await settled
 
     async def _next_ledger(self) -> None:
@@ -368,7 +382,7 @@ class DurableLog:
     # ------------------------------------------------------------------------------------- retention and close
 
     async def delete_consumed(self, consumed: int) -> int:
-        if self._task is not None:
+        if self._changing is not None:
             return 0
         ranges = self._ranges.ranges
         done = 0
@@ -376,17 +390,20 @@ class DurableLog:
             done += 1
         # The last range stays on record, without its ledger: it is what remembers which position comes next.
         kept = ranges[min(done, len(ranges) - 1) :] if ranges else ()
-        if kept != ranges:
-            await self._write_ranges(replace(self._ranges, ranges=kept))
+        if len(kept) < len(ranges):
+            self._changing = asyncio.get_running_loop().create_future()
+            try:
+                await self._write_ranges(replace(self._ranges, ranges=kept))
+            finally:
+                self._changed()
         for each in ranges[:done]:
             await self._store.within(self._store.ledgers.delete(each.ledger_id))
-        self._is_emptied = done == len(ranges)
+        self._is_emptied = 0 < done == len(ranges) and self._ranges.ranges == kept
         return sum(each.end.local - each.start + 1 for each in ranges[:done] if each.end and each.start)
 
     async def close(self) -> None:
-        task = self._task
-        if task is not None:
-            await asyncio.wait([task])
+        while self._changing is not None:
+            await asyncio.wait([self._changing])
         await self._settle()
         if self._failed:
             return

@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096
 _LEDGERS: Final = "ledgers"
+_LAST_WORDS_S: Final = 3.0
+"""How long peers have to take their last answers when the hub ends."""
 
 
 class Hub:
@@ -48,6 +50,9 @@ class Hub:
         self._stack = AsyncExitStack()
         self._servers: list[asyncio.Server] = []
         self._is_closing = False
+        self._connections: set[Channel] = set()
+        """The channels whose connections are not closed yet, though they may have ended."""
+        self._all_gone = asyncio.Event()
 
     metadata: MetadataStore
     ledgers: LocalLedgerStore
@@ -176,6 +181,7 @@ class Hub:
         if self._is_closing or len(self.channels) >= self.options.channels_max:
             return False
         self.channels[channel] = None
+        self._connections.add(channel)
         return True
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
@@ -184,6 +190,11 @@ class Hub:
     def ended(self, channel: Channel) -> None:
         self.channels.pop(channel, None)
         self.requests.channel_ended(channel)
+
+    def gone(self, channel: Channel) -> None:
+        self._connections.discard(channel)
+        if not self._connections:
+            self._all_gone.set()
 
     # ------------------------------------------------------------------------------------------------ the end
 
@@ -220,9 +231,18 @@ class Hub:
                 len(self.topics),
             )
         finally:
-            for channel in list(self.channels):
-                channel.close()
+            await self._close_channels()
             await self._stack.aclose()
+
+    async def _close_channels(self) -> None:
+        """Close all connections after what was sent on them; a peer that does not read is cut off."""
+        for channel in list(self.channels):
+            channel.close()
+        if self._connections:
+            self._all_gone.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._all_gone.wait()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

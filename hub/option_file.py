@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from hub.configuration import DEFAULT, Configuration
+from hub.ledgers import LocalLedgerOptions
 from hub.option_keys import FILTERS, OptionKey, find_key, keys, variable
 from hub.options import HubOptions
+from hub.quantities import show_size
 
 __all__ = ["effective", "example"]
 
@@ -30,6 +32,8 @@ _FILTERS_EXAMPLE: Final = (
     'short-messages = "my_filters:ShortMessages"',
     '"com.example.ShortMessageFilter" = "my_filters:ShortMessages"  # as Java clients name it',
 )
+_UNSET: Final = {"ledgers.reserve_bytes": show_size(LocalLedgerOptions().reserve)}
+"""What stands for a default that depends on other options."""
 
 
 def example() -> str:
@@ -41,7 +45,7 @@ def example() -> str:
         for key in options:
             lines += ["", *_comment(key.what)]
             shown = key.show(key.default)
-            lines.append(f"# {_bare(key)} = {'…' if shown is None else _literal(shown)}")
+            lines.append(f"# {_bare(key)} = {_literal(_UNSET[key.name] if shown is None else shown)}")
     lines += ["", "", f"[{FILTERS}]", "", *_comment(HubOptions.explain()[FILTERS])]
     lines += [f"# {line}" for line in _FILTERS_EXAMPLE]
     return "\n".join(lines) + "\n"

@@ -80,7 +80,11 @@ class Pointers:
                 self._dirty.clear()
             self._is_due.clear()
             due, self._due = self._due, {}
-            await self.store(list(due))
+            try:
+                await self.store(list(due))
+            except Exception:
+                # A defect of ours; the pointers stay in memory, and the next one that moves brings this about again.
+                _log.exception("consume pointers could not be stored")
 
     async def store(self, subscriptions: Sequence[Subscription]) -> None:
         """Store the consume pointers of `subscriptions`; what fails is tried again at the next flush."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, Final
 
 from hedwig.errors import HedwigError, InvalidArgumentError, MalformedRequestError, ServiceDownError
@@ -12,6 +13,7 @@ from hedwig.wire import (
     Answer,
     CloseSubscription,
     Consume,
+    CreateOrAttach,
     Malformed,
     Publish,
     Request,
@@ -61,6 +63,8 @@ class Requests:
             if is_answered:
                 self._refuse(channel, size, request.txn_id, exc)
             return
+        if isinstance(action, Publish):
+            self._publish_bytes += size
         self._with_topic(channel, request, size, _TRIES)
 
     def _check(self, request: Request) -> None:
@@ -91,6 +95,8 @@ class Requests:
             # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
             if isinstance(request.action, Consume):
                 channel.begin(size)
+            elif isinstance(request.action, Publish):
+                self._publish_bytes -= size
             self._refuse(channel, size, request.txn_id, error)
 
         self._topics.with_topic(request.topic, should_claim=request.should_claim, serve=serve, refuse=refuse)
@@ -99,7 +105,6 @@ class Requests:
         topic.used_at = self._topics.now()
         match request.action:
             case Publish(message):
-                self._publish_bytes += size
 
                 def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
                     self._publish_bytes -= size
@@ -149,9 +154,10 @@ class Requests:
         async def carry_out() -> None:
             try:
                 await work
-            except TopicGoneError:
+            except TopicGoneError as gone:
                 if tries > 1:
-                    self._with_topic(channel, request, size, tries - 1)
+                    again = _finding_what_it_made(request) if gone.created else request
+                    self._with_topic(channel, again, size, tries - 1)
                 else:
                     error = ServiceDownError("the topic is released again and again; try later")
                     self._refuse(channel, size, request.txn_id, error)
@@ -195,3 +201,9 @@ class Requests:
         """Wait for what is being carried out. May be cancelled."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
+
+
+def _finding_what_it_made(request: Request) -> Request:
+    """Return a SUBSCRIBE that has made its subscription, but was not answered, as one that may find it."""
+    assert isinstance(request.action, Subscribe)
+    return replace(request, action=replace(request.action, mode=CreateOrAttach.CREATE_OR_ATTACH))

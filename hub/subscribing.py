@@ -50,7 +50,14 @@ _TRIES: Final = 5
 
 
 class TopicGoneError(Exception):
-    """The topic was released while a request waited: it has to be acquired anew."""
+    """The topic was released while a request waited: it has to be acquired anew.
+
+    `created`: the request has made its subscription already, so that next time it finds it.
+    """
+
+    def __init__(self, *, created: bool = False) -> None:
+        super().__init__("the topic was released meanwhile")
+        self.created = created
 
 
 class Subscribing:
@@ -87,7 +94,8 @@ class Subscribing:
             subscription = await self._find_or_create(topic, channel, action, pointer)
             try:
                 message_filter = self._filters.make(topic.name, subscriber, subscription.preferences)
-                _check_serving(topic)
+                if not topic.is_serving:
+                    raise TopicGoneError(created=True)
                 if not channel.is_closed:
                     self._bind(subscription, channel)
                     channel.answer(size, Answer(txn_id=txn_id, preferences=subscription.preferences))

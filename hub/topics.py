@@ -149,7 +149,7 @@ class Topics:
 
     async def _acquire(self, name: Topic, acquisition: _Acquisition) -> None:
         topic: OwnedTopic | None = None
-        error: HedwigError = ServiceDownError(f"topic '{show_name(name)}' could not be acquired")
+        error: HedwigError | None = None
         try:
             # A topic that is on its way out has to be gone first.
             if (release := self._releases.get(name)) is not None:
@@ -173,7 +173,7 @@ class Topics:
                 if topic is not None and topic.is_serving:
                     waiter.serve(topic)
                 else:
-                    waiter.refuse(error)
+                    waiter.refuse(error or ServiceDownError(f"topic '{show_name(name)}' could not be acquired"))
             self._begin_turns()
 
     async def _own(self, name: Topic, should_claim: bool) -> OwnedTopic:
