@@ -1,0 +1,1 @@
+"""Tests of what examples/ shows: it runs, and it says what is wrong."""
