@@ -26,6 +26,7 @@ from hedwig.wire import (
     Unsubscribe,
     decode_request,
     decode_response,
+    encode_published,
     encode_request,
     encode_response,
 )
@@ -227,3 +228,17 @@ def test_mutated_frames_are_values_or_protocol_errors(raw: str, data: st.DataObj
             decode(bytes(body))
         except RemoteProtocolError:
             continue
+
+
+@given(UINT64, UINT64)
+def test_the_answer_to_a_publish_written_by_hand_is_the_generated_one(txn_id: int, local: int) -> None:
+    assert encode_published(txn_id, local) == encode_response(Answer(txn_id=txn_id, published=MessageSeqId(local)))
+
+
+@given(MESSAGES, UINT64, st.binary(min_size=1, max_size=300), st.booleans())
+def test_what_a_ledger_keeps_is_the_accepted_message(
+    message: Message, local: int, region: bytes, was_accepted_before: bool
+) -> None:
+    if was_accepted_before:
+        message = message.accepted(MessageSeqId(7, (RegionSeqId(b"r", 9),)), b"elsewhere")
+    assert Message.decode(message.stored_bytes(local, region)) == message.accepted(MessageSeqId(local), region)
