@@ -56,7 +56,7 @@ class ExitCode(IntEnum):
     type=click.Path(dir_okay=False, path_type=Path),
     envvar=_CONFIG_VARIABLE,
     show_envvar=True,
-    help="A TOML file with options; hub.toml.example beside this program's sources has them all.",
+    help="A TOML file with options; python -m hub.option_file writes one to begin with.",
 )
 @click.option("--data", metavar="DIR", help="The data directory.")
 @click.option("--host", metavar="ADDRESS", help="The address to listen on.")

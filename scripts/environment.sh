@@ -1,6 +1,6 @@
 # Make the environment that ./run and ./test work in. Sourced by both, from the project's folder, with `set -euo pipefail`.
 #
-#   environment_base          .venv with Hedwig and its base dependencies
+#   environment_base          .venv with Hedwig and what its hub needs
 #   environment_development   .venv with the extras and the checks too
 #   environment_java          a JDK and Maven, for the servers that tests start
 #
@@ -111,7 +111,7 @@ install_project() {
 }
 
 environment_base() {
-    install_project base . development
+    install_project base '.[hub]' development
 }
 
 environment_development() {
