@@ -1,6 +1,7 @@
 """A message: what is published, kept in a ledger, and delivered."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Self
 
 from google.protobuf.message import DecodeError
@@ -16,6 +17,14 @@ _LENGTH_DELIMITED: Final = 2
 _REGION_TAG: Final = bytes([pb.Message.SRCREGION_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 _SEQ_ID_TAG: Final = bytes([pb.Message.MSGID_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 _LOCAL_TAG: Final = bytes([pb.MessageSeqId.LOCALCOMPONENT_FIELD_NUMBER << 3])
+_LOCAL_BEGIN: Final = tuple(_SEQ_ID_TAG + varint(length + 1) + _LOCAL_TAG for length in range(11))
+"""What stands before the number of a position, by the length of that number."""
+
+
+@lru_cache(maxsize=16)
+def _region_field(region: bytes) -> bytes:
+    """Return the field that names the region; a hub has one."""
+    return _REGION_TAG + varint(len(region)) + region
 
 
 class Message:
@@ -77,18 +86,7 @@ class Message:
         if message.HasField("msgId") or message.HasField("srcRegion"):
             return self.accepted(MessageSeqId(local), region).encode()
         number = varint(local)
-        return b"".join(
-            (
-                message.SerializeToString(),
-                _REGION_TAG,
-                varint(len(region)),
-                region,
-                _SEQ_ID_TAG,
-                bytes((len(number) + 1,)),
-                _LOCAL_TAG,
-                number,
-            )
-        )
+        return b"".join((message.SerializeToString(), _region_field(region), _LOCAL_BEGIN[len(number)], number))
 
     @property
     def body(self) -> bytes:

@@ -127,13 +127,12 @@ def decode_request(body: bytes) -> Request:
 
 
 def _decode_action(request: pb.PubSubRequest) -> Action:
-    name = pb.OperationType.Name(request.type)
     decoder = _DECODERS.get(request.type)
     if decoder is None:
-        return Malformed(f"{name} is not a request to a hub")
+        return Malformed(f"{pb.OperationType.Name(request.type)} is not a request to a hub")
     part, decode = decoder
     if not request.HasField(part):
-        return Malformed(f"{name} without its {part}")
+        return Malformed(f"{pb.OperationType.Name(request.type)} without its {part}")
     try:
         return decode(request)
     except InvalidArgumentError as exc:
