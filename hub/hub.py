@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from hedwig.clock import Clock, SystemClock
-from hedwig.errors import ConfigurationError
+from hedwig.errors import ConfigurationError, StandaloneHubExistsError
 from hedwig.model import HubInfo
 from hedwig.wire import Request
 from hub import standalone
@@ -50,6 +50,8 @@ class Hub:
         self._stack = AsyncExitStack()
         self._servers: list[asyncio.Server] = []
         self._is_closing = False
+        self.replaced: asyncio.Future[StandaloneHubExistsError] = asyncio.get_running_loop().create_future()
+        """Done once this hub knows that another one has its metadata; then it serves nobody, and is to be closed."""
         self._connections: set[Channel] = set()
         """The channels whose connections are not closed yet, though they may have ended."""
         self._all_gone = asyncio.Event()
@@ -110,6 +112,7 @@ class Hub:
         address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
         epoch = await standalone.register(self.metadata, identity, address, replace=replace_standalone)
         self.me = replace(address, epoch=epoch)
+        self.ledgers.give_ids_from(standalone.first_ledger_id(epoch))
         self._build(filters)
         if options.admin_port >= 0:
             await self._open_admin(origins)
@@ -117,6 +120,7 @@ class Hub:
             await server.start_serving()
         self._run_forever("topic sweep", options.topic_sweep_s, self.topics.sweep)
         self._run_forever("retention", options.retention_interval_s, self.retention.sweep)
+        self._run_forever("look at the registration", standalone.CHECK_S, self._check_registration)
         self._run(self.subscribing.pointers.run())
 
     def _build(self, filters: FilterRegistry) -> None:
@@ -178,7 +182,7 @@ class Hub:
     # ------------------------------------------------------------------------------------------------ channels
 
     def opened(self, channel: Channel) -> bool:
-        if self._is_closing or len(self.channels) >= self.options.channels_max:
+        if self._is_closing or self.replaced.done() or len(self.channels) >= self.options.channels_max:
             return False
         self.channels[channel] = None
         self._connections.add(channel)
@@ -189,7 +193,8 @@ class Hub:
 
     def ended(self, channel: Channel) -> None:
         self.channels.pop(channel, None)
-        self.requests.channel_ended(channel)
+        if not self.replaced.done():
+            self.requests.channel_ended(channel)
 
     def gone(self, channel: Channel) -> None:
         self._connections.discard(channel)
@@ -202,6 +207,18 @@ class Hub:
     def is_closing(self) -> bool:
         return self._is_closing
 
+    async def _check_registration(self) -> None:
+        """Serve nobody any more once another hub has replaced this one."""
+        error = await standalone.successor(self.metadata, self.me)
+        if error is None or self.replaced.done():
+            return
+        _log.error("%s", error)
+        self.replaced.set_result(error)
+        for server in self._servers:
+            server.close()
+        for channel in list(self.channels):
+            channel.close()
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -213,7 +230,8 @@ class Hub:
     async def close(self) -> None:
         """Stop accepting, finish what was begun, store consume pointers, release all topics, close everything.
 
-        What takes longer than the time for a shutdown is left: the next start takes these topics over.
+        What takes longer than the time for a shutdown is left: the next start takes these topics over. A hub that was
+        replaced releases nothing: the metadata are its successor's.
         """
         if self._is_closing:
             return
@@ -221,9 +239,10 @@ class Hub:
         for server in self._servers:
             server.close()
         try:
-            async with asyncio.timeout(self.options.shutdown_s or None):
-                await self.topics.close()
-                await self.requests.settle()
+            if not self.replaced.done():
+                async with asyncio.timeout(self.options.shutdown_s or None):
+                    await self.topics.close()
+                    await self.requests.settle()
         except TimeoutError:
             _log.warning(
                 "not released within %g s: %d topics; the next start takes them over",

@@ -42,7 +42,10 @@ class Liveness(Protocol):
 
 
 class StandaloneLiveness:
-    """The liveness of a hub that is the only one: every other incarnation has ended."""
+    """The liveness of a hub that is the only one: every earlier incarnation has ended.
+
+    A later one has replaced this hub, which may not know yet: it must not take topics from its successor.
+    """
 
     def __init__(self, me: HubInfo) -> None:
         self._me = me
@@ -52,7 +55,7 @@ class StandaloneLiveness:
         return self._me
 
     async def is_alive(self, hub: HubInfo) -> bool:
-        return hub.epoch == self._me.epoch
+        return hub.epoch >= self._me.epoch
 
     def choose(self) -> HubInfo:
         return self._me

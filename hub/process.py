@@ -22,7 +22,9 @@ def run_hub(
 ) -> signal.Signals:
     """Serve until a signal comes, and return that signal once the hub is closed. A second one ends the process at once.
 
-    `ready` is called when the hub serves. Raises: as Hub.start.
+    `ready` is called when the hub serves.
+
+    Raises: as Hub.start; StandaloneHubExistsError also when another hub replaces this one while it serves.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(configuration, ready, replace_standalone))
@@ -56,7 +58,11 @@ async def _serve(
     try:
         if not ending.done():
             ready(hub)
-        number = await ending
+        ends: tuple[asyncio.Future[Any], ...] = (ending, hub.replaced)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            raise hub.replaced.result()
+        number = ending.result()
         _log.info("%s: shutting down, %d topics are to be released", number.name, len(hub.topics))
     finally:
         await hub.close()

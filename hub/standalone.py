@@ -6,15 +6,19 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from hedwig.errors import ConfigurationError
+from hedwig.errors import ConfigurationError, StandaloneHubExistsError
 from hedwig.model import HubInfo
 from metadata import MetadataStore
 
-__all__ = ["hub_id", "register"]
+__all__ = ["CHECK_S", "first_ledger_id", "hub_id", "register", "successor"]
 
 _log = logging.getLogger(__name__)
 
+CHECK_S: Final = 2.0
+"""How often a hub looks whether it was replaced: that long it may go on without knowing."""
+
 _ID_FILE: Final = "hub-id"
+_LEDGER_ID_BITS: Final = 32
 
 
 def hub_id(directory: Path) -> str:
@@ -44,3 +48,29 @@ async def register(store: MetadataStore, identity: str, hub: HubInfo, *, replace
     epoch = await store.register_standalone(identity, hub.address, replace=replace)
     _log.info("start %d of the standalone hub %s", epoch, identity)
     return epoch
+
+
+async def successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsError | None:
+    """Say who has replaced this hub; None if nobody has. Raises: MetadataError - that cannot be told now.
+
+    There is no fence around a disk of one's own: until a replaced hub asks this, it may acknowledge messages that its
+    successor never sees. So replacing is for hubs that are gone, and this is for those that were not after all.
+    """
+    found = await store.standalone_hub()
+    if found is None or found.starts <= hub.epoch:
+        return None
+    return StandaloneHubExistsError(
+        f"this hub was replaced by the standalone hub {found.hub_id} at {found.address}, which has its metadata now; "
+        "what this one stored is still in its data directory",
+        found.hub_id,
+        found.address,
+    )
+
+
+def first_ledger_id(epoch: int) -> int:
+    """Return the least id of a ledger that this start of the hub may make.
+
+    Range records name ledgers by id alone. With the epoch in front no two data directories that ever served the same
+    metadata have a ledger id in common, so a topic whose messages are elsewhere is refused and not given others.
+    """
+    return epoch << _LEDGER_ID_BITS

@@ -125,6 +125,10 @@ class LocalLedgerStore:
 
     _loop: asyncio.AbstractEventLoop
 
+    def give_ids_from(self, ledger_id: int) -> None:
+        """Give new ledgers ids of at least `ledger_id`, so that no other store's ledgers have the same ones."""
+        self._next_ledger_id = max(self._next_ledger_id, ledger_id)
+
     async def create(self) -> int:
         ledger_id = self._next_ledger_id
         self._next_ledger_id += 1
