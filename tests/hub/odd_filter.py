@@ -1,0 +1,18 @@
+"""A message filter for the tests, as an operator would write one."""
+
+from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
+from hedwig.wire import Message
+
+__all__ = ["OddFilter"]
+
+
+class OddFilter:
+    """Accepts messages whose body, or the property that the option `property` names, is an odd number."""
+
+    def __init__(self, topic: Topic, subscriber: SubscriberId, preferences: SubscriptionPreferences) -> None:
+        if "fail" in preferences.options:
+            raise ValueError("the option fail was given")
+        self._property = preferences.options.get("property", b"").decode()
+
+    def accepts(self, message: Message) -> bool:
+        return int(message.properties[self._property] if self._property else message.body) % 2 == 1
