@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from hedwig.errors import RemoteProtocolError
 from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import pubsub_pb2 as pb
-from hedwig.wire.values import named_values, seq_id_from, seq_id_to, varint
+from hedwig.wire.values import named_values, seq_id_from, seq_id_to, text_from, varint
 
 __all__ = ["Message"]
 
@@ -94,12 +94,14 @@ class Message:
 
     @property
     def properties(self) -> dict[str, bytes]:
+        """Return the named values. Raises InvalidArgumentError if a name is no Unicode text."""
         return named_values(self._message.header.properties)
 
     @property
     def message_type(self) -> str | None:
+        """Return what the application calls this kind of message. Raises InvalidArgumentError if it is no text."""
         header = self._message.header
-        return header.messageType if header.HasField("messageType") else None
+        return text_from("the type of a message", header.messageType) if header.HasField("messageType") else None
 
     @property
     def source_region(self) -> bytes | None:

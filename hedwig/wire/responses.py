@@ -6,12 +6,12 @@ from typing import Final, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from hedwig.errors import RemoteProtocolError
+from hedwig.errors import InvalidArgumentError, RemoteProtocolError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.wire.message import Message
-from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to, varint
+from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to, text_from, varint
 
 __all__ = [
     "Answer",
@@ -87,7 +87,10 @@ def decode_response(body: bytes) -> Response:
     if response.responseBody.HasField("subscriptionEvent"):
         event = response.responseBody.subscriptionEvent.event  # An unknown number reads as the default, TOPIC_MOVED.
         return Event(topic=topic, subscriber=subscriber, kind=EventKind(event))
-    return _decode_answer(response)
+    try:
+        return _decode_answer(response)
+    except InvalidArgumentError as exc:
+        raise RemoteProtocolError(f"a response of {len(body)} bytes is not understood: {exc}") from exc
 
 
 def _decode_answer(response: pb.PubSubResponse) -> Answer:
@@ -96,7 +99,7 @@ def _decode_answer(response: pb.PubSubResponse) -> Answer:
     return Answer(
         txn_id=response.txnId,
         status=StatusCode(response.statusCode),
-        text=response.statusMsg if response.HasField("statusMsg") else None,
+        text=text_from("the text of an answer", response.statusMsg) if response.HasField("statusMsg") else None,
         published=seq_id_from(body.publishResponse.publishedMsgId) if body.HasField("publishResponse") else None,
         preferences=preferences_from(subscribed.preferences) if subscribed.HasField("preferences") else None,
     )

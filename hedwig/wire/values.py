@@ -7,6 +7,7 @@ from typing import Final
 
 from google.protobuf.message import Message as ProtobufMessage
 
+from hedwig.errors import InvalidArgumentError
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriptionPreferences, UnknownFields
 from hedwig.wire import pubsub_pb2 as pb
 
@@ -18,6 +19,7 @@ __all__ = [
     "restore_unknown",
     "seq_id_from",
     "seq_id_to",
+    "text_from",
     "unknown_of",
     "varint",
 ]
@@ -39,18 +41,35 @@ def seq_id_to(seq_id: MessageSeqId) -> pb.MessageSeqId:
 
 
 def named_values(entries: pb.Map) -> dict[str, bytes]:
-    """Return the entries of a map; on a repeated key the first entry counts."""
+    """Return the entries of a map; on a repeated key the first entry counts.
+
+    Raises: InvalidArgumentError - a key is no Unicode text.
+    """
     values: dict[str, bytes] = {}
     for entry in entries.entries:
-        values.setdefault(entry.key, entry.value)
+        values.setdefault(text_from("a name", entry.key), entry.value)
     return values
 
 
+def text_from(what: str, text: str | bytes) -> str:
+    """Return a text that a message holds.
+
+    protobuf does not check the texts of its second version as it reads them, and returns those that are none as bytes.
+
+    Raises: InvalidArgumentError - it is no Unicode text.
+    """
+    if isinstance(text, bytes):
+        raise InvalidArgumentError(f"{what} is Unicode text, which {text!r} is not")
+    return text
+
+
 def preferences_from(message: pb.SubscriptionPreferences) -> SubscriptionPreferences:
+    """Return preferences as they were sent or stored. Raises InvalidArgumentError if a text in them is none."""
+    message_filter = message.messageFilter if message.HasField("messageFilter") else None
     return SubscriptionPreferences(
         options=named_values(message.options),
         message_bound=message.messageBound if message.HasField("messageBound") else None,
-        message_filter=message.messageFilter if message.HasField("messageFilter") else None,
+        message_filter=None if message_filter is None else text_from("the name of a message filter", message_filter),
         message_window_size=message.messageWindowSize if message.HasField("messageWindowSize") else None,
         unknown=unknown_of(message),
     )
