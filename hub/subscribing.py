@@ -113,8 +113,13 @@ class Subscribing:
         async with self._turns.turn((topic.name, subscriber)):
             _check_serving(topic)
             attached = topic.subscription(subscriber)
-            if attached is None or attached.version is not None:
-                await self._delete(topic, subscriber, attached.version if attached is not None else None)
+            try:
+                if attached is None or attached.version is not None:
+                    await self._delete(topic, subscriber, attached.version if attached is not None else None)
+            except ClientNotSubscribedError:
+                if attached is not None:  # Somebody else deleted it meanwhile.
+                    self._let_go(attached)
+                raise
             topic.consumed_moved = True
             if attached is not None:
                 self._let_go(attached)
@@ -198,9 +203,14 @@ class Subscribing:
             subscription = _from_record(topic, subscriber, found)
         elif action.mode is CreateOrAttach.CREATE:
             raise _exists(subscription)
-        elif not _is_on(subscription, channel) and not action.force_attach:
+        elif subscription.is_delivered and not _is_on(subscription, channel) and not action.force_attach:
             raise TopicBusyError(f"{subscription} is attached to another connection")
-        await self._merge_preferences(subscription, action.preferences)
+        try:
+            await self._merge_preferences(subscription, action.preferences)
+        except NoRecordError:
+            # Somebody else deleted it, so what is in memory counts no more.
+            self._let_go(subscription)
+            return await self._find_or_create(topic, channel, action, pointer)
         topic.keep(subscription)
         return subscription
 

@@ -58,6 +58,11 @@ class Subscription:
         return SubscriptionState(MessageSeqId(self.consumed, self._remote))
 
     @property
+    def is_delivered(self) -> bool:
+        """Whether it is attached to a channel that has not ended, as far as is known."""
+        return self.cursor is not None and self.cursor.is_open
+
+    @property
     def is_dirty(self) -> bool:
         """Whether the consume pointer is ahead of what is stored."""
         return self.consumed > self.stored and self.version is not None
