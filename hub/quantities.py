@@ -35,7 +35,7 @@ def duration_s(text: str) -> float:
     """Return the seconds that `text` says. Raises ValueError, with what was expected."""
     number, factor = _parse(text, _DURATIONS, "a time like 90 or 10 min", default="s")
     # Divided where that is exact: 0.001 is not a binary fraction, so 5 ms would not be 0.005.
-    return number / 1000 if factor == _DURATIONS["ms"] else number * factor
+    return number / 1000 if factor == _DURATIONS["ms"] else float(number * factor)
 
 
 def _parse(text: str, units: Mapping[str, float], expected: str, *, default: str) -> tuple[float, float]:

@@ -1,0 +1,293 @@
+"""Prove how options come about: which source counts, what is accepted, and that a mistake is one line with its place."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.settings import data_directory
+from hedwig.errors import ConfigurationError
+from hub.configuration import DEFAULT, Configuration, from_defaults, from_environment, from_file, from_setting
+from hub.first_steps import user_data_directory
+from hub.ledgers import LocalLedgerOptions
+from hub.option_file import effective, example
+from hub.option_keys import keys, variable
+from hub.options import HubOptions
+from hub.quantities import duration_s, show_duration, show_size, size_bytes
+
+EXAMPLE = Path(__file__).parents[2] / "hub" / "hub.toml.example"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a configuration file."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "hub.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def refused(make: Callable[[], object]) -> str:
+    """Return the one line of a refusal."""
+    with pytest.raises(ConfigurationError) as refusal:
+        make()
+    text = str(refusal.value)
+    assert "\n" not in text
+    return text
+
+
+# ------------------------------------------------------------------------------------------------- which one counts
+
+
+def test_a_flag_counts_before_the_environment_before_the_file_before_the_default(file: Callable[[str], Path]) -> None:
+    path = file("port = 1\nadmin_port = 2\nchannels_max = 3\n[ledgers]\nread_threads = 5\n")
+    configuration = Configuration.combine(
+        from_defaults({"region": "here", "host": "::"}, "flag --first-steps"),
+        from_file(path),
+        from_environment({"HEDWIG_HUB_PORT": "11", "HEDWIG_HUB_ADMIN_PORT": "12", "HEDWIG_HUB_HOST": "localhost"}),
+        [from_setting("port=21", "flag --port")],
+    )
+    options = configuration.options
+    assert (options.port, options.admin_port, options.channels_max) == (21, 12, 3)
+    assert (options.region, options.host, options.ledgers.read_threads) == ("here", "localhost", 5)
+    assert options.topics_max == HubOptions().topics_max
+    assert {
+        key: configuration.origin(key)
+        for key in ("port", "admin_port", "channels_max", "region", "host", "ledgers.read_threads", "topics_max")
+    } == {
+        "port": "flag --port",
+        "admin_port": "environment HEDWIG_HUB_ADMIN_PORT",
+        "channels_max": f"file {path}",
+        "region": "flag --first-steps",
+        "host": "environment HEDWIG_HUB_HOST",
+        "ledgers.read_threads": f"file {path}",
+        "topics_max": DEFAULT,
+    }
+
+
+def test_filters_of_all_sources_are_added_up(file: Callable[[str], Path]) -> None:
+    configuration = Configuration.combine(
+        from_file(file('[filters]\n"com.example.A" = "file:A"\nb = "file:b"\n')),
+        from_environment({"HEDWIG_HUB_FILTERS": "b=environment:b, com.example.C=environment:C"}),
+        [from_setting("filters.com.example.C=flag:C", "flag --set")],
+    )
+    assert configuration.options.filters == {"com.example.A": "file:A", "b": "environment:b", "com.example.C": "flag:C"}
+    assert configuration.origin("filters.com.example.C") == "flag --set"
+    assert configuration.origin("filters.b") == "environment HEDWIG_HUB_FILTERS"
+
+
+def test_variables_that_are_empty_or_of_others_give_nothing() -> None:
+    assert from_environment({"HEDWIG_HUB_PORT": "", "HEDWIG_HUB": "x:1", "HEDWIG_METADATA": "y", "PATH": "z"}) == []
+    assert from_environment({"HEDWIG_HUB_CONFIG": "x"}, others=["HEDWIG_HUB_CONFIG"]) == []
+
+
+# --------------------------------------------------------------------------------------------------- what is accepted
+
+
+@pytest.mark.parametrize(
+    ("toml", "key", "text", "value"),
+    [
+        ("cache_bytes = 65536", "cache_bytes", "65536", 65536),
+        ('cache_bytes = "64 MiB"', "cache_bytes", "64 MiB", 64 << 20),
+        ('ledgers.segment_bytes = "8kib"', "ledgers.segment_bytes", "8 KIB", 8192),
+        ("topic_idle_s = 90", "topic_idle_s", "90", 90.0),
+        ("topic_idle_s = 0.5", "topic_idle_s", "500ms", 0.5),
+        ('topic_idle_s = "10 min"', "topic_idle_s", "10 min", 600.0),
+        ("read_only = true", "read_only", "Yes", True),
+        ("read_only = false", "read_only", "off", False),
+        ("port = 4_080", "port", "4_080", 4080),
+        ("ledgers.rewrite_below = 0.25", "ledgers.rewrite_below", "0.25", 0.25),
+        ('data_directory = "/x"', "data_directory", "/x", Path("/x")),
+        ('metadata = "sqlite:///a=b"', "metadata", "sqlite:///a=b", "sqlite:///a=b"),
+        ('non_durable_topics = ["a/*", "b"]', "non_durable_topics", "a/*, b", ("a/*", "b")),
+        ("non_durable_topics = []", "non_durable_topics", ",", ()),
+        ('ledgers.reserve_bytes = "1 MiB"', "ledgers.reserve_bytes", "1MiB", 1 << 20),
+    ],
+)
+def test_a_value_is_read_alike_everywhere(
+    file: Callable[[str], Path], toml: str, key: str, text: str, value: object
+) -> None:
+    (of_file,) = from_file(file(toml))
+    (of_environment,) = from_environment({variable(key): text})
+    of_flag = from_setting(f"{key}={text}", "flag --set")
+    for given in (of_file, of_environment, of_flag):
+        assert (given.key, given.value, type(given.value)) == (key, value, type(value))
+
+
+def test_a_data_directory_may_be_below_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/of/mine")
+    assert from_setting("data_directory=~/hub", "flag --set").value == Path("/of/mine/hub")
+
+
+def test_sizes_and_durations_survive_being_shown() -> None:
+    for size in (0, 1, 1023, 1024, 1536, 1258291, 64 << 20, (64 << 20) + 1, 3 << 40):
+        assert size_bytes(show_size(size)) == size
+    for seconds in (0.0, 0.005, 0.25, 1.0, 1.5, 60.0, 90.0, 119.0, 120.0, 1800.0, 3600.0, 5400.0, 86400.0, 1e-5):
+        assert duration_s(show_duration(seconds)) == pytest.approx(seconds, rel=1e-12)
+    assert [show_duration(s) for s in (0.25, 60.0, 1800.0, 7200.0)] == ["250 ms", "60 s", "30 min", "2 h"]
+    assert [show_size(s) for s in (1000, 1024, 64 << 20)] == ["1000", "1 KiB", "64 MiB"]
+
+
+# -------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prot = 1", "'prot'; did you mean 'port'?"),
+        ("[ledger]\nread_threads = 1", "'ledger'; did you mean 'ledgers'?"),
+        ("[ledgers]\nread_thread = 1", "did you mean 'ledgers.read_threads'?"),
+        ("zzz = 1", "there is no option 'zzz'"),
+        ('port = "4080"', "port: a whole number is expected, not '4080'"),
+        ("port = 1.5", "port: a whole number is expected, not 1.5"),
+        ("port = true", "port: a whole number is expected, not True"),
+        ("host = 5", "host: a text in quotes is expected, not 5"),
+        ('read_only = "true"', "read_only: true or false is expected, without quotes"),
+        ('cache_bytes = "64 XB"', "cache_bytes: '64 XB' has the unit 'XB'; units are B, KiB"),
+        ('cache_bytes = "1.5 B"', "cache_bytes: '1.5 B' is not a whole number of bytes"),
+        ("cache_bytes = 1.5", 'cache_bytes: a size like 65536 or "64 MiB" is expected'),
+        ('topic_idle_s = "5 MiB"', "topic_idle_s: '5 MiB' has the unit 'MiB'; units are ms, s, min, h, d"),
+        ("topic_idle_s = inf", 'topic_idle_s: a time like 90 or "10 min" is expected'),
+        ("ledgers.rewrite_below = nan", "ledgers.rewrite_below: a number is expected"),
+        ('non_durable_topics = "a"', 'non_durable_topics: a list of texts like ["one", "two"] is expected'),
+        ("non_durable_topics = [1]", "non_durable_topics: a list of texts"),
+        ('data_directory = ""', "data_directory: a path is expected"),
+        ("filters = 1", "filters: a table [filters] is expected"),
+        (
+            '[filters]\ncom.example.A = "x:y"',
+            'filters.com: put the name of a filter that has dots into quotes: "com.…"',
+        ),
+        ("[filters]\na = 1", "filters.a: a text in quotes is expected"),
+        ("port = !", "this is not TOML: Invalid value (at line 1"),
+        ("port = 1\nport = 2", "this is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line_that_names_it(file: Callable[[str], Path], text: str, says: str) -> None:
+    path = file(text)
+    line = refused(lambda: from_file(path))
+    assert line.startswith(f"file {path}: ")
+    assert says in line
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "cannot read the file" in refused(lambda: from_file(tmp_path / "none.toml"))
+    assert "cannot read the file" in refused(lambda: from_file(tmp_path))
+    (tmp_path / "latin").write_bytes(b'region = "\xe9"')
+    assert "this is not TOML" in refused(lambda: from_file(tmp_path / "latin"))
+    (tmp_path / "large").write_bytes(b"#" * (1 << 20) + b"\n")
+    assert "is this the hub's file?" in refused(lambda: from_file(tmp_path / "large"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"HEDWIG_HUB_PROT": "1"}, "environment HEDWIG_HUB_PROT: there is no option"),
+        ({"HEDWIG_HUB_PROT": "1"}, "did you mean 'HEDWIG_HUB_PORT'?"),
+        ({"HEDWIG_HUB_PORT": "tcp://10.0.0.1:4080"}, "environment HEDWIG_HUB_PORT: port: 'tcp://10.0.0.1:4080' is not"),
+        ({"HEDWIG_HUB_LEDGERS_READ_THREADS": "x"}, "ledgers.read_threads: 'x' is not a whole number"),
+        ({"HEDWIG_HUB_READ_ONLY": "maybe"}, "read_only: 'maybe' is neither true nor false"),
+        ({"HEDWIG_HUB_FILTERS": "a"}, "environment HEDWIG_HUB_FILTERS: 'filters.a' is not KEY=VALUE"),
+    ],
+)
+def test_a_wrong_variable_is_refused_in_one_line_that_names_it(environment: Mapping[str, str], says: str) -> None:
+    assert says in refused(lambda: from_environment(environment))
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("port", "flag --set: 'port' is not KEY=VALUE"),
+        ("prot=1", "flag --set: there is no option 'prot'; did you mean 'port'?"),
+        ("filters.=x:y", "there is no option 'filters.'"),
+        ("port=one", "flag --set: port: 'one' is not a whole number"),
+        ("topic_idle_s=nan", "'nan' is not a time like 90 or 10 min"),
+        ("ledgers.rewrite_below=inf", "'inf' is not a number"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_line_that_names_it(setting: str, says: str) -> None:
+    assert says in refused(lambda: from_setting(setting, "flag --set"))
+
+
+def test_a_value_out_of_its_range_names_where_it_is_from(file: Callable[[str], Path]) -> None:
+    path = file("port = 99999\n[ledgers]\nread_threads = 0\n")
+    of_file, of_table = from_file(path)
+    assert refused(lambda: Configuration.combine([of_file])).startswith(
+        f"file {path}: port is 99999; it must be from 0"
+    )
+    assert refused(lambda: Configuration.combine([of_table])).startswith(f"file {path}: ledgers: read_threads is 0")
+
+
+def test_two_values_that_do_not_go_together_name_where_each_is_from() -> None:
+    line = refused(
+        lambda: Configuration.combine(
+            from_environment({"HEDWIG_HUB_FRAME_BYTES_MAX": "8 MiB"}),
+            [from_setting("ledgers.entry_bytes_max=1MiB", "flag --set")],
+        )
+    )
+    assert "ledgers.entry_bytes_max: flag --set" in line
+    assert "frame_bytes_max: environment HEDWIG_HUB_FRAME_BYTES_MAX" in line
+
+
+# ----------------------------------------------------------------------------------------------------------- as files
+
+
+def test_the_example_file_is_made_from_the_options() -> None:
+    assert EXAMPLE.read_text() == example(), "make it anew: python -m hub.option_file > hub/hub.toml.example"
+
+
+def test_the_example_file_has_every_option_and_its_default(file: Callable[[str], Path]) -> None:
+    lines = example().splitlines()
+    assignments = [line.removeprefix("# ") for line in lines if " = " in line or line.startswith("[")]
+    given = from_file(file("\n".join(assignments)))
+    found = {each.key: each.value for each in given if not each.key.startswith("filters.")}
+    reserve = found.pop("ledgers.reserve_bytes")
+    assert reserve == LocalLedgerOptions().reserve
+    assert found == {key.name: key.default for key in keys().values() if key.name != "ledgers.reserve_bytes"}
+    assert {each.key for each in given if each.key.startswith("filters.")} == {
+        "filters.short-messages",
+        "filters.com.example.ShortMessageFilter",
+    }
+    for key in keys().values():
+        assert key.what.split()[0] in example(), f"{key.name} is not explained"
+
+
+def test_the_options_in_force_are_a_file_that_makes_the_same(file: Callable[[str], Path]) -> None:
+    settings = (
+        'region="quoted" \\ \x7f 😀',
+        "non_durable_topics=a/*,b",
+        "cache_bytes=3 MiB",
+        "topic_idle_s=0.25",
+        "filters.com.example.A=x:y",
+        "ledgers.reserve_bytes=1 MiB",
+    )
+    for chosen in (settings, ()):
+        before = Configuration.combine([from_setting(each, "flag --set") for each in chosen])
+        text = effective(before)
+        assert Configuration.combine(from_file(file(text))).options == before.options
+        tomllib.loads(text)
+        assert ('cache_bytes = "3 MiB"  # flag --set' in text) == bool(chosen)
+        assert "port = 4080  # default" in text
+
+
+def test_every_option_has_a_variable_of_its_own() -> None:
+    variables = [variable(key) for key in keys()]
+    assert len(set(variables)) == len(variables)
+    assert variable("ledgers.read_threads") == "HEDWIG_HUB_LEDGERS_READ_THREADS"
+
+
+@pytest.mark.parametrize("base", ["", "relative", "/of/mine"])
+def test_first_steps_use_the_directory_of_the_command_line(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", base)
+    assert user_data_directory() == data_directory()
+
+
+def test_values_are_those_of_the_options() -> None:
+    values: Mapping[str, Any] = Configuration.combine([from_setting("filters.a=x:y", "flag --set")]).values()
+    assert values["port"] == 4080
+    assert values["ledgers.read_threads"] == 4
+    assert values["filters.a"] == "x:y"
