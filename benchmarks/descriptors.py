@@ -1,0 +1,12 @@
+"""How many files a process may have open."""
+
+import resource
+
+__all__ = ["raise_descriptor_limit"]
+
+
+def raise_descriptor_limit() -> int:
+    """Allow this process, and those that it starts, as many descriptors as the system lets it; return how many."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most

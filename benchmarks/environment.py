@@ -1,0 +1,92 @@
+"""The machine, the versions and the commit that a result holds for."""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from cli.dev import DevError
+from cli.dev.java import find_java
+
+__all__ = ["environment", "sync_rate"]
+
+_LIBRARIES: Final = ("click", "hdrhistogram", "kazoo", "msgpack", "protobuf", "rich", "uvloop")
+_SYNC_S: Final = 2.0
+_BLOCK: Final = b"\1" * 4096
+_SOURCES: Final = Path(__file__).parents[1]
+
+
+def environment(directory: Path) -> dict[str, Any]:
+    """Return what a result depends on, as JSON; `directory` is on the disk that hubs write to."""
+    return {
+        "cpu": _cpu(),
+        "cpus": os.cpu_count(),
+        "cpus_usable": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "load_average": os.getloadavg()[0],
+        "disk_syncs_per_s": sync_rate(directory),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "java": _java(),
+        "libraries": {name: version for name in _LIBRARIES if (version := _version(name)) is not None},
+        "sqlite": _sqlite(),
+        "commit": _git("rev-parse", "HEAD"),
+        "is_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "command": sys.argv[1:],
+    }
+
+
+def sync_rate(directory: Path, seconds: float = _SYNC_S) -> float:
+    """Return how many appends of 4 KiB, each synced before the next, the disk of a directory takes in a second."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+        count = 0
+        began = time.monotonic()
+        while (took := time.monotonic() - began) < seconds:
+            file.write(_BLOCK)
+            os.fdatasync(file.fileno())
+            count += 1
+    return count / took
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _java() -> str | None:
+    try:
+        said = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+    except (DevError, OSError, subprocess.SubprocessError):
+        return None
+    return said.strip().splitlines()[-1] if said.strip() else None
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _sqlite() -> str:
+    import sqlite3
+
+    return sqlite3.sqlite_version
+
+
+def _git(*arguments: str) -> str | None:
+    """Return what git says about this checkout, None outside of one."""
+    try:
+        run = subprocess.run(["git", *arguments], cwd=_SOURCES, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip()

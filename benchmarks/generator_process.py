@@ -1,0 +1,85 @@
+"""A generator process, seen from the process that measures."""
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from benchmarks.errors import BenchmarkError
+
+__all__ = ["GeneratorProcess"]
+
+_END_S: Final = 15.0
+_SOURCES: Final = Path(__file__).parents[1]
+
+
+class GeneratorProcess:
+    """A generator that `with` starts with its plan, and ends.
+
+    Raises: BenchmarkError - it failed, or said nothing in time.
+    """
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self._plan = plan
+        self._lines: queue.Queue[str] = queue.Queue()
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.generator"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_SOURCES,
+        )
+        self._reader = threading.Thread(target=self._read, name="generator", daemon=True)
+        self._reader.start()
+        self.tell(self._plan)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait(_END_S)
+        self._reader.join(_END_S)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def tell(self, values: Mapping[str, Any]) -> None:
+        """Send it a line."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(values) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return  # It has ended; what it said last tells why.
+
+    def hear(self, what: str, deadline: float) -> Any:
+        """Wait until it says `what`, until the monotonic time `deadline` at the latest; return what that is."""
+        try:
+            line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise BenchmarkError(f"the load generator did not say {what!r} in time") from None
+        if not line:
+            raise BenchmarkError("the load generator ended without a word")
+        said = json.loads(line)
+        if "error" in said:
+            raise BenchmarkError(f"the load generator failed: {said['error']}")
+        return said[what]
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout:
+            for line in self._process.stdout:
+                self._lines.put(line)
+        self._lines.put("")

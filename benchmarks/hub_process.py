@@ -1,0 +1,104 @@
+"""A hub in a process of its own, as its users run it, to measure."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from benchmarks.errors import BenchmarkError
+
+__all__ = ["HubProcess"]
+
+_START_S: Final = 120.0
+_STOP_S: Final = 120.0
+_POLL_S: Final = 0.02
+_SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)", re.MULTILINE)
+_SOURCES: Final = Path(__file__).parents[1]
+
+
+class HubProcess:
+    """A standalone hub over `directory`; `with` starts it, and ends what is left of it.
+
+    Raises: BenchmarkError - it does not start, or not stop; with the end of its log.
+    """
+
+    def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._log = directory / "hub.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+        self.address = ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        given = [word for setting in self._settings for word in ("--set", setting)]
+        data = str(self._directory / "data")
+        command = [sys.executable, "-m", "hub.main", "--data", data, "--port", "0", "--admin-port", "-1", *given]
+        with self._log.open("ab") as log:
+            began_at = log.tell()
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=_SOURCES
+            )
+        deadline = time.monotonic() + _START_S
+        while True:
+            ended = not self.is_running
+            text = self._log.read_bytes()[began_at:].decode(errors="replace")
+            if (found := _SERVING.search(text)) is not None:
+                self.address = found[1]
+                return
+            if ended:
+                raise BenchmarkError(f"the hub ended while it started: {_last_line(text)}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise BenchmarkError(f"the hub does not serve after {_START_S:g} s: {_last_line(text)}")
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """Stop it in order."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BenchmarkError(f"the hub did not stop within {_STOP_S:g} s; it was killed") from None
+
+    def kill(self) -> None:
+        """End it at once; nothing if it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_STOP_S)
+
+    def last_words(self) -> str:
+        """Return the last line of its log."""
+        return _last_line(self._log.read_text(errors="replace"))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,199 @@
+"""Results: what a run measured, kept in a file, and read again."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.recording import Summary
+from benchmarks.workloads import Workload
+from hedwig.histograms import Histogram
+
+__all__ = ["REACHED", "Measurement", "Result", "alike"]
+
+_FORMAT: Final = 1
+REACHED: Final = 0.98
+"""The share of the offered load from which on it counts as reached."""
+_BUSY: Final = 0.9
+"""Of a processor: a generator that needs more may itself be what was measured."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Measurement:
+    """One workload on one driver, once.
+
+    count: what was counted, in `seconds`; of deliveries, the receptions.
+    reported: what a driver says itself, where it gives no histogram; in its own words.
+    values: single figures, such as bytes for each topic.
+    hub_cores, generator_cores: processors kept busy, on average.
+    series: by second after the start: finished, failed, deliveries, response, hub and generator.
+    wall: why it could not be measured; all else is then what was seen until then.
+    """
+
+    workload: Workload
+    driver: str
+    round: int
+    count: int = 0
+    seconds: float = 0.0
+    offered: int = 0
+    missed: int = 0
+    unexpected_deliveries: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    hub_cores: float | None = None
+    hub_written_bytes_per_s: float | None = None
+    hub_rss_bytes_max: int | None = None
+    generator_cores: float | None = None
+    generator_processes: int = 1
+    series: dict[int, dict[str, Any]] = field(default_factory=dict)
+    wall: str | None = None
+
+    @property
+    def rate_per_s(self) -> float:
+        return self.count / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def operations_per_s(self) -> float:
+        """Return the rate of operations also where receptions are counted."""
+        return self.values.get("operations_per_s", self.rate_per_s)
+
+    @property
+    def is_offered_load_reached(self) -> bool | None:
+        """Say whether a fixed rate was kept up; None in a closed loop, which offers none."""
+        if not self.workload.is_open_loop:
+            return None
+        # An external program is asked for the rate but does not count what it did not begin.
+        return not self.missed and self.operations_per_s >= REACHED * self.workload.rate_per_s
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the numbers must know."""
+        found: list[str] = []
+        if self.wall is not None:
+            found.append(self.wall)
+        if self.is_offered_load_reached is False:
+            found.append(f"offered load not reached: {self.operations_per_s:,.0f} of {self.workload.rate_per_s:,.0f}/s")
+        elif self.missed:
+            found.append(f"{self.missed:,} of {self.offered:,} operations did not begin in time")
+        if self.unexpected_deliveries:
+            found.append(f"{self.unexpected_deliveries:,} deliveries too many")
+        if (self.generator_cores or 0.0) > _BUSY * self.generator_processes and self.driver != "java":
+            found.append(f"the generator was busy: {self.generator_cores:.2f} processors")
+        return found
+
+    def take(self, summary: Summary, *, is_delivery: bool) -> None:
+        """Take over what generators noted."""
+        self.seconds = summary.seconds
+        self.count = summary.deliveries if is_delivery else summary.count
+        if is_delivery and summary.seconds > 0:
+            self.values["operations_per_s"] = summary.count / summary.seconds
+        self.offered, self.missed = summary.offered, summary.missed
+        self.unexpected_deliveries = summary.unexpected_deliveries
+        self.errors = summary.errors
+        self.histograms = {"service": summary.service, "response": summary.response}
+        if summary.delivery.count:
+            self.histograms["delivery"] = summary.delivery
+        for number, second in summary.series.items():
+            self.series.setdefault(number, {}).update(second.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return plain | {
+            "workload": self.workload.to_json(),
+            "errors": dict(self.errors),
+            "histograms": {name: histogram.encode() for name, histogram in self.histograms.items()},
+            "series": {str(number): second for number, second in sorted(self.series.items())},
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_json` made."""
+        return cls(
+            workload=Workload.from_json(values["workload"]),
+            errors=Counter(values["errors"]),
+            histograms={name: Histogram.decode(text) for name, text in values["histograms"].items()},
+            series={int(number): second for number, second in values["series"].items()},
+            **{name: values[name] for name in _PLAIN},
+        )
+
+
+_PLAIN: Final = (
+    "driver",
+    "round",
+    "count",
+    "seconds",
+    "offered",
+    "missed",
+    "unexpected_deliveries",
+    "reported",
+    "values",
+    "hub_cores",
+    "hub_written_bytes_per_s",
+    "hub_rss_bytes_max",
+    "generator_cores",
+    "generator_processes",
+    "wall",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """All measurements of one run, with the terms that they share."""
+
+    program: str
+    started: str
+    environment: dict[str, Any]
+    terms: dict[str, Any]
+    measurements: list[Measurement] = field(default_factory=list)
+    is_complete: bool = False
+
+    def write(self, path: Path) -> None:
+        """Write the file, as a whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        partial.replace(path)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "format": _FORMAT,
+            "program": self.program,
+            "started": self.started,
+            "is_complete": self.is_complete,
+            "terms": self.terms,
+            "environment": self.environment,
+            "measurements": [measurement.to_json() for measurement in self.measurements],
+        }
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file. Raises BenchmarkError - it is not there, or no result of a version that we know."""
+        try:
+            values = json.loads(path.read_text())
+            if values["format"] != _FORMAT:
+                raise BenchmarkError(f"{path} has the format {values['format']}; this program reads {_FORMAT}")
+            return cls(
+                program=values["program"],
+                started=values["started"],
+                environment=values["environment"],
+                terms=values["terms"],
+                measurements=[Measurement.from_json(each) for each in values["measurements"]],
+                is_complete=values["is_complete"],
+            )
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            raise BenchmarkError(f"cannot read {path} as a result: {type(exc).__name__}: {exc}") from exc
+
+
+def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
+    """Return groups of measurements that differ in nothing but their round, in the order of their first ones."""
+    groups: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        key = json.dumps([measurement.driver, measurement.workload.to_json() | {"seed": None}], sort_keys=True)
+        groups.setdefault(key, []).append(measurement)
+    return list(groups.values())

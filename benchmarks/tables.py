@@ -1,0 +1,206 @@
+"""Results as tables: for a terminal, and as Markdown."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.results import Measurement, Result, alike
+from benchmarks.workloads import Operation, Workload
+from hedwig.histograms import Histogram
+
+__all__ = ["Row", "markdown", "print_tables", "rows", "terms"]
+
+_MIB: Final = 1 << 20
+_SHOWN: Final = (50.0, 99.0, 99.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line: the rounds of one workload on one driver, together."""
+
+    what: str
+    driver: str
+    load: str
+    rate: str
+    spread: str
+    latency: str
+    errors: str
+    hub: str
+    generator: str
+    notes: str
+
+
+def rows(measurements: Sequence[Measurement]) -> list[Row]:
+    """Return the lines of measurements; rounds that are alike are one line."""
+    return [_row(group) for group in alike(measurements)]
+
+
+def _row(rounds: Sequence[Measurement]) -> Row:
+    workload = rounds[0].workload
+    good = [measurement for measurement in rounds if measurement.wall is None]
+    rates = [measurement.rate_per_s for measurement in good if measurement.count]
+    failed = sum(sum(measurement.errors.values()) for measurement in rounds)
+    reasons = sorted({reason for measurement in rounds for reason in measurement.errors})
+    notes: dict[str, None] = {}
+    for measurement in rounds:
+        notes |= dict.fromkeys(measurement.notes())
+    return Row(
+        what=_what(workload),
+        driver=rounds[0].driver,
+        load=_load(workload),
+        rate=_rate(workload, good, rates),
+        spread=_spread(good, rates),
+        latency=_latency(workload, good),
+        errors=f"{failed:,} ({', '.join(reasons)})" if failed else "0",
+        hub=_hub(good),
+        generator=_median(good, lambda measurement: measurement.generator_cores, "{:.2f}"),
+        notes="; ".join(notes),
+    )
+
+
+def _what(workload: Workload) -> str:
+    if workload.name == "idle-connections":
+        return f"{workload.connections:,} idle connections"
+    parts = [workload.name, f"{workload.topics:,} topic{'s' if workload.topics != 1 else ''}"]
+    if workload.subscribers:
+        parts.append(f"× {workload.subscribers} subscribers")
+    if any(name in workload.mix for name in (Operation.PUBLISH, Operation.DELIVER)):
+        parts.append(f"{workload.message_bytes:,} B")
+    return ", ".join(parts)
+
+
+def _load(workload: Workload) -> str:
+    if workload.name == "idle-connections":
+        return "held open"
+    if workload.is_open_loop:
+        return f"{workload.rate_per_s:,.0f}/s offered"
+    return f"{workload.in_flight:,} in flight"
+
+
+def _growth(measurement: Measurement) -> float | None:
+    return next((value for name, value in measurement.values.items() if name.startswith("bytes_per_")), None)
+
+
+def _rate(workload: Workload, good: Sequence[Measurement], rates: Sequence[float]) -> str:
+    if (growth := _median(good, _growth, "{:,.0f}")) != "–":
+        unit = "connection" if workload.name == "idle-connections" else "topic"
+        return f"{growth} B/{unit}"
+    return f"{statistics.median(rates):,.0f}/s" if rates else "–"
+
+
+def _spread(good: Sequence[Measurement], rates: Sequence[float]) -> str:
+    growth = [value for measurement in good if (value := _growth(measurement)) is not None]
+    values = growth or rates
+    if not values:
+        return "–"
+    if len(values) == 1:
+        return "1 round"
+    return f"{min(values):,.0f} – {max(values):,.0f}"
+
+
+def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
+    """Return the percentiles; at a fixed rate those of the response time and, behind, of the service time."""
+    reported = [measurement.reported for measurement in good if measurement.reported]
+    if reported:
+        return "; ".join(f"mean {each['mean']}, p99 {each['p99']}" for each in reported)
+    if not any("service" in measurement.histograms for measurement in good):
+        return "–"
+    service = _merged(good, "service")
+    text = _percentiles(service)
+    if workload.is_open_loop:
+        text = f"{_percentiles(_merged(good, 'response'))} (service {text})"
+    delivery = _merged(good, "delivery")
+    if delivery.count:
+        text = f"{_percentiles(delivery)} (to all: {text})"
+    return text
+
+
+def _merged(good: Sequence[Measurement], name: str) -> Histogram:
+    return Histogram.merged(each.histograms[name] for each in good if name in each.histograms)
+
+
+def _percentiles(histogram: Histogram) -> str:
+    found = histogram.percentiles_us(_SHOWN)
+    return " / ".join(_ms(us) for us in (*(found[percentile] for percentile in _SHOWN), histogram.max_us))
+
+
+def _ms(us: float) -> str:
+    ms = us / 1000
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 10 else f"{ms:.2f}"
+
+
+def _hub(good: Sequence[Measurement]) -> str:
+    cores = _median(good, lambda measurement: measurement.hub_cores, "{:.2f}")
+    memory = _median(good, lambda measurement: _mib(measurement.hub_rss_bytes_max), "{:,.0f}")
+    return f"{cores} / {memory}"
+
+
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / _MIB
+
+
+def _median(good: Sequence[Measurement], value: Callable[[Measurement], float | None], form: str) -> str:
+    found = [each for measurement in good if (each := value(measurement)) is not None]
+    return form.format(statistics.median(found)) if found else "–"
+
+
+_COLUMNS: Final = (
+    ("what", "measured"),
+    ("driver", "driver"),
+    ("load", "load"),
+    ("rate", "median"),
+    ("spread", "of rounds"),
+    ("latency", "ms: p50 / p99 / p99.9 / max"),
+    ("errors", "errors"),
+    ("hub", "hub: processors / MiB"),
+    ("generator", "generator"),
+    ("notes", "notes"),
+)
+
+
+def terms(result: Result) -> list[str]:
+    """Return what holds for all numbers of a result: the lines that stand above its table."""
+    machine = result.environment
+    commit = machine["commit"] or "no commit"
+    dirty = " with changes" if machine["is_dirty"] else ""
+    libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
+    gib = machine["memory_bytes"] / (1 << 30)
+    return [
+        f"{result.program}, {result.started}, commit {commit[:12]}{dirty}"
+        + ("" if result.is_complete else "; the run was not finished"),
+        f"{machine['cpus']} processors ({machine['cpu']}), {gib:.0f} GiB, {machine['disk_syncs_per_s']:,.0f} synced "
+        f"appends of 4 KiB a second, load average {machine['load_average']:.1f} before; {machine['kernel']}",
+        f"{machine['python']}, {libraries}, SQLite {machine['sqlite']}, Java: {machine['java'] or 'none'}",
+        "terms: " + ", ".join(f"{name} {_term(value)}" for name, value in result.terms.items()),
+    ]
+
+
+def _term(value: Any) -> str:
+    return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+
+
+def print_tables(result: Result, console: Console) -> None:
+    """Print a result."""
+    for line in terms(result):
+        console.print(line, highlight=False, markup=False)
+    found = rows(result.measurements)
+    table = Table()
+    shown = [(name, title) for name, title in _COLUMNS if name != "notes" or any(row.notes for row in found)]
+    for _, title in shown:
+        table.add_column(title, overflow="fold")
+    for row in found:
+        table.add_row(*(getattr(row, name) for name, _ in shown))
+    console.print(table, markup=False)
+
+
+def markdown(result: Result) -> str:
+    """Return a result as Markdown."""
+    lines = [f"- {line}" for line in terms(result)]
+    lines += ["", "| " + " | ".join(title for _, title in _COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
+    for row in rows(result.measurements):
+        lines.append("| " + " | ".join(getattr(row, name).replace("|", "\\|") for name, _ in _COLUMNS) + " |")
+    return "\n".join(lines) + "\n"

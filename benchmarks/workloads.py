@@ -1,0 +1,136 @@
+"""Workloads: what is done, how often, and on which topics; not by whom, and not against what."""
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Final, Self
+
+__all__ = ["Choice", "Operation", "Workload", "subscriber_name", "topic_name"]
+
+_DRAWN: Final = 1 << 16
+_ZIPF_EXPONENT: Final = 0.99
+"""The skew of YCSB's default."""
+
+
+class Operation(StrEnum):
+    """One thing that is done to one topic, and when it counts as finished."""
+
+    PUBLISH = "publish"
+    """A message; finished when the hub has acknowledged it."""
+    DELIVER = "deliver"
+    """A message; finished when it is acknowledged and every attached subscriber has received it."""
+    SUBSCRIBE = "subscribe"
+    """A new durable subscription, left attached; finished when the hub has acknowledged it."""
+    SUBSCRIBE_AND_CLOSE = "subscribe-and-close"
+    """A new durable subscription, then detached; finished when the hub has acknowledged both."""
+
+
+class Choice(StrEnum):
+    """Which topic an operation goes to."""
+
+    TURNS = "turns"
+    """Each in turn, in an order that the seed decides: with as many operations as topics, each topic once."""
+    UNIFORM = "uniform"
+    ZIPF = "zipf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What to do.
+
+    name: the measurement that it belongs to.
+    mix: operations with their weights.
+    topics, prefix: on the topics `prefix`-00000000 and so on.
+    message_bytes: the size of a message's body.
+    subscribers: so many are attached to each topic before, and receive.
+    consume_every: a subscriber tells the hub what it has consumed after so many messages; 0: never.
+    rate_per_s: the offered load, with times counted from when an operation should have begun; 0: closed loop, an
+        operation begins when one before it has finished.
+    in_flight: unfinished operations at most, over all connections.
+    connections: so many carry the operations, each its share of the topics.
+    operations: how many in all; 0: as many as there is time for.
+    seconds, warmup_s: without `operations`, how long it goes on and how much of that does not count.
+    seed: decides the order of topics and of operations.
+
+    Raises: ValueError - a value is out of its range.
+    """
+
+    name: str
+    mix: Mapping[str, float] = field(default_factory=lambda: {Operation.PUBLISH.value: 1.0})
+    topics: int = 50
+    prefix: str = "bench"
+    message_bytes: int = 100
+    subscribers: int = 0
+    consume_every: int = 100
+    rate_per_s: float = 0.0
+    in_flight: int = 100
+    connections: int = 1
+    operations: int = 0
+    seconds: float = 10.0
+    warmup_s: float = 2.0
+    choice: Choice = Choice.TURNS
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.topics, self.in_flight, self.connections) < 1:
+            raise ValueError("topics, in_flight and connections must be at least 1")
+        if min(self.subscribers, self.consume_every, self.operations, self.rate_per_s) < 0:
+            raise ValueError("subscribers, consume_every, operations and rate_per_s must not be negative")
+        if not self.operations and not 0 <= self.warmup_s < self.seconds:
+            raise ValueError("a warm-up must be shorter than the whole")
+        if self.message_bytes < 16:
+            raise ValueError("message_bytes must be at least 16: a message carries its number")
+        if not self.mix or min(self.mix.values()) <= 0:
+            raise ValueError("the mix needs an operation, with a weight above 0")
+        for name in self.mix:
+            Operation(name)
+
+    @property
+    def is_open_loop(self) -> bool:
+        """Say whether operations begin when their time has come, whatever became of those before."""
+        return self.rate_per_s > 0
+
+    def topic_chooser(self) -> Callable[[int], int]:
+        """Return what tells the topic of an operation by its number; the same for the same seed."""
+        generator = random.Random(self.seed)
+        if self.choice is Choice.TURNS:
+            order = list(range(self.topics))
+            generator.shuffle(order)
+            return lambda number: order[number % len(order)]
+        weights = None
+        if self.choice is Choice.ZIPF:
+            weights = list(itertools.accumulate(1 / rank**_ZIPF_EXPONENT for rank in range(1, self.topics + 1)))
+        drawn = generator.choices(range(self.topics), cum_weights=weights, k=_DRAWN)
+        return lambda number: drawn[number % _DRAWN]
+
+    def operation_chooser(self) -> Callable[[int], Operation]:
+        """Return what tells the kind of an operation by its number; the same for the same seed."""
+        kinds = [Operation(name) for name in self.mix]
+        if len(kinds) == 1:
+            only = kinds[0]
+            return lambda _: only
+        drawn = random.Random(self.seed + 1).choices(kinds, list(self.mix.values()), k=_DRAWN)
+        return lambda number: drawn[number % _DRAWN]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self) | {"mix": dict(self.mix)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_json` made; members that came later than this program are left out."""
+        known = {each.name for each in fields(cls)}
+        given = {name: value for name, value in values.items() if name in known}
+        return cls(**given | {"choice": Choice(given.get("choice", Choice.TURNS))})
+
+
+def topic_name(prefix: str, topic: int) -> bytes:
+    """Return the name of a topic by its number; all of a workload are of one length."""
+    return f"{prefix}-{topic:08d}".encode()
+
+
+def subscriber_name(subscriber: int) -> bytes:
+    """Return the id of a subscriber by its number; all are of one length."""
+    return f"subscriber-{subscriber:010d}".encode()

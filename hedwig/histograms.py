@@ -1,0 +1,113 @@
+"""Latency histograms: recorded as whole microseconds, merged without loss, kept as text.
+
+They are HDR histograms, so that no percentile is ever an average of percentiles: what several processes or rounds
+recorded is added bucket by bucket. The text is the compressed V2 encoding in base64, which HdrHistogram's libraries
+of all languages read.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Self
+
+from hedwig.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram
+
+__all__ = ["PERCENTILES", "Histogram"]
+
+PERCENTILES: Final = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+"""What every report shows, beside the largest value."""
+
+_US_MAX: Final = 3_600_000_000
+
+
+class Histogram:
+    """Counts of times from 1 µs to 1 hour, each value true to `digits` decimal digits; longer times count as an hour.
+
+    Raises: ConfigurationError - the library is not installed.
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, digits: int = 3) -> None:
+        self._counts: HdrHistogram = _library()(1, _US_MAX, digits)
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return what `encode` made of a histogram. Raises ValueError if it is nothing like that."""
+        made = cls.__new__(cls)
+        try:
+            made._counts = _library().decode(text)
+        except Exception as exc:  # The library raises whatever its parts do: binascii, zlib, its own.
+            raise ValueError(f"not the text of a histogram: {text[:32]!r}: {exc}") from exc
+        return made
+
+    @classmethod
+    def merged(cls, parts: Iterable["Histogram"]) -> "Histogram":
+        """Return the sum of histograms, of the same digits each."""
+        total: Histogram | None = None
+        for part in parts:
+            if total is None:
+                total = Histogram(part._counts.significant_figures)
+            total.add(part)
+        return total or cls()
+
+    def encode(self) -> str:
+        """Return the histogram as text."""
+        encoded: bytes = self._counts.encode()
+        return encoded.decode("ascii")
+
+    def record(self, us: int, count: int = 1) -> None:
+        """Count a time, in microseconds, `count` times."""
+        self._counts.record_value(min(max(us, 0), _US_MAX), count)
+
+    def record_all(self, times_us: Iterable[int]) -> None:
+        """Count many times at once: cheaper, since most of them are equal to others."""
+        for us, count in Counter(times_us).items():
+            self.record(us, count)
+
+    def add(self, other: "Histogram") -> None:
+        """Add what another histogram has counted."""
+        if other.count:  # The library takes the smallest value of an empty one for 0.
+            self._counts.add(other._counts)
+
+    @property
+    def count(self) -> int:
+        found: int = self._counts.total_count
+        return found
+
+    @property
+    def max_us(self) -> int:
+        """Return the largest time, 0 if there is none."""
+        found: int = self._counts.get_max_value()
+        return found
+
+    @property
+    def mean_us(self) -> float:
+        """Return the mean, 0 if there is nothing to take it of."""
+        found: float = self._counts.get_mean_value()
+        return found
+
+    def percentile_us(self, percentile: float) -> int:
+        """Return the time that so many per cent did not exceed, 0 if nothing was counted."""
+        return self.percentiles_us((percentile,))[percentile]
+
+    def percentiles_us(self, percentiles: Iterable[float] = PERCENTILES) -> Mapping[float, int]:
+        """Return the time for each percentile, 0 if nothing was counted."""
+        asked = list(percentiles)
+        if not self.count:
+            return dict.fromkeys(asked, 0)
+        found: dict[float, int] = self._counts.get_percentile_to_value_dict(asked)
+        return found
+
+
+def _library() -> "type[HdrHistogram]":
+    try:
+        from hdrh.histogram import HdrHistogram
+    except ImportError as exc:
+        raise ConfigurationError(
+            "histograms need the library hdrhistogram; install it with: pip install 'hedwig[benchmarks]'"
+        ) from exc
+    library: type[HdrHistogram] = HdrHistogram
+    return library
