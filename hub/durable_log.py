@@ -18,6 +18,7 @@ from hedwig.errors import (
     HedwigError,
     LedgerError,
     LedgerStoreUnavailableError,
+    MalformedRequestError,
     MetadataError,
     NoRecordError,
     NoSuchLedgerError,
@@ -42,6 +43,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _EMPTY: Final = LedgerRanges()
+_REMOTE_BYTES_MAX: Final = 4096
+"""Room for positions in other regions. Every later message and range of the topic repeats them, so they are bounded."""
+_SEQ_ID_BYTES_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,6 @@ class DurableLog:
         "_bytes",
         "_changing",
         "_failed",
-        "_is_emptied",
         "_last",
         "_ledger_id",
         "_listener",
@@ -111,8 +114,6 @@ class DurableLog:
         self._changing: asyncio.Future[None] | None = None
         """Done when the change of the ranges is over that is under way: only one can be, and publishes wait for it."""
         self._failed = False
-        self._is_emptied = False
-        """Whether the one range on record has no ledger any more."""
         self._tail: Tail | None = None
         self._listener: Listener | None = None
 
@@ -136,7 +137,7 @@ class DurableLog:
         version = current.version
         if taken_over or recovered is not ranges:
             version = await store.persistence.write_topic_persistence_info(topic, recovered, version)
-        kept = {each.ledger_id for each in recovered.ranges}
+        kept = {each.ledger_id for each in recovered.ranges if _holds_messages(each)}
         for each in ranges.ranges:
             if each.ledger_id not in kept:
                 with contextlib.suppress(LedgerError, TimeoutError):
@@ -157,7 +158,7 @@ class DurableLog:
     @property
     def has_closed(self) -> bool:
         ranges = self._ranges.ranges
-        return bool(ranges) and ranges[0].end is not None and not self._is_emptied
+        return bool(ranges) and ranges[0].end is not None and _holds_messages(ranges[0])
 
     @property
     def is_idle(self) -> bool:
@@ -193,7 +194,11 @@ class DurableLog:
         region = self._store.region
         theirs = message.remote
         if theirs or self._remote:
-            self._remote = _furthest(self._remote, theirs)
+            remote = _furthest(self._remote, theirs)
+            if sum(len(each.region) + _SEQ_ID_BYTES_MAX for each in remote) > _REMOTE_BYTES_MAX:
+                done(0, (), MalformedRequestError("the message names positions in too many regions"))
+                return
+            self._remote = remote
             stored = message.accepted(MessageSeqId(local, self._remote), region).encode()
         else:
             stored = message.stored_bytes(local, region)
@@ -269,7 +274,9 @@ class DurableLog:
         except (HedwigError, TimeoutError) as exc:
             error = _as_error(exc)
             _log.warning("topic '%s': cannot make a ledger: %s", show_name(self.topic), error)
-            if isinstance(exc, (BadVersionError, NoRecordError, TimeoutError)) or not error.definite:
+            is_ours = isinstance(exc, LedgerStoreUnavailableError | MetadataError) and error.definite
+            if not is_ours or isinstance(exc, BadVersionError | NoRecordError):
+                # The record, or the ledger at hand, is not as this log believes: only a new claim tells what is so.
                 self._give_up(error)
             else:
                 self._drop_waiting(error)
@@ -320,7 +327,7 @@ class DurableLog:
         ledger_id = await store.within(store.ledgers.create())
         opened = LedgerRange(ledger_id=ledger_id, start=self.last_id + 1)
         try:
-            await self._write_ranges(replace(ranges, ranges=(*ranges.ranges, opened)))
+            await self._write_ranges(replace(ranges, ranges=(*filter(_holds_messages, ranges.ranges), opened)))
         except UncertainStateError:
             raise  # The record may name the ledger.
         except MetadataError:
@@ -330,7 +337,8 @@ class DurableLog:
         self._ledger_id = ledger_id
         self._start = self.last_id + 1
         self._bytes = 0
-        self._is_emptied = False
+        if self._listener is not None:
+            self._listener.on_ledger_closed()
 
     async def _closed_ranges(self) -> LedgerRanges:
         """Close the ledger at hand; return the ranges with its end, or without it if it is empty."""
@@ -340,7 +348,7 @@ class DurableLog:
         last_entry = await store.within(store.ledgers.close(ledger_id))
         self._ledger_id = None
         if last_entry + self._start != self.last_id:
-            raise ServiceDownError(
+            raise LedgerError(
                 f"ledger {ledger_id} of topic '{show_name(self.topic)}' ends at {last_entry + self._start}, "
                 f"not at {self.last_id}"
             )
@@ -388,9 +396,13 @@ class DurableLog:
         done = 0
         while done < len(ranges) and (end := ranges[done].end) is not None and end.local <= consumed:
             done += 1
-        # The last range stays on record, without its ledger: it is what remembers which position comes next.
-        kept = ranges[min(done, len(ranges) - 1) :] if ranges else ()
-        if len(kept) < len(ranges):
+        kept = ranges[done:]
+        if done and not kept:
+            # The last range stays on record, without messages: it is what remembers which position comes next.
+            last = ranges[-1]
+            assert last.end is not None
+            kept = (replace(last, start=last.end.local + 1),)
+        if kept != ranges:
             self._changing = asyncio.get_running_loop().create_future()
             try:
                 await self._write_ranges(replace(self._ranges, ranges=kept))
@@ -398,7 +410,6 @@ class DurableLog:
                 self._changed()
         for each in ranges[:done]:
             await self._store.within(self._store.ledgers.delete(each.ledger_id))
-        self._is_emptied = 0 < done == len(ranges) and self._ranges.ranges == kept
         return sum(each.end.local - each.start + 1 for each in ranges[:done] if each.end and each.start)
 
     async def close(self) -> None:
@@ -467,6 +478,11 @@ def _ended(
     if last_entry >= 0 or (not before and (last.start or 0) > 1):
         return (*before, replace(last, end=end))
     return before
+
+
+def _holds_messages(each: LedgerRange) -> bool:
+    """Say whether there are, or may come, messages in a range; one whose ledger was emptied has them all behind it."""
+    return each.end is None or each.start is None or each.start <= each.end.local
 
 
 def _furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:

@@ -25,6 +25,10 @@ class Listener(Protocol):
         """Take a message that has just become part of the topic; they come in order, without gap."""
         ...
 
+    def on_ledger_closed(self) -> None:
+        """Take note that there may be one more ledger to delete once it is consumed."""
+        ...
+
     def on_lost(self, error: HedwigError) -> None:
         """Give the topic up: the log does not know what it holds, or belongs to somebody else."""
         ...

@@ -89,13 +89,16 @@ class Pointers:
     async def store(self, subscriptions: Sequence[Subscription]) -> None:
         """Store the consume pointers of `subscriptions`; what fails is tried again at the next flush."""
         for start in range(0, len(subscriptions), _BATCH):
-            batch = []
+            batch: list[Subscription] = []
+            turns: set[tuple[bytes, bytes]] = set()
             for subscription in subscriptions[start : start + _BATCH]:
-                if self._turns.is_taken(_turn(subscription)):
+                turn = _turn(subscription)
+                if turn in turns or self._turns.is_taken(turn):
                     # Whoever has the turn may change the version; it is not worth waiting for one among many.
                     if subscription.is_dirty:
                         self._dirty[subscription] = None
                 elif subscription.is_dirty:
+                    turns.add(turn)
                     batch.append(subscription)
             if batch:
                 await self._store_batch(batch)
@@ -127,7 +130,7 @@ class Pointers:
 
     def _stored(self, subscription: Subscription, consumed: int) -> None:
         subscription.stored = max(subscription.stored, consumed)
-        subscription.topic.consumed_moved = True
+        subscription.topic.is_to_collect = True
         self.stored += 1
 
     def _refused(self, subscription: Subscription, error: HedwigError) -> None:

@@ -45,7 +45,7 @@ class Retention:
         """
         if not topic.log.has_closed:
             return 0
-        topic.consumed_moved = False
+        topic.is_to_collect = False
         last_id = topic.log.last_id
         lowest = last_id
         bound: int | None = 0
@@ -61,14 +61,14 @@ class Retention:
         return deleted
 
     async def sweep(self) -> None:
-        """Look through all owned topics in which a stored consume pointer moved."""
+        """Look through all owned topics in which a stored consume pointer moved, or a ledger was closed."""
         for index, topic in enumerate(list(self._topics)):
             if index % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-            if not (topic.consumed_moved and topic.is_serving and topic.log.has_closed):
+            if not (topic.is_to_collect and topic.is_serving and topic.log.has_closed):
                 continue
             try:
                 await self.collect(topic)
             except (HedwigError, TimeoutError) as exc:
-                topic.consumed_moved = True
+                topic.is_to_collect = True
                 _log.warning("topic '%s': consumed ledgers stay for now: %s", show_name(topic.name), exc)

@@ -120,7 +120,7 @@ class Subscribing:
                 if attached is not None:  # Somebody else deleted it meanwhile.
                     self._let_go(attached)
                 raise
-            topic.consumed_moved = True
+            topic.is_to_collect = True
             if attached is not None:
                 self._let_go(attached)
 

@@ -85,7 +85,7 @@ class OwnedTopic:
     __slots__ = (
         "_topics",
         "claimed_at",
-        "consumed_moved",
+        "is_to_collect",
         "log",
         "name",
         "owner_version",
@@ -102,8 +102,8 @@ class OwnedTopic:
         self.state = TopicState.SERVING
         self.claimed_at = self.used_at = now
         self.subscriptions: dict[SubscriberId, Subscription] | None = None
-        self.consumed_moved = True
-        """Whether a stored consume pointer moved since ledgers were last looked through."""
+        self.is_to_collect = True
+        """Whether a stored consume pointer moved, or a ledger was closed, since ledgers were last looked through."""
         log.attach_listener(self)
 
     @property
@@ -148,6 +148,9 @@ class OwnedTopic:
         for subscription in list(self.subscriptions.values()):
             if subscription.cursor is not None:
                 subscription.cursor.offer(local, stored)
+
+    def on_ledger_closed(self) -> None:
+        self.is_to_collect = True
 
     def on_lost(self, error: HedwigError) -> None:
         self._topics.give_up(self, error)
