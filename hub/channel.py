@@ -108,6 +108,8 @@ class Channel(asyncio.Protocol):
     def eof_received(self) -> bool:
         if not self._decoder.is_between_frames:
             _log.info("%s: the connection ended inside a frame", self.peer)
+        # Not left to the transport, which would wait for a client that ended its half and does not read the other.
+        self.close()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -149,15 +151,19 @@ class Channel(asyncio.Protocol):
             self._pause()
 
     def _end(self, size: int, body: bytes) -> None:
-        self._unanswered -= 1
-        self._unanswered_bytes -= size
         if self._blocked:
             self._unread_answer_bytes += len(body)
             if self._unread_answer_bytes > self._options.channel_unsent_bytes:
                 self._pause()
+        self.end_unanswered(size)
+        self.send(body)
+
+    def end_unanswered(self, size: int) -> None:
+        """Take note that a request of `size` bytes, which `begin` counted, is over and gets no answer."""
+        self._unanswered -= 1
+        self._unanswered_bytes -= size
         if self._is_paused:
             self._read_on()
-        self.send(body)
 
     def _pause(self) -> None:
         if not self._is_paused and self._transport is not None and not self.is_closed:

@@ -124,7 +124,9 @@ class Requests:
                 if subscription is not None:
                     self._subscribing.consume_attached(subscription, action.seq_id)
                 else:
-                    self._start(self._consume(topic, action))
+                    # It has no answer, but it waits for the metadata, so it counts among those that may.
+                    channel.begin(size)
+                    self._start(self._consume(topic, channel, size, action))
             case Subscribe() as action:
                 self._answer_when_done(
                     self._subscribing.subscribe(topic, channel, size, request.txn_id, action),
@@ -173,12 +175,14 @@ class Requests:
 
         self._start(carry_out())
 
-    async def _consume(self, topic: OwnedTopic, action: Consume) -> None:
+    async def _consume(self, topic: OwnedTopic, channel: Channel, size: int, action: Consume) -> None:
         try:
             await self._subscribing.consume(topic, action)
         except (HedwigError, TopicGoneError) as exc:
             # It has no answer; the messages come again, as after any lost consume.
             _log.warning("a consume of topic '%s' is lost: %r", show_name(topic.name), exc)
+        finally:
+            channel.end_unanswered(size)
 
     def _refuse(self, channel: Channel, size: int, txn_id: int, error: HedwigError) -> None:
         self.refused += 1
