@@ -181,6 +181,7 @@ def _subject(topic: Topic, subscriber: SubscriberId) -> str:
 async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:
     is_table = isinstance(output, TableOutput)
     output.begin("messages", _COLUMNS, _SHOWN)
+    output.page([])  # Whoever reads sees at once that it is subscribed.
     try:
         taken = 0
         while count is None or taken < count:
