@@ -16,8 +16,9 @@ Without `--hub` the feed starts a hub of its own, with its data in a temporary d
 
 import asyncio
 import contextlib
+import gc
 import gzip
-import resource
+import os
 import shutil
 import signal
 import sys
@@ -50,6 +51,8 @@ _HUB_START_S: Final = 30.0
 _HUB_STOP_S: Final = 120.0
 _LINE_EVERY_S: Final = 5.0
 _PROBLEMS_SHOWN: Final = 5
+_GARBAGE_OBJECTS: Final = 50_000
+"""How many new objects start the garbage collector; Python's own number is 700."""
 
 
 # ---------------------------------------------------------------------------------------------------------- the graph
@@ -74,15 +77,15 @@ class Graph:
     def read(cls, subscribers_max: int | None = None) -> "Graph":
         """Read the package graph; with a limit, so many subscribers spread over it, and what they depend on."""
         versions = {Topic(topic): version for topic, version in _rows(_DATA / "topics.tsv.gz")}
-        dependencies = [Dependency(Topic(a), SubscriberId(b)) for a, b in _rows(_DATA / "subscriptions.tsv.gz")]
-        if subscribers_max is None:
-            return cls(versions, dependencies)
-        names = sorted({each.subscriber for each in dependencies})
-        count = min(subscribers_max, len(names))
-        kept = {names[index * len(names) // count] for index in range(count)}
-        dependencies = [each for each in dependencies if each.subscriber in kept]
-        topics = {each.topic for each in dependencies}
-        return cls({topic: versions[topic] for topic in versions if topic in topics}, dependencies)
+        edges = list(_rows(_DATA / "subscriptions.tsv.gz"))
+        if subscribers_max is not None:
+            names = sorted({name for _, name in edges})
+            count = min(subscribers_max, len(names))
+            kept = {names[index * len(names) // count] for index in range(count)}
+            edges = [(topic, name) for topic, name in edges if name in kept]
+            topics = {topic for topic, _ in edges}
+            versions = {topic: version for topic, version in versions.items() if topic in topics}
+        return cls(versions, [Dependency(Topic(topic), SubscriberId(name)) for topic, name in edges])
 
     def followed(self, topic: Topic) -> "tuple[list[Dependency], list[Dependency]]":
         """Return the subscriptions on `topic`, and all others that the same subscribers have."""
@@ -268,8 +271,11 @@ async def _close(subscription: Subscription) -> None:
 
 
 @asynccontextmanager
-async def own_hub(directory: Path) -> AsyncIterator[HubAddress]:
-    """Run a hub with its data in `directory`. Raises click.ClickException, with what it logged last, if it fails."""
+async def own_hub(directory: Path) -> AsyncIterator[tuple[HubAddress, int]]:
+    """Run a hub with its data in `directory`; yield where it listens, and its process id.
+
+    Raises click.ClickException, with what it logged last, if it fails.
+    """
     log = directory / "hub.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
@@ -290,7 +296,7 @@ async def own_hub(directory: Path) -> AsyncIterator[HubAddress]:
         if not address:
             said = log.read_text(errors="replace").strip().splitlines()
             raise click.ClickException(f"the hub does not start: {said[-1] if said else 'it says nothing'}; see {log}")
-        yield HubAddress.parse(address.split(",")[0].strip())
+        yield HubAddress.parse(address.split(",")[0].strip()), process.pid
         if process.returncode is not None:
             raise click.ClickException(f"the hub ended by itself, with {process.returncode}; see {log}")
     finally:
@@ -357,18 +363,21 @@ class Timing:
         yield advance
 
 
-def _mebibytes(who: int) -> float:
-    """Return the greatest memory that a process has had so far; macOS counts in bytes, others in KiB."""
-    peak = resource.getrusage(who).ru_maxrss
-    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+def _peak_memory(process_id: int) -> str:
+    """Say how much memory a running process has had at most so far, where the system tells (Linux)."""
+    try:
+        lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+    except OSError:
+        lines = []
+    kibibytes = next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None)
+    return "not known" if kibibytes is None else f"{kibibytes / 1024:,.0f} MiB"
 
 
-def _report(feed: Feed, timing: Timing, *, is_own_hub: bool) -> bool:
+def _report(feed: Feed, timing: Timing, hub_memory: str) -> bool:
     """Print counts, times and memory; return whether all went well."""
     for name, total, noun, seconds in timing.phases:
         click.echo(f"{name:<10}{total:>9,} {noun:<32}{seconds:>8.1f} s {total / max(seconds, 1e-9):>9,.0f}/s")
-    hub = f"{_mebibytes(resource.RUSAGE_CHILDREN):,.0f} MiB" if is_own_hub else "not ours, so not known"
-    click.echo(f"peak memory: client {_mebibytes(resource.RUSAGE_SELF):,.0f} MiB, hub {hub}")
+    click.echo(f"peak memory: client {_peak_memory(os.getpid())}, hub {hub_memory}")
     if feed.earlier_count:
         click.echo(f"{feed.earlier_count:,} messages of earlier runs, not counted")
     expected = sum(len(feed.told[each.topic]) for each in feed.received)
@@ -429,6 +438,10 @@ async def _run(
         raise click.ClickException(
             f"nobody in this graph depends on '{show_name(follow)}'; follow another, or raise --limit"
         )
+    # The graph lives as long as the feed. Without this, the garbage collector looks through all of it after every few
+    # thousand new objects, which takes half of the time.
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_OBJECTS)
     timing = Timing()
 
     async def feed_through(address: HubAddress) -> Feed:
@@ -441,14 +454,15 @@ async def _run(
 
     if hub is not None:
         feed = await feed_through(HubAddress.parse(hub))
-        sys.exit(not _report(feed, timing, is_own_hub=False))
+        sys.exit(not _report(feed, timing, "not known, since it is not ours"))
     directory = Path(tempfile.mkdtemp(prefix="package-feed-"))
     click.echo(f"the hub's data and log: {directory}", err=True)
     is_right = False
     try:
-        async with own_hub(directory) as address:
+        async with own_hub(directory) as (address, process_id):
             feed = await feed_through(address)
-        is_right = _report(feed, timing, is_own_hub=True)
+            is_right = _report(feed, timing, _peak_memory(process_id))
+            click.echo("the hub stops now, which takes longer the more topics it has to release", err=True)
     finally:
         if is_right and not keep:
             shutil.rmtree(directory)

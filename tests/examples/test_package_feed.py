@@ -21,6 +21,8 @@ _SOURCES: Final = Path(__file__).parents[2]
 _FEED: Final = [sys.executable, str(_SOURCES / "examples" / "package_feed.py")]
 _FOLLOWED: Final = Topic(b"libs/libc6")
 _SUBSCRIBERS: Final = 60
+_LONG: Final = ("--limit", "5000")
+"""So much that the feed is not done before something happens to it."""
 _DEADLINE_S: Final = 120.0
 
 
@@ -104,7 +106,7 @@ def test_a_hub_is_used_twice_and_what_it_withholds_is_missed(tmp_path: Path) -> 
 
 
 def test_a_hub_that_dies_ends_the_feed_with_one_line(tmp_path: Path) -> None:
-    with RunningHub(tmp_path / "hub") as hub, _begun(tmp_path, "--hub", hub.address) as feed:
+    with RunningHub(tmp_path / "hub") as hub, _begun(tmp_path, "--hub", hub.address, *_LONG) as feed:
         _wait_for(feed, "subscribe: ")
         hub.kill()
         out, err = feed.communicate(timeout=_DEADLINE_S)
@@ -127,7 +129,7 @@ def test_a_topic_that_nobody_depends_on_cannot_be_followed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "kill"])
 def test_a_feed_that_is_ended_ends_its_hub(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    with _begun(tmp_path) as feed:
+    with _begun(tmp_path, *_LONG) as feed:
         _wait_for(feed, "subscribe: ")
         feed.send_signal(number)
         out, err = feed.communicate(timeout=_DEADLINE_S)
