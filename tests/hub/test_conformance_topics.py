@@ -1,0 +1,532 @@
+"""Topics, over the wire: claimed, taken over, released, redirected, by whatever name, kept or not."""
+
+import asyncio
+
+import pytest
+
+from hedwig.errors import LedgerFencedError, LedgerStoreLockedError, StandaloneHubExistsError
+from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.status import StatusCode
+from hedwig.versions import ANY, NEW
+from hedwig.wire import CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
+from hedwig.wire import pubsub_pb2 as pb
+from hub.hub import Hub
+from metadata import format_metadata, open_metadata
+from tests.hub.conftest import Connect, StartHub
+from tests.hub.locked_metadata import locked
+from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
+
+T, S = Topic(b"T"), SubscriberId(b"s")
+
+
+async def owner_of(hub: Hub, topic: bytes = T) -> HubInfo | None:
+    found = await hub.metadata.ownership.read_owner_info(Topic(topic))
+    return found.value if found is not None else None
+
+
+async def ranges_of(hub: Hub) -> tuple[LedgerRange, ...]:
+    found = await hub.metadata.persistence.read_topic_persistence_info(T)
+    assert found is not None
+    return found.value.ranges
+
+
+async def write_ranges(hub: Hub, *ranges: LedgerRange) -> None:
+    """Write the record of the topic, as somebody else would."""
+    await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(ranges), ANY)
+
+
+async def release(hub: Hub, topic: bytes = T) -> None:
+    owned = hub.topics.get(Topic(topic))
+    assert owned is not None
+    await hub.topics.release(owned)
+
+
+async def abandon(hub: Hub) -> None:
+    """Have the topic owned by a former start of the hub, which never released it, and not by this one."""
+    await release(hub)
+    former = HubInfo(host=hub.me.host, port=hub.me.port, epoch=hub.me.epoch - 1)
+    await hub.metadata.ownership.write_owner_info(T, former, NEW)
+
+
+async def ledger_with(hub: Hub, first: int, last: int, *, seal: bool) -> int:
+    """Return a ledger that holds the messages `first` to `last`, as a former owner left it."""
+    ledger_id = await hub.ledgers.create()
+    for number in range(first, last + 1):
+        stored = Message(b"%d" % number).accepted(MessageSeqId(number), b"standalone").encode()
+        await hub.ledgers.append(ledger_id, number - first, stored)
+    if seal:
+        await hub.ledgers.close(ledger_id)
+    return ledger_id
+
+
+# --------------------------------------------------------------------------------------------------- claims
+
+
+@pytest.mark.parametrize("should_claim", [False, True])
+async def test_any_request_claims_a_topic(hub: Hub, client: WireClient, should_claim: bool) -> None:
+    actions = {
+        b"publish": Publish(Message(b"m")),
+        b"subscribe": Subscribe(subscriber=S),
+        b"unsubscribe": Unsubscribe(S),
+        b"close": CloseSubscription(S),
+    }
+    for topic, action in actions.items():
+        await client.request(topic, action, should_claim=should_claim)
+        assert await owner_of(hub, topic) == hub.me
+    client.consume(b"consume", S, 1)
+    await eventually(lambda: hub.topics.get(Topic(b"consume")) is not None, "a consume claims too")
+
+
+async def test_a_redirect_names_the_owner_and_leaves_the_channel_open(hub: Hub, client: WireClient) -> None:
+    other = HubInfo(host="10.1.2.3", port=4080, ssl_port=9876, epoch=hub.me.epoch)
+    await hub.metadata.ownership.write_owner_info(T, other, NEW)
+    # A hub with this hub's own epoch counts as alive, and has another address.
+    for action in (Publish(Message(b"m")), Subscribe(subscriber=S), Unsubscribe(S)):
+        answer = await client.request(T, action)
+        assert (answer.status, answer.text) == (StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, "10.1.2.3:4080:9876")
+    consumed = client.consume(T, S, 1)
+    assert (await client.answer(consumed)).status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
+    await client.publish(b"another", b"m")
+
+
+async def test_a_topic_of_a_former_start_is_taken_over(hub: Hub, client: WireClient) -> None:
+    await client.publish_many(T, b"1", b"2")
+    await abandon(hub)
+    before = await hub.metadata.persistence.read_topic_persistence_info(T)
+    assert await client.publish(T, b"3") == 3
+    assert await owner_of(hub) == hub.me
+    after = await hub.metadata.persistence.read_topic_persistence_info(T)
+    assert before is not None
+    assert after is not None
+    assert before.version != after.version
+
+
+async def test_a_takeover_fences_the_open_ledger_of_the_former_owner(hub: Hub, client: WireClient) -> None:
+    await client.publish(T, b"1")
+    await abandon(hub)
+    ledger_id = await ledger_with(hub, 1, 5, seal=False)
+    await write_ranges(hub, LedgerRange(ledger_id=ledger_id, start=1))
+    await client.subscribed(T, S)
+    with pytest.raises(LedgerFencedError):
+        await hub.ledgers.append(ledger_id, 5, b"late")
+    assert (await ranges_of(hub))[0].end == MessageSeqId(5)
+    assert await client.publish(T, b"6") == 6
+    assert await client.delivered(1) == [6]
+
+
+async def test_a_takeover_writes_the_ranges_even_if_nothing_changes(hub: Hub, client: WireClient) -> None:
+    await client.close_subscription(T, S)
+    await abandon(hub)
+    before = await hub.metadata.persistence.read_topic_persistence_info(T)
+    await client.close_subscription(T, S)
+    after = await hub.metadata.persistence.read_topic_persistence_info(T)
+    assert before is not None
+    assert after is not None
+    assert (after.value, after.version == before.version) == (before.value, False)
+
+
+@pytest.mark.parametrize("before", [0, 5])
+async def test_an_empty_last_ledger_says_nothing(hub: Hub, client: WireClient, before: int) -> None:
+    await client.publish(T, b"1")
+    await abandon(hub)
+    ranges = []
+    if before:
+        ledger_id = await ledger_with(hub, 1, before, seal=True)
+        ranges.append(LedgerRange(ledger_id=ledger_id, start=1, end=MessageSeqId(before)))
+    empty = await ledger_with(hub, 1, 0, seal=False)
+    await write_ranges(hub, *ranges, LedgerRange(ledger_id=empty, start=before + 1))
+    await client.subscribed(T, S)
+    assert await ranges_of(hub) == tuple(ranges)
+    assert empty not in [ledger_id async for ledger_id in hub.ledgers.ledgers()]
+    assert await client.publish(T, b"m") == before + 1
+
+
+async def test_an_empty_last_ledger_behind_deleted_ones_keeps_the_ids(hub: Hub, client: WireClient) -> None:
+    await client.publish(T, b"1")
+    await abandon(hub)
+    empty = await ledger_with(hub, 1, 0, seal=False)
+    await write_ranges(hub, LedgerRange(ledger_id=empty, start=8))
+    await client.subscribed(T, S)
+    assert await client.publish_many(T, b"8", b"9") == [8, 9]
+    assert await client.delivered(2) == [8, 9]
+
+
+async def test_ranges_of_old_records_have_no_start(hub: Hub, client: WireClient) -> None:
+    await client.publish(T, b"1")
+    await abandon(hub)
+    first, second = await ledger_with(hub, 3, 5, seal=True), await ledger_with(hub, 6, 7, seal=True)
+    last = await ledger_with(hub, 8, 9, seal=False)
+    await write_ranges(
+        hub,
+        LedgerRange(ledger_id=first, start=None, end=MessageSeqId(5)),
+        LedgerRange(ledger_id=second, start=None, end=MessageSeqId(7)),
+        LedgerRange(ledger_id=last, start=None),
+    )
+    await client.subscribed(T, S)
+    assert [(each.start, each.end) for each in await ranges_of(hub)] == [
+        (3, MessageSeqId(5)),
+        (6, MessageSeqId(7)),
+        (8, MessageSeqId(9)),
+    ]
+    assert await client.publish(T, b"10") == 10
+
+
+async def test_an_old_record_of_one_open_range_begins_at_one(hub: Hub, client: WireClient) -> None:
+    await client.publish(T, b"1")
+    await abandon(hub)
+    await write_ranges(hub, LedgerRange(ledger_id=await ledger_with(hub, 1, 4, seal=False), start=None))
+    assert await client.publish(T, b"5") == 5
+
+
+async def test_a_record_that_makes_no_sense_is_an_error_and_takes_no_topic(hub: Hub, client: WireClient) -> None:
+    one = await ledger_with(hub, 1, 2, seal=False)
+    two = await ledger_with(hub, 3, 4, seal=True)
+    record = LedgerRanges((LedgerRange(ledger_id=one, start=1), LedgerRange(ledger_id=two, start=3)))
+    await hub.metadata.persistence.write_topic_persistence_info(T, record, NEW)
+    answer = await client.request(T, Publish(Message(b"m")))
+    assert answer.status is StatusCode.UNEXPECTED_CONDITION
+    assert await owner_of(hub) is None
+    await client.publish(b"another", b"m")
+
+
+async def test_a_ledger_that_is_gone_is_an_error_and_takes_no_topic(hub: Hub, client: WireClient) -> None:
+    record = LedgerRanges((LedgerRange(ledger_id=4711, start=1),))
+    await hub.metadata.persistence.write_topic_persistence_info(T, record, NEW)
+    assert (await client.request(T, Publish(Message(b"m")))).status is StatusCode.UNEXPECTED_CONDITION
+    assert await owner_of(hub) is None
+
+
+async def test_an_owner_that_is_fenced_gives_the_topic_up_and_takes_it_anew(hub: Hub, client: WireClient) -> None:
+    """As after a takeover that this hub does not know of yet."""
+    await client.publish_many(T, b"1", b"2")
+    (last,) = await ranges_of(hub)
+    await hub.ledgers.open_and_fence(last.ledger_id)
+    answer = await client.request(T, Publish(Message(b"lost")))
+    assert answer.status is not StatusCode.SUCCESS
+    assert await client.publish(T, b"3") == 3
+    assert hub.topics.released == 1
+
+
+async def test_an_owner_whose_ranges_were_changed_gives_the_topic_up(hub: Hub, client: WireClient) -> None:
+    await client.publish_many(T, b"1", b"2")
+    await write_ranges(hub, *await ranges_of(hub))  # A version that this hub does not have.
+    ids = []
+    for _ in range(10):
+        answer = await client.request(T, Publish(Message(b"m")))
+        if answer.published is not None:
+            ids.append(answer.published.local)
+    assert ids == list(range(3, 3 + len(ids)))
+    assert hub.topics.released == 1
+
+
+# -------------------------------------------------------------------------------------------------- releases
+
+
+async def test_a_release_closes_the_serving_channels_and_sends_no_event(
+    hub: Hub, client: WireClient, connect: Connect
+) -> None:
+    bystander, publisher = await connect(hub), await connect(hub)
+    await client.subscribed(T, S)
+    await client.subscribed(b"other topic", S)
+    await bystander.subscribed(b"other topic", b"another")
+    await publisher.publish(T, b"1")
+    await client.deliveries(1)
+    await release(hub)
+    await client.closed_by_hub()
+    assert client.events == []
+    assert await owner_of(hub) is None
+    await publisher.publish(b"other topic", b"m")
+    await bystander.deliveries(1)
+    again = await connect(hub)
+    await again.subscribed(b"other topic", S)
+    await again.subscribed(T, S)
+    assert [each.topic for each in await again.deliveries(2)].count(T) == 1
+
+
+async def test_a_released_topic_is_taken_again_at_the_next_request(hub: Hub, client: WireClient) -> None:
+    await client.publish(T, b"1")
+    owned = hub.topics.get(T)
+    assert owned is not None
+    releasing = asyncio.create_task(hub.topics.release(owned))
+    sent = [client.send(T, Publish(Message(b"m"))) for _ in range(10)]
+    assert [WireClient.published(await client.answer(txn_id)) for txn_id in sent] == list(range(2, 12))
+    await releasing
+
+
+async def test_requests_during_a_release_are_served_after_it(hub: Hub, client: WireClient, connect: Connect) -> None:
+    other = await connect(hub)
+    await other.subscribed(T, b"attached")
+    await client.publish_many(T, b"1", b"2")
+    owned = hub.topics.get(T)
+    assert owned is not None
+    with locked(hub):
+        releasing = asyncio.create_task(hub.topics.release(owned))
+        await eventually(lambda: not owned.is_serving, "the release began")
+        subscribed = client.send(T, Subscribe(subscriber=S, mode=CreateOrAttach.CREATE))
+        published = client.send(T, Publish(Message(b"3")))
+        unsubscribed = client.send(T, Unsubscribe(SubscriberId(b"attached")))
+        await client.barrier()
+    await releasing
+    assert (await client.answer(subscribed)).status is StatusCode.SUCCESS
+    assert WireClient.published(await client.answer(published)) == 3
+    assert (await client.answer(unsubscribed)).status is StatusCode.SUCCESS
+    await other.closed_by_hub()
+
+
+async def test_idle_topics_are_released_and_used_ones_are_not(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(topic_idle_s=1.0, topic_sweep_s=0.05)
+    client = await connect(hub)
+    await client.subscribed(b"attached", S)
+    await client.publish(b"idle", b"m")
+
+    async def is_released() -> bool:
+        await client.publish(b"used", b"m")
+        return hub.topics.get(Topic(b"idle")) is None
+
+    await eventually(is_released, "the idle topic is released")
+    assert hub.topics.get(Topic(b"attached")) is not None
+    assert hub.topics.get(Topic(b"used")) is not None
+    assert await client.publish(b"idle", b"m") == 2
+
+
+async def test_old_topics_are_released_used_or_not(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(topic_age_s=1.0, topic_sweep_s=0.05)
+    client = await connect(hub)
+    await client.subscribed(T, S)
+    await client.closed_by_hub()
+    assert client.events == []
+
+
+async def test_the_topics_unused_for_longest_make_room(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(topics_max=3, topic_sweep_s=3600.0, topic_idle_s=0.0)
+    client = await connect(hub)
+    await client.subscribed(b"T0", S)
+    for number in range(1, 7):
+        await client.publish(b"T%d" % number, b"m")
+    await hub.topics.sweep()
+    await eventually(lambda: len(hub.topics) == 3, "three are left")
+    assert hub.topics.get(Topic(b"T0")) is not None
+
+
+async def test_many_topics_at_once(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(acquisitions_max=5)
+    client = await connect(hub)
+    sent = [client.send(b"T%d" % (number % 300), Publish(Message(b"m"))) for number in range(600)]
+    ids = [WireClient.published(await client.answer(txn_id)) for txn_id in sent]
+    assert ids == [1] * 300 + [2] * 300
+
+
+async def test_too_many_topics_that_wait_are_refused(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(acquisitions_max=1, acquisitions_waiting_max=5)
+    client = await connect(hub)
+    with locked(hub):
+        sent = [client.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(20)]
+        refused = [await client.answer(txn_id) for txn_id in sent[6:]]
+        assert {each.status for each in refused} == {StatusCode.SERVICE_DOWN}
+    assert {(await client.answer(txn_id)).status for txn_id in sent[:6]} == {StatusCode.SUCCESS}
+
+
+# ------------------------------------------------------------------------------------- metadata that do not answer
+
+
+async def test_metadata_that_do_not_answer_are_an_error_and_owned_topics_serve_on(
+    start_hub: StartHub, connect: Connect
+) -> None:
+    hub = await start_hub(operation_timeout_s=0.3, ledger_messages_max=100)
+    client = await connect(hub)
+    await client.subscribed(T, S)
+    await client.publish(T, b"1")
+    with locked(hub):
+        down = await client.request(b"new", Publish(Message(b"m")))
+        assert down.status in (StatusCode.SERVICE_DOWN, StatusCode.UNCERTAIN_STATE)
+        refused = await client.subscribe(T, b"new")
+        assert refused.status in (StatusCode.SERVICE_DOWN, StatusCode.UNCERTAIN_STATE)
+        assert await client.publish(T, b"2") == 2
+        assert await client.delivered(2) == [1, 2]
+    assert await client.publish(b"new", b"m") == 1
+    await client.subscribed(T, b"new")
+
+
+async def test_a_ledger_that_the_metadata_do_not_take_costs_no_id(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(operation_timeout_s=0.3, ledger_messages_max=3)
+    client = await connect(hub)
+    ids = await client.publish_many(T, b"1", b"2")
+    with locked(hub):
+        answers = [await client.request(T, Publish(Message(b"m"))) for _ in range(3)]
+        ids += [each.published.local for each in answers if each.published is not None]
+        assert {each.status for each in answers[1:]} <= {StatusCode.SERVICE_DOWN, StatusCode.UNCERTAIN_STATE}
+    for _ in range(5):
+        ids.append(await client.publish(T, b"m"))
+    assert ids == list(range(1, len(ids) + 1))
+    await client.subscribed(T, S)
+    await client.publish(T, b"m")
+    assert await client.delivered(1) == [len(ids) + 1]
+
+
+# ------------------------------------------------------------------------------------------------------ names
+
+NAMES = [
+    b"x",
+    b"x" * 8192,
+    b"nul\0nul",
+    b"\xff\xfe not utf-8 \x80",
+    b"a/b",
+    b"/leading",
+    b"trailing/",
+    b"double//slash",
+    b".",
+    b"..",
+    b" ",
+    b"\n",
+    b"hub",
+    b"__reserved",
+    "Größe 🦔".encode(),
+    b"%s{}\\",
+]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name[:20]))
+async def test_names_are_any_bytes(start_hub: StartHub, connect: Connect, name: bytes) -> None:
+    async with await start_hub() as hub:
+        client = await connect(hub)
+        await client.subscribed(name, name)
+        assert await client.publish(name, name) == 1
+        delivery = await client.delivery()
+        assert (delivery.topic, delivery.subscriber, delivery.message.body) == (name, name, name)
+        await client.close()
+    client = await connect(await start_hub())
+    await client.subscribed(name, name, mode=CreateOrAttach.ATTACH)
+    assert await client.delivered(1) == [1]
+    assert (await client.unsubscribe(name, name)).status is StatusCode.SUCCESS
+
+
+@pytest.mark.parametrize("name", [b"", b"x" * 8193])
+async def test_names_beyond_the_limits_are_malformed(client: WireClient, name: bytes) -> None:
+    for action in (Publish(Message(b"m")), Subscribe(subscriber=S), Unsubscribe(S), CloseSubscription(S)):
+        assert (await client.request(name, action)).status is StatusCode.MALFORMED_REQUEST
+    subscriber = SubscriberId(name)
+    for action in (Subscribe(subscriber=subscriber), Unsubscribe(subscriber), CloseSubscription(subscriber)):
+        assert (await client.request(T, action)).status is StatusCode.MALFORMED_REQUEST
+    client.consume(name, S, 1)
+    client.consume(T, name, 1)
+    await client.publish(T, b"m")
+
+
+# ------------------------------------------------------------------------------------------ not kept at all
+
+
+@pytest.fixture
+async def fleeting(start_hub: StartHub) -> Hub:
+    """A hub some of whose topics are not kept."""
+    return await start_hub(non_durable_topics=("live.*", "nobody"), cache_bytes=10_000)
+
+
+async def test_a_non_durable_topic_delivers_to_who_is_there_and_keeps_nothing(fleeting: Hub, connect: Connect) -> None:
+    client, other = await connect(fleeting), await connect(fleeting)
+    assert await client.publish(b"live.1", b"unheard") == 1
+    await client.subscribed(b"live.1", S)
+    await other.subscribed(b"live.1", b"other")
+    assert await client.publish_many(b"live.1", b"2", b"3") == [2, 3]
+    assert await client.delivered(2) == [2, 3]
+    assert await other.delivered(2) == [2, 3]
+    assert (await fleeting.ledgers.stats()).ledgers == 0
+    assert await fleeting.metadata.subscriptions.read_subscription_data(Topic(b"live.1"), S) is None
+    assert await fleeting.metadata.persistence.read_topic_persistence_info(Topic(b"live.1")) is None
+    assert await client.publish(b"lively", b"m") == 1
+    assert (await fleeting.ledgers.stats()).ledgers == 1, "no pattern matches this one"
+
+
+async def test_a_non_durable_subscription_ends_with_its_channel(fleeting: Hub, connect: Connect) -> None:
+    client, other = await connect(fleeting), await connect(fleeting)
+    assert (await client.subscribe(b"live.1", S, mode=CreateOrAttach.ATTACH)).status is StatusCode.CLIENT_NOT_SUBSCRIBED
+    await client.subscribed(b"live.1", S, mode=CreateOrAttach.CREATE)
+    assert (await other.subscribe(b"live.1", S)).status is StatusCode.TOPIC_BUSY
+    await client.close()
+    await eventually(lambda: len(fleeting.channels) == 1, "the hub saw the end of the channel")
+    await other.subscribed(b"live.1", S, mode=CreateOrAttach.CREATE)
+    await other.publish(b"live.1", b"m")
+    assert await other.delivered(1) == [1]
+    other.consume(b"live.1", S, 1)
+    assert (await other.unsubscribe(b"live.1", S)).status is StatusCode.SUCCESS
+    assert (await other.unsubscribe(b"live.1", S)).status is StatusCode.CLIENT_NOT_SUBSCRIBED
+
+
+async def test_publishing_to_nobody_can_be_refused(start_hub: StartHub, connect: Connect) -> None:
+    hub = await start_hub(non_durable_topics=("nobody",), non_durable_refuses_nobody=True)
+    client = await connect(hub)
+    assert (await client.request(b"nobody", Publish(Message(b"m")))).status is StatusCode.NO_SUCH_TOPIC
+    await client.subscribed(b"nobody", S)
+    assert await client.publish(b"nobody", b"m") == 1
+    await client.close_subscription(b"nobody", S)
+    assert (await client.request(b"nobody", Publish(Message(b"m")))).status is StatusCode.NO_SUCH_TOPIC
+    assert await client.publish(b"durable", b"m") == 1
+
+
+async def test_a_slow_subscriber_of_a_non_durable_topic_misses_messages_and_holds_no_memory(
+    fleeting: Hub, connect: Connect
+) -> None:
+    client = await connect(fleeting)
+    await client.subscribed(b"live.1", S, preferences=SubscriptionPreferences(message_window_size=1))
+    await client.publish_many(b"live.1", *[b"x" * 1000] * 50)
+    assert await client.delivered(1) == [1]
+    assert fleeting.tails.bytes <= 10_000
+    client.consume(b"live.1", S, 1)
+    (following,) = await client.delivered(1)
+    assert 40 < following <= 50
+    client.consume(b"live.1", S, following)
+    assert await client.delivered(1) == [following + 1]
+
+
+# ------------------------------------------------------------------------------------------- standalone
+
+
+async def test_two_hubs_cannot_use_one_directory(hub: Hub, start_hub: StartHub) -> None:
+    with pytest.raises(LedgerStoreLockedError):
+        await start_hub()
+
+
+async def test_two_hubs_cannot_use_one_metadata_store(
+    start_hub: StartHub, connect: Connect, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("shared")
+    url = f"sqlite://{place / 'metadata.db'}"
+    await format_metadata(url)
+    first = await start_hub(metadata=url)
+    client = await connect(first)
+    await client.publish(T, b"m")
+    with pytest.raises(StandaloneHubExistsError):
+        await start_hub(metadata=url, data_directory=place / "other")
+    await first.close()
+    second = await start_hub(metadata=url, data_directory=place / "other", replace_standalone=True)
+    assert second.me.epoch > first.me.epoch
+    async with await open_metadata(url) as store:
+        registered = await store.standalone_hub()
+    assert registered is not None
+    assert registered.starts == second.me.epoch
+
+
+async def test_every_start_is_another_epoch(start_hub: StartHub) -> None:
+    epochs = []
+    for _ in range(3):
+        async with await start_hub() as hub:
+            epochs.append(hub.me.epoch)
+    assert epochs == sorted(set(epochs))
+
+
+async def test_requests_during_the_shutdown_are_answered_or_their_channel_ends(hub: Hub, client: WireClient) -> None:
+    await client.publish(T, b"1")
+    closing = asyncio.create_task(hub.close())
+    sent = [client.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(20)]
+    answers = []
+    for txn_id in sent:
+        try:
+            answers.append(await client.answer(txn_id))
+        except ChannelClosedError:
+            break
+    await closing
+    assert {each.status for each in answers} <= {StatusCode.SUCCESS, StatusCode.SERVICE_DOWN}
+
+
+async def test_start_and_stop_delivery_are_malformed(client: WireClient) -> None:
+    for kind in (pb.START_DELIVERY, pb.STOP_DELIVERY):
+        assert (await client.answer(client.send_raw(topic=T, type=kind))).status is StatusCode.MALFORMED_REQUEST
