@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from hedwig.errors import HedwigError, NotResponsibleForTopicError, RemoteProtocolError
@@ -28,6 +29,10 @@ __all__ = ["Channel", "ChannelOwner"]
 
 _log = logging.getLogger(__name__)
 
+_PROBE_AFTER_S: Final = 60
+_PROBE_EVERY_S: Final = 15
+_PROBES: Final = 4
+"""A peer that is silent for a minute is probed; one whose machine has vanished is given up a minute later."""
 _CLOSE_S: Final = 5.0
 """How long a peer may take to read what was sent to it before its connection was closed."""
 _FRAME_BYTES_MAX: Final = 1 << 30
@@ -90,9 +95,11 @@ class Channel(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         if not self._owner.opened(self):
-            _log.warning("%s: refused, %d channels are open", self.peer, self._options.channels_max)
+            _log.warning("%s: refused: as many channels are open as may be, or the hub is closing", self.peer)
             self.is_closed = True
             self._transport.abort()
+            return
+        _probe(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -261,3 +268,15 @@ class Channel(asyncio.Protocol):
             cursor = next(iter(self._waiting))
             del self._waiting[cursor]
             cursor.go_on()
+
+
+def _probe(connection: socket.socket) -> None:
+    """Have the kernel find out that a client's machine vanished: else its subscriptions would stay attached for ever.
+
+    No TCP_USER_TIMEOUT: it would also end connections of clients that live, and do not read for so long.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    settings = {"TCP_KEEPIDLE": _PROBE_AFTER_S, "TCP_KEEPINTVL": _PROBE_EVERY_S, "TCP_KEEPCNT": _PROBES}
+    for name, value in settings.items():
+        if hasattr(socket, name):  # Not every system has each.
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -17,6 +17,7 @@ from hedwig.wire import Request
 from hub import standalone
 from hub.channel import Channel
 from hub.delivery import Delivery
+from hub.descriptors import ConnectionLimits
 from hub.durable_log import LogStore
 from hub.filters import FilterRegistry
 from hub.ledgers import LocalLedgerStore
@@ -34,7 +35,6 @@ __all__ = ["Hub"]
 
 _log = logging.getLogger(__name__)
 
-_BACKLOG: Final = 4096
 _LEDGERS: Final = "ledgers"
 _LAST_WORDS_S: Final = 3.0
 """How long peers have to take their last answers when the hub ends."""
@@ -49,6 +49,7 @@ class Hub:
         self.channels: dict[Channel, None] = {}
         self._stack = AsyncExitStack()
         self._servers: list[asyncio.Server] = []
+        self._limits = ConnectionLimits.fit(options.channels_max)
         self._is_closing = False
         self.replaced: asyncio.Future[StandaloneHubExistsError] = asyncio.get_running_loop().create_future()
         """Done once this hub knows that another one has its metadata; then it serves nobody, and is to be closed."""
@@ -170,7 +171,7 @@ class Hub:
                 host,
                 port,
                 ssl=tls,
-                backlog=_BACKLOG,
+                backlog=self._limits.backlog,
                 reuse_address=True,
                 start_serving=False,
             )
@@ -182,7 +183,7 @@ class Hub:
     # ------------------------------------------------------------------------------------------------ channels
 
     def opened(self, channel: Channel) -> bool:
-        if self._is_closing or self.replaced.done() or len(self.channels) >= self.options.channels_max:
+        if self._is_closing or self.replaced.done() or len(self._connections) >= self._limits.connections:
             return False
         self.channels[channel] = None
         self._connections.add(channel)
