@@ -8,7 +8,7 @@ from hedwig.errors import LedgerFencedError, LedgerStoreLockedError, StandaloneH
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import ANY, NEW
-from hedwig.wire import CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
+from hedwig.wire import Action, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
 from hedwig.wire import pubsub_pb2 as pb
 from hub.hub import Hub
 from metadata import format_metadata, open_metadata
@@ -64,7 +64,7 @@ async def ledger_with(hub: Hub, first: int, last: int, *, seal: bool) -> int:
 
 @pytest.mark.parametrize("should_claim", [False, True])
 async def test_any_request_claims_a_topic(hub: Hub, client: WireClient, should_claim: bool) -> None:
-    actions = {
+    actions: dict[bytes, Action] = {
         b"publish": Publish(Message(b"m")),
         b"subscribe": Subscribe(subscriber=S),
         b"unsubscribe": Unsubscribe(S),
