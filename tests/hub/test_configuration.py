@@ -1,4 +1,4 @@
-"""Prove how options come about: which source counts, what is accepted, and that a mistake is one line with its place."""
+"""Prove how options come about: which source counts, what is accepted, what is refused, and in which words."""
 
 import tomllib
 from collections.abc import Callable, Mapping

@@ -1,0 +1,65 @@
+"""Asks the admin endpoint of a hub as any HTTP client does, and waits for what it is going to say."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any, Final
+
+__all__ = ["AdminClient", "Told"]
+
+_TIMEOUT_S: Final = 60.0
+_PAUSE_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer: its status, and its body as text."""
+
+    status: int
+    text: str
+    content_type: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+class AdminClient:
+    """A client of the admin endpoint at `address`, host:port. It blocks."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Told:
+        """Send a request on a connection of its own."""
+        connection = HTTPConnection(self._address, timeout=_TIMEOUT_S)
+        try:
+            connection.request(method, path, body=body or None, headers=dict(headers or {}))
+            response = connection.getresponse()
+            return Told(response.status, response.read().decode(), response.headers.get_content_type())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """Return the JSON at `path`, which must be there."""
+        told = self.ask("GET", path)
+        assert told.status == 200, told
+        return told.json
+
+    def post(self, path: str) -> Any:
+        """Post to `path`, which must be accepted, and return its JSON."""
+        told = self.ask("POST", path)
+        assert told.status == 200, told
+        return told.json
+
+    def wait(self, path: str, holds: Callable[[Any], object], what: str) -> Any:
+        """Return the JSON at `path` once `holds` is true of it; fail, saying `what`, when that takes too long."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            told = self.ask("GET", path)
+            if told.status == 200 and holds(told.json):
+                return told.json
+            assert time.monotonic() < deadline, f"{what}: not within {_TIMEOUT_S:g} s; {path} says {told}"
+            time.sleep(_PAUSE_S)
