@@ -52,6 +52,8 @@ class Channel:
         self._readable = asyncio.Event()
         self._readable.set()
         self._end: Exception | None = None
+        self._unsent: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._receive())
 
     @classmethod
@@ -93,11 +95,11 @@ class Channel:
         """
         frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
         self._check_open()
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[request.txn_id] = answer
         try:
             async with asyncio.timeout(timeout_s):
-                self._writer.write(frame)
+                self._send(frame)
                 await self._drain()
                 return await answer
         except TimeoutError as exc:
@@ -112,7 +114,7 @@ class Channel:
         """
         frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
         self._check_open()
-        self._writer.write(frame)
+        self._send(frame)
         try:
             async with asyncio.timeout(self._options.answer_timeout_s):
                 await self._drain()
@@ -144,6 +146,17 @@ class Channel:
         if self._end is not None:
             raise CouldNotConnectError(f"the channel to the hub {self.address} has ended: {self._end}")
 
+    def _send(self, frame: bytes) -> None:
+        """Send a frame, together with the others of this turn of the event loop: a system call for each is dear."""
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(frame)
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self._writer.write(b"".join(self._unsent))
+            self._unsent.clear()
+
     async def _drain(self) -> None:
         with contextlib.suppress(OSError):  # The receiving side sees the end, and tells all that wait.
             await self._writer.drain()
@@ -174,6 +187,7 @@ class Channel:
         if self._end is not None:
             return
         self._end = reason
+        self._flush()
         self._writer.close()
         for answer in self._waiting.values():
             if not answer.done():
