@@ -22,6 +22,8 @@ _OPEN_S: Final = 300.0
 _DRAIN_S: Final = 60.0
 _START_AHEAD_S: Final = 0.2
 _JAVA_PROBE: Final = 5_000
+_JAVA_PROBE_S: Final = 2.0
+"""A load that is to take no longer needs no probe: it is one."""
 _JAVA_S: Final = 900.0
 
 
@@ -131,6 +133,8 @@ class JavaDriver:
         if workload.is_open_loop:
             return self._whole(round(workload.rate_per_s * workload.seconds), workload.topics)
         probe = self._benchmark(workload, self._whole(_JAVA_PROBE, workload.topics))
+        if workload.seconds <= _JAVA_PROBE_S:
+            return probe.messages
         rate = self._run(probe, subject).rate_per_s
         return self._whole(round(rate * workload.seconds), workload.topics)
 

@@ -52,10 +52,10 @@ async def _carry_out(plan: Mapping[str, Any]) -> None:
     target = _TARGETS[plan["driver"]](workload, host, int(port), share=share, shares=shares)
     load = Load(workload, target, share=share, shares=shares, drain_s=plan["drain_s"])
     await target.open(load)
-    # The arrays of a load hold no cycles; a collection over prepared frames and tasks would only be a pause of ours.
     gc.collect()
     gc.freeze()
-    gc.disable()
+    if plan["driver"] == "raw":
+        gc.disable()  # It makes no cycles, so a collection would only be a pause of ours.
     _write({"ready": True})
     recording = await load.run((await _read_later())["start_ns"])
     gc.enable()

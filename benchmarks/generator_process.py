@@ -36,6 +36,8 @@ class GeneratorProcess:
             stdout=subprocess.PIPE,
             text=True,
             cwd=_SOURCES,
+            # Ctrl-C is for the process that measures, which ends this one.
+            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, name="generator", daemon=True)
         self._reader.start()

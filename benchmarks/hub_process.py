@@ -53,7 +53,13 @@ class HubProcess:
         with self._log.open("ab") as log:
             began_at = log.tell()
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=_SOURCES
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=_SOURCES,
+                # Ctrl-C is for the process that measures, which ends this one.
+                start_new_session=True,
             )
         deadline = time.monotonic() + _START_S
         while True:

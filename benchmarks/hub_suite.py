@@ -67,7 +67,7 @@ QUICK: Final = Sizes(
     rounds=1,
 )
 SMOKE: Final = Sizes(
-    topics=(1, 5),
+    topics=(5,),
     message_bytes=(100,),
     subscribers=(2,),
     deliver_topics=3,

@@ -30,6 +30,10 @@ class Observer(Protocol):
         """Take note that one subscriber has received the message of an operation."""
         ...
 
+    def lost(self) -> None:
+        """Take note that the hub cannot be reached any more, so that there is no use in going on."""
+        ...
+
 
 class Target(Protocol):
     """Carries operations out against a hub, over some client. It uses the event loop that runs it."""
@@ -118,6 +122,11 @@ class Load:
         recording.delivery_us.append((now - recording.intended_ns[number]) // 1000)
         self._step(number)
 
+    def lost(self) -> None:
+        """End the load now."""
+        self._end_ns = min(self._end_ns, self._now_ns())
+        self._changed.set()
+
     def _step(self, number: int) -> None:
         left = self._pending[number] - 1
         self._pending[number] = left
@@ -156,11 +165,13 @@ class Load:
         while True:
             intended = round(first_ns + len(self._pending) * step_ns)
             now = self._now_ns()
-            if not self._is_due(intended) or now >= self._end_ns:
+            if not self._is_due(intended):
                 break
             if intended > now:
                 await asyncio.sleep(max(_TICK_S, (intended - now) / _SECOND_NS))
             elif self._in_flight >= self._in_flight_max:
+                if now >= self._end_ns:
+                    break
                 self._changed.clear()
                 await self._wait_for_change((self._end_ns - now) / _SECOND_NS)
             else:

@@ -40,6 +40,7 @@ class RawChannel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._flushing = False
+        self._is_closing = False
         self._rest = b""
         self._numbers: list[int] = []
         self._then: dict[int, bytes] = {}
@@ -93,6 +94,7 @@ class RawChannel(asyncio.Protocol):
 
     def close(self) -> None:
         """Disconnect."""
+        self._is_closing = True
         if self._transport is not None:
             self._transport.close()
 
@@ -103,6 +105,8 @@ class RawChannel(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self.closed.set()
+        if not self._is_closing:
+            self.observer.lost()
         self._fail_all("connection lost")
 
     def data_received(self, data: bytes) -> None:

@@ -40,8 +40,9 @@ class RawTarget:
         connections = max(1, workload.connections // self._shares)
         self._channels = [await self._connect(observer) for _ in range(connections)]
         self._receivers = [await self._connect(observer) for _ in range(workload.subscribers)]
-        for topic in range(workload.topics):
-            self._frames.parts(topic)
+        if not {Operation.PUBLISH, Operation.DELIVER}.isdisjoint(workload.mix):
+            for topic in range(workload.topics):
+                self._frames.parts(topic)
         for subscriber, channel in enumerate(self._receivers):
             await _attach(channel, workload, subscriber)
         for channel in (*self._channels, *self._receivers):
@@ -92,6 +93,9 @@ class _Attaching:
 
     def delivered(self, _: int) -> None:
         """Nothing is published yet, so what comes is from before; it does not count."""
+
+    def lost(self) -> None:
+        self.errors.append("connection lost")
 
 
 async def _attach(channel: RawChannel, workload: Workload, subscriber: int) -> None:

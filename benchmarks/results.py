@@ -17,6 +17,7 @@ __all__ = ["REACHED", "Measurement", "Result", "alike"]
 _FORMAT: Final = 1
 REACHED: Final = 0.98
 """The share of the offered load from which on it counts as reached."""
+_ON_ITS_WAY_S: Final = 0.1
 _BUSY: Final = 0.9
 """Of a processor: a generator that needs more may itself be what was measured."""
 
@@ -67,8 +68,11 @@ class Measurement:
         """Say whether a fixed rate was kept up; None in a closed loop, which offers none."""
         if not self.workload.is_open_loop:
             return None
-        # An external program is asked for the rate but does not count what it did not begin.
-        return not self.missed and self.operations_per_s >= REACHED * self.workload.rate_per_s
+        if self.missed or self.wall is not None:
+            return False
+        # What is on its way when the window ends is not behind yet: a backlog is more than that.
+        tolerance = max((1 - REACHED) * self.seconds, _ON_ITS_WAY_S) * self.workload.rate_per_s
+        return self.operations_per_s * self.seconds >= self.workload.rate_per_s * self.seconds - tolerance
 
     def notes(self) -> list[str]:
         """Return what a reader of the numbers must know."""

@@ -44,7 +44,7 @@ def usage_of(pid: int) -> Usage | None:
 
 
 class Sampler:
-    """Samples processes, each under a role, four times a second while in `with`; several of one role are added up."""
+    """Samples processes, each under a role, four times a second while in `with`, and at its end; several of one role are added up."""
 
     def __init__(self, processes: Mapping[str, list[int]]) -> None:
         self._processes = processes
@@ -61,18 +61,22 @@ class Sampler:
     ) -> None:
         self._ended.set()
         self._thread.join()
+        self._sample()
 
     def _run(self) -> None:
         while True:
-            found: dict[str, Usage] = {}
-            for role, pids in self._processes.items():
-                parts = [usage for pid in pids if (usage := usage_of(pid)) is not None]
-                # A role one of whose processes has ended has no total any more: it would seem to shrink.
-                if parts and len(parts) == len(pids):
-                    found[role] = _sum(parts)
-            self._samples.append((time.monotonic_ns(), found))
+            self._sample()
             if self._ended.wait(_INTERVAL_S):
                 return
+
+    def _sample(self) -> None:
+        found: dict[str, Usage] = {}
+        for role, pids in self._processes.items():
+            parts = [usage for pid in pids if (usage := usage_of(pid)) is not None]
+            # A role one of whose processes has ended has no total any more: it would seem to shrink.
+            if parts and len(parts) == len(pids):
+                found[role] = _sum(parts)
+        self._samples.append((time.monotonic_ns(), found))
 
     def cores(self, role: str, begin_ns: int, end_ns: int) -> float | None:
         """Return the processors that a role kept busy on average in between, None if it was not seen twice."""

@@ -1,0 +1,75 @@
+"""A target with known delays, stalls and failures: what a load measures on it is known before."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from benchmarks.load import Load, Observer
+from benchmarks.recording import Summary
+from benchmarks.workloads import Operation, Workload
+from tests.benchmarks.virtual_time import VirtualTime
+
+__all__ = ["KnownTarget", "measured"]
+
+
+class KnownTarget:
+    """Answers each operation `delay_s` after it began; but nothing during a stall, all that is due then at its end.
+
+    stalls: (from, to) in seconds since the first operation. fails: tells the error of an operation. answers: tells
+    whether it is answered at all. receptions: so often each message arrives, `delay_s` apart, after its answer.
+    lost_after: after so many operations the hub is gone.
+    """
+
+    def __init__(
+        self,
+        delay_s: float,
+        *,
+        stalls: Sequence[tuple[float, float]] = (),
+        fails: Callable[[int], str | None] = lambda _: None,
+        answers: Callable[[int], bool] = lambda _: True,
+        receptions: int = 0,
+        lost_after: int | None = None,
+    ) -> None:
+        self._delay_s = delay_s
+        self._stalls = stalls
+        self._fails = fails
+        self._answers = answers
+        self._receptions = receptions
+        self._lost_after = lost_after
+        self._first_s: float | None = None
+        self.begun: list[tuple[Operation, int]] = []
+
+    async def open(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def begin(self, number: int, operation: Operation, topic: int) -> None:
+        loop = asyncio.get_running_loop()
+        if self._first_s is None:
+            self._first_s = loop.time()
+        self.begun.append((operation, topic))
+        if len(self.begun) == self._lost_after:
+            loop.call_soon(self._observer.lost)
+        if not self._answers(number):
+            return
+        at = loop.time() - self._first_s + self._delay_s
+        for begin, end in self._stalls:
+            if begin <= at < end:
+                at = end
+        loop.call_at(self._first_s + at, self._observer.answered, number, self._fails(number))
+        for reception in range(1, self._receptions + 1):
+            loop.call_at(self._first_s + at + reception * self._delay_s, self._observer.delivered, number)
+
+    async def close(self) -> None:
+        pass
+
+
+def measured(workload: Workload, target: KnownTarget, *, share: int = 0, shares: int = 1) -> Summary:
+    """Return what a load measures on a target, in virtual time."""
+    time = VirtualTime()
+
+    async def run() -> Summary:
+        load = Load(workload, target, share=share, shares=shares, now_ns=time.now_ns)
+        await target.open(load)
+        recording = await load.run(time.now_ns() + 1_000_000_000)
+        return recording.summarize()
+
+    return time.run(run())

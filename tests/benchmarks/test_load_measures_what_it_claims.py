@@ -1,0 +1,209 @@
+"""Prove that the load loop tells the truth about a target whose delays, stalls and failures are known."""
+
+import pytest
+
+from benchmarks.recording import Summary
+from benchmarks.results import Measurement
+from benchmarks.workloads import Operation, Workload
+from tests.benchmarks.known_target import KnownTarget, measured
+
+MS = 1_000
+ONE_PER_CENT = 0.01
+
+
+def _measurement(workload: Workload, summary: Summary) -> Measurement:
+    measurement = Measurement(workload=workload, driver="known", round=1)
+    measurement.take(summary, is_delivery=Operation.DELIVER in workload.mix)
+    return measurement
+
+
+def _open(rate: float, **changes: float) -> Workload:
+    given = {"seconds": 10.0, "warmup_s": 0.0, "in_flight": 100_000, **changes}
+    return Workload(name="publish", rate_per_s=rate, **given)  # type: ignore[arg-type]
+
+
+def test_closed_loop_on_a_constant_delay() -> None:
+    workload = Workload(name="publish", in_flight=4, seconds=10.0, warmup_s=2.0)
+    summary = measured(workload, KnownTarget(0.020))
+    assert summary.seconds == 8.0
+    assert summary.count / summary.seconds == pytest.approx(4 / 0.020, rel=ONE_PER_CENT)
+    assert summary.service.percentile_us(50) == pytest.approx(20 * MS, rel=ONE_PER_CENT)
+    assert summary.service.max_us == pytest.approx(20 * MS, rel=ONE_PER_CENT)
+    assert summary.response.count == summary.service.count
+    assert not summary.errors
+    assert _measurement(workload, summary).is_offered_load_reached is None
+
+
+def test_open_loop_on_a_constant_delay() -> None:
+    workload = _open(500.0, warmup_s=2.0)
+    summary = measured(workload, KnownTarget(0.020))
+    assert summary.count == pytest.approx(8 * 500, abs=15)
+    # The loop wakes every millisecond, and what it is late counts.
+    assert summary.response.percentile_us(50) == pytest.approx(20 * MS, abs=1.1 * MS)
+    assert summary.service.percentile_us(50) == pytest.approx(20 * MS, rel=ONE_PER_CENT)
+    assert _measurement(workload, summary).is_offered_load_reached is True
+    assert _measurement(workload, summary).notes() == []
+
+
+def test_a_stall_shows_in_the_response_times_of_all_that_waited() -> None:
+    """A second without answers, 100/s: a tenth of ten seconds' operations waited, evenly up to a second."""
+    summary = measured(_open(100.0), KnownTarget(0.010, stalls=[(5.0, 6.0)]))
+    response = summary.response
+    assert response.count == 1000
+    assert response.percentile_us(50) == pytest.approx(10 * MS, abs=1.5 * MS)
+    assert response.percentile_us(89) == pytest.approx(10 * MS, abs=1.5 * MS)
+    assert response.percentile_us(95) == pytest.approx(500 * MS, abs=20 * MS)
+    assert response.percentile_us(99) == pytest.approx(900 * MS, abs=20 * MS)
+    assert response.max_us == pytest.approx(1000 * MS, abs=20 * MS)
+    stalled = summary.series[5]
+    assert stalled.finished <= 1
+    assert summary.series[4].finished == pytest.approx(100, abs=2)
+    assert summary.series[6].response.max_us == pytest.approx(1000 * MS, rel=0.03)
+
+
+def test_operations_that_could_not_begin_in_time_are_not_forgiven() -> None:
+    """One at a time: during the stall only one operation waits for the target, the others wait behind it, unsent."""
+    summary = measured(_open(100.0, in_flight=1), KnownTarget(0.005, stalls=[(5.0, 6.0)]))
+    assert summary.response.count == 1000
+    assert summary.service.percentile_us(99.8) == pytest.approx(5 * MS, rel=ONE_PER_CENT)
+    assert summary.service.max_us == pytest.approx(1000 * MS, rel=0.02)
+    # A hundred wait at the end of the stall; two are done for each that comes, so 200 have waited, evenly.
+    assert summary.response.percentile_us(90) == pytest.approx(500 * MS, abs=20 * MS)
+    assert summary.response.percentile_us(99) == pytest.approx(950 * MS, abs=20 * MS)
+
+
+def test_a_closed_loop_does_not_see_the_stall() -> None:
+    """It is why both loops exist: the same stall is one slow operation in ten thousand here."""
+    workload = Workload(name="publish", in_flight=1, seconds=10.0, warmup_s=0.0)
+    summary = measured(workload, KnownTarget(0.001, stalls=[(5.0, 6.0)]))
+    assert summary.count == pytest.approx(9_000, abs=20)
+    assert summary.response.percentile_us(99.9) == pytest.approx(1 * MS, rel=ONE_PER_CENT)
+    assert summary.response.max_us == pytest.approx(1000 * MS, rel=0.02)
+
+
+def test_offered_load_that_was_not_reached_is_flagged() -> None:
+    workload = _open(1000.0, in_flight=1)
+    summary = measured(workload, KnownTarget(0.010))
+    measurement = _measurement(workload, summary)
+    assert measurement.rate_per_s == pytest.approx(100, rel=ONE_PER_CENT)
+    assert summary.offered == 10_000
+    assert summary.missed == pytest.approx(9_000, abs=10)
+    assert measurement.is_offered_load_reached is False
+    assert measurement.notes() == [f"offered load not reached: {measurement.rate_per_s:,.0f} of 1,000/s"]
+
+
+def test_a_backlog_that_only_grows_is_flagged_too() -> None:
+    """Nothing is kept from beginning, but every answer is later than the one before."""
+    workload = _open(1000.0)
+    target = KnownTarget(0.010, stalls=[(0.0, 9.9)])
+    measurement = _measurement(workload, measured(workload, target))
+    assert measurement.missed == 0
+    assert measurement.is_offered_load_reached is True
+    late = _measurement(workload, measured(workload, KnownTarget(0.010, stalls=[(0.0, 11.0)])))
+    assert late.missed == 0
+    assert late.is_offered_load_reached is False
+
+
+def test_failures_are_counted_by_reason_and_not_as_work_done() -> None:
+    workload = Workload(name="publish", in_flight=10, operations=1000, seconds=100.0)
+    target = KnownTarget(0.010, fails=lambda number: "SERVICE_DOWN" if number % 10 == 0 else None)
+    summary = measured(workload, target)
+    assert summary.count == 900
+    assert summary.service.count == 900
+    assert summary.errors == {"SERVICE_DOWN": 100}
+    assert sum(second.failed for second in summary.series.values()) == 100
+
+
+def test_operations_without_an_answer_are_failures() -> None:
+    workload = Workload(name="publish", in_flight=10, operations=100, seconds=100.0)
+    summary = measured(workload, KnownTarget(0.010, answers=lambda number: number < 95))
+    assert summary.count == 95
+    assert summary.errors == {"unfinished": 5}
+
+
+def test_a_target_that_answers_nothing_does_not_hang_the_load() -> None:
+    workload = Workload(name="publish", in_flight=10, operations=100, seconds=100.0)
+    summary = measured(workload, KnownTarget(0.010, answers=lambda _: False))
+    assert (summary.count, summary.missed, summary.errors) == (0, 90, {"unfinished": 10})
+
+
+def test_a_load_ends_when_its_hub_is_lost() -> None:
+    workload = Workload(name="publish", in_flight=10, operations=100_000, seconds=1000.0)
+    summary = measured(workload, KnownTarget(0.010, lost_after=500))
+    assert summary.count == pytest.approx(500, abs=10)
+    assert summary.missed == 100_000 - summary.count
+
+
+def test_a_delivery_counts_when_everybody_has_it() -> None:
+    workload = Workload(
+        name="deliver",
+        mix={"deliver": 1.0},
+        subscribers=4,
+        in_flight=1,
+        operations=100,
+        seconds=1000.0,
+    )
+    summary = measured(workload, KnownTarget(0.010, receptions=4))
+    assert summary.count == 100
+    assert summary.deliveries == 400
+    assert summary.unexpected_deliveries == 0
+    assert summary.service.percentile_us(50) == pytest.approx(50 * MS, rel=ONE_PER_CENT)
+    assert summary.delivery.percentile_us(25) == pytest.approx(20 * MS, rel=ONE_PER_CENT)
+    assert summary.delivery.max_us == pytest.approx(50 * MS, rel=ONE_PER_CENT)
+    measurement = _measurement(workload, summary)
+    assert measurement.count == 400
+    assert measurement.operations_per_s == pytest.approx(20, rel=ONE_PER_CENT)
+
+
+def test_a_delivery_too_few_and_one_too_many_are_told() -> None:
+    workload = Workload(
+        name="deliver", mix={"deliver": 1.0}, subscribers=2, in_flight=10, operations=20, seconds=1000.0
+    )
+    assert measured(workload, KnownTarget(0.010, receptions=1)).errors == {"unfinished": 10}
+    summary = measured(workload, KnownTarget(0.010, receptions=3))
+    assert summary.count == 20
+    assert summary.unexpected_deliveries > 0
+    assert "deliveries too many" in _measurement(workload, summary).notes()[0]
+
+
+def test_shares_make_up_the_whole_load() -> None:
+    workload = Workload(name="publish", topics=30, in_flight=9, operations=100, seconds=100.0)
+    targets = [KnownTarget(0.010) for _ in range(3)]
+    parts = [measured(workload, target, share=share, shares=3) for share, target in enumerate(targets)]
+    assert [part.count for part in parts] == [34, 33, 33]
+    alone = KnownTarget(0.010)
+    measured(workload, alone)
+    together = [each for target in targets for each in target.begun]
+    assert sorted(together) == sorted(alone.begun)
+    whole, *others = parts
+    for other in others:
+        whole.add(other)
+    assert whole.count == whole.service.count == 100
+
+
+def test_shares_offer_the_whole_rate() -> None:
+    workload = _open(300.0)
+    parts = [measured(workload, KnownTarget(0.010), share=share, shares=3) for share in range(3)]
+    assert [part.offered for part in parts] == [1000, 1000, 1000]
+
+
+def test_a_seed_decides_the_order() -> None:
+    def order(seed: int) -> list[tuple[Operation, int]]:
+        target = KnownTarget(0.001)
+        workload = Workload(
+            name="mixed",
+            mix={"publish": 3.0, "subscribe": 1.0},
+            topics=100,
+            in_flight=10,
+            operations=1000,
+            seconds=100.0,
+            seed=seed,
+        )
+        measured(workload, target)
+        return target.begun
+
+    first = order(1)
+    assert first == order(1)
+    assert first != order(2)
+    assert sum(operation is Operation.SUBSCRIBE for operation, _ in first) == pytest.approx(250, abs=60)
+    assert {topic for _, topic in first} == set(range(100))

@@ -1,0 +1,160 @@
+"""Prove that results survive their file, that rounds are put together, and that tables say what a reader must know."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.main import main
+from benchmarks.results import Measurement, Result, alike
+from benchmarks.tables import markdown, rows
+from benchmarks.workloads import Choice, Workload
+from hedwig.histograms import Histogram
+from tests.benchmarks.known_target import KnownTarget, measured
+
+ENVIRONMENT = {
+    "cpu": "a processor",
+    "cpus": 2,
+    "memory_bytes": 24 << 30,
+    "disk_syncs_per_s": 1234.5,
+    "load_average": 0.1,
+    "kernel": "Linux",
+    "python": "CPython",
+    "libraries": {"click": "8"},
+    "sqlite": "3",
+    "java": None,
+    "commit": "0123456789abcdef",
+    "is_dirty": True,
+}
+
+
+def _round(number: int, delay_s: float, workload: Workload | None = None) -> Measurement:
+    done = workload or Workload(name="publish", in_flight=10, seconds=2.0, warmup_s=0.0)
+    measurement = Measurement(workload=done, driver="raw", round=number)
+    measurement.take(measured(done, KnownTarget(delay_s)), is_delivery=False)
+    measurement.hub_cores, measurement.generator_cores, measurement.hub_rss_bytes_max = 0.5, 0.1, 50 << 20
+    return measurement
+
+
+def _result(*measurements: Measurement, is_complete: bool = True) -> Result:
+    return Result(
+        program="hedwig-bench hub",
+        started="2026-01-01 00:00:00 UTC",
+        environment=dict(ENVIRONMENT),
+        terms={"replicas": "none", "seed": 1},
+        measurements=list(measurements),
+        is_complete=is_complete,
+    )
+
+
+def test_a_result_survives_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "hub.json"
+    written = _result(_round(1, 0.010), _round(2, 0.020))
+    written.write(path)
+    read = Result.read(path)
+    assert read.to_json() == written.to_json()
+    assert read.measurements[0].histograms["service"].percentiles_us() == (
+        written.measurements[0].histograms["service"].percentiles_us()
+    )
+    assert [each.name for each in path.parent.iterdir()] == ["hub.json"]
+
+
+def test_a_workload_survives_its_file() -> None:
+    workload = Workload(
+        name="mixed", mix={"publish": 3.0, "subscribe": 1.0}, topics=7, choice=Choice.ZIPF, rate_per_s=10.0
+    )
+    assert Workload.from_json(json.loads(json.dumps(workload.to_json()))) == workload
+
+
+def test_rounds_are_one_line_with_their_spread_and_merged_times() -> None:
+    """10 in flight at 10, 20 and 40 ms: 1000, 500 and 250 a second; of all operations 4 of 7 took 10 ms."""
+    (row,) = rows([_round(1, 0.010), _round(2, 0.020), _round(3, 0.040)])
+    assert row.rate == "500/s"
+    assert row.spread == "250 – 1,000"
+    assert row.latency.split(" / ")[0] == "10.0"
+    assert row.latency.split(" / ")[1:] == ["40.0", "40.0", "40.0"]
+    assert row.errors == "0"
+    assert row.hub == "0.50 / 50"
+
+
+def test_other_drivers_and_workloads_are_other_lines() -> None:
+    first, other_driver = _round(1, 0.010), _round(1, 0.010)
+    other_driver.driver = "client"
+    other_load = _round(1, 0.010, Workload(name="publish", in_flight=20, seconds=2.0, warmup_s=0.0))
+    again = _round(2, 0.010)
+    assert alike([first, other_driver, other_load, again]) == [[first, again], [other_driver], [other_load]]
+
+
+def test_a_fixed_rate_shows_response_and_service_times_side_by_side() -> None:
+    workload = Workload(name="publish", rate_per_s=100.0, in_flight=1, seconds=10.0, warmup_s=0.0)
+    measurement = Measurement(workload=workload, driver="raw", round=1)
+    measurement.take(measured(workload, KnownTarget(0.005, stalls=[(5.0, 6.0)])), is_delivery=False)
+    (row,) = rows([measurement])
+    response, service = row.latency.removesuffix(")").split(" (service ")
+    assert float(response.split(" / ")[1]) == pytest.approx(950, abs=20)
+    assert float(service.split(" / ")[1]) == pytest.approx(5, abs=0.1)
+    assert row.load == "100/s offered"
+
+
+def test_a_load_that_was_not_reached_says_so_in_its_line() -> None:
+    (row,) = rows([_round(1, 0.010, Workload(name="publish", rate_per_s=500.0, in_flight=1, seconds=2.0, warmup_s=0))])
+    assert row.notes.startswith("offered load not reached: 100 of 500/s")
+
+
+def test_a_generator_that_was_busy_says_so_in_its_line() -> None:
+    measurement = _round(1, 0.010)
+    measurement.generator_cores = 0.97
+    assert rows([measurement])[0].notes == "the generator was busy: 0.97 processors"
+
+
+def test_a_wall_is_a_line_of_its_own_kind() -> None:
+    wall = Measurement(workload=Workload(name="publish"), driver="raw", round=1, wall="the hub ended: out of memory")
+    (row,) = rows([wall])
+    assert (row.rate, row.latency, row.notes) == ("–", "–", "the hub ended: out of memory")
+    (row,) = rows([wall, _round(1, 0.010, Workload(name="publish"))])
+    assert row.rate != "–"
+    assert row.spread == "1 round"
+    assert "out of memory" in row.notes
+
+
+def test_failures_are_shown_with_their_reasons() -> None:
+    measurement = _round(1, 0.010)
+    measurement.errors.update({"SERVICE_DOWN": 3, "unfinished": 1})
+    assert rows([measurement])[0].errors == "4 (SERVICE_DOWN, unfinished)"
+
+
+def test_show_prints_results_again(tmp_path: Path) -> None:
+    path = tmp_path / "hub.json"
+    _result(_round(1, 0.010), is_complete=False).write(path)
+    shown = CliRunner().invoke(main, ["show", str(path)])
+    assert shown.exit_code == 0, shown.output
+    assert "1,000/s" in shown.output
+    assert "commit 0123456789ab with changes; the run was not finished" in shown.output
+    assert "1,234 synced appends of 4 KiB a second" in shown.output
+    assert "terms: replicas none, seed 1" in shown.output
+    as_json = CliRunner().invoke(main, ["show", "--json", str(path)])
+    assert json.loads(as_json.output) == [json.loads(path.read_text())]
+    as_markdown = CliRunner().invoke(main, ["show", "--markdown", str(path)])
+    assert as_markdown.output == markdown(Result.read(path)) + "\n"
+    assert "| publish, 50 topics, 100 B | raw |" in as_markdown.output
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"format": 1}', '{"format": 99}'])
+def test_what_is_no_result_is_one_line(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "hub.json"
+    if content is not None:
+        path.write_text(content)
+    shown = CliRunner().invoke(main, ["show", str(path)])
+    assert shown.exit_code == 1
+    assert len(shown.output.splitlines()) == 1
+    assert str(path) in shown.output
+
+
+def test_the_same_histogram_is_in_the_file_as_in_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "hub.json"
+    _result(_round(1, 0.010)).write(path)
+    (stored,) = json.loads(path.read_text())["measurements"]
+    assert Histogram.decode(stored["histograms"]["service"]).percentile_us(50) == pytest.approx(10_000, rel=0.001)
+    seconds = [Histogram.decode(second["response"]) for second in stored["series"].values()]
+    assert Histogram.merged(seconds).count == sum(second["finished"] for second in stored["series"].values())
