@@ -1,7 +1,6 @@
 """The admin endpoint of a hub: what it is, what it does, and the few things that can be asked of it, over HTTP."""
 
 import base64
-import binascii
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -171,7 +170,7 @@ def _topic_of(request: web.Request) -> Topic:
         return as_topic(parse_name(text))
     try:
         return as_topic(base64.b64decode(encoded or "", validate=True))
-    except binascii.Error as exc:
+    except ValueError as exc:
         raise BadRequestError(f"topic_base64 is not base64: {exc}") from exc
 
 

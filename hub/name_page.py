@@ -1,7 +1,6 @@
 """A page of names in their order, out of many that have none."""
 
 import base64
-import binascii
 from typing import Final, Generic, TypeVar
 
 __all__ = ["NamePage", "page_token", "start_of"]
@@ -57,5 +56,5 @@ def start_of(token: str) -> bytes:
     """Return the name of a token. Raises ValueError if it is none."""
     try:
         return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-    except binascii.Error as exc:
+    except ValueError as exc:
         raise ValueError(f"{token!r} is not the next token of a page before") from exc
