@@ -101,7 +101,8 @@ class BarProgress(LoadProgress):
     def __init__(self, title: str, input_bytes: int | None, clock: Clock, noun: str) -> None:
         super().__init__(title, input_bytes, clock, noun)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        # Data go to standard output as they are, and never to the terminal of standard error.
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         total = None if input_bytes is None else 100.0
         self._task = self._bar.add_task(_plain(title), total=total, text="")
 
@@ -139,10 +140,10 @@ class LineProgress(LoadProgress):
 
 
 def load_progress(
-    title: str, input_bytes: int | None, clock: Clock | None = None, *, noun: str = "rows"
+    title: str, input_bytes: int | None, clock: Clock | None = None, *, noun: str = "rows", is_shared: bool = False
 ) -> LoadProgress:
-    """Return the kind of progress that suits standard error."""
-    kind = BarProgress if sys.stderr.isatty() else LineProgress
+    """Return the kind of progress that suits standard error; `is_shared`: others write to that terminal meanwhile."""
+    kind = BarProgress if sys.stderr.isatty() and not is_shared else LineProgress
     return kind(title, input_bytes, clock or SystemClock(), noun)
 
 

@@ -1,6 +1,7 @@
 """The command `hedwig-admin publish`."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -107,7 +108,11 @@ class _PublishedLines:
         self._output = output
         self._lines = lines
         self._writes_ids = writes_ids
-        self._progress: LoadProgress = load_progress("publishing", lines.size, noun="messages")
+        is_typed = sys.stdin.isatty()
+        if is_typed:
+            click.echo("each line that you type is a message; Ctrl-D ends it", err=True)
+        is_shared = is_typed or (writes_ids and sys.stdout.isatty())
+        self._progress: LoadProgress = load_progress("publishing", lines.size, noun="messages", is_shared=is_shared)
         self._first: int | None = None
         self._last: int | None = None
 
@@ -171,10 +176,10 @@ class _PublishedLines:
         line = self._progress.rows + 1
         return CommandError(
             f"publish failed on topic {show_name(self._topic)!r} at line {line}: {explain(error, '')}; "
-            f"{_outcome(publisher)}, all lines before that one among them",
+            f"{_outcome(publisher)}, among them all before that line",
             exit_code_of(error),
         )
 
 
 def _outcome(publisher: LinePublisher) -> str:
-    return f"{publisher.published:,} of the {counted(publisher.sent, 'message')} that were sent are published"
+    return f"of {counted(publisher.sent, 'message')} sent {publisher.published:,} are published"

@@ -155,7 +155,7 @@ def test_ctrl_c_stops_the_reading_and_says_what_was_published(admin: Admin, topi
         process.send_signal(signal.SIGINT)
         _, err = _rest(process)
     assert process.returncode == ExitCode.INTERRUPTED
-    assert err.decode().split("\n") == ["100 of the 100 messages that were sent are published", "", "interrupted", ""]
+    assert err.decode().split("\n") == ["of 100 messages sent 100 are published", "", "interrupted", ""]
     assert len(_bodies(admin, topic)) == 100
 
 
@@ -174,20 +174,34 @@ def test_a_hub_that_dies_leaves_no_doubt_about_the_lines_before(tmp_path: Path, 
         assert out == b""
         [said] = err.decode().splitlines()
         assert "at line 201: " in said
-        assert re.search(r"200 of the \d+ messages that were sent are published, all lines before that one", said)
+        assert re.search(r"of \d+ messages sent 200 are published, among them all before that line", said)
         hub.start()
         assert ids == list(range(1, 201))
         assert _bodies(admin, topic)[:200] == _lines(0, 200).splitlines()
 
 
 def test_a_terminal_sees_the_progress(admin: Admin, topic: str) -> None:
-    on_terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', sys.argv[1]])))"
-    admin_again = f"{shlex.quote(sys.executable)} -c 'from cli.main import main; main()' publish {topic} --rate 400"
-    ran = admin.run_apart(f"seq 1 400 | {admin_again}", program=(sys.executable, "-c", on_terminal), TERM="xterm")
+    ran = _on_terminal(admin, f"publish {topic} --rate 400")
     assert ran.code == 0, ran
     assert "publishing" in ran.out
     assert "messages/s" in ran.out
     assert re.search(r"published[^\n]*400\r", ran.out)
+
+
+def test_ids_go_to_their_file_past_the_progress(admin: Admin, topic: str) -> None:
+    ran = _on_terminal(admin, f"publish {topic} --rate 400 --ids -o ndjson > ids")
+    assert ran.code == 0, ran
+    assert "messages/s" in ran.out
+    assert '"id"' not in ran.out
+    rows = [json.loads(line) for line in (admin.directory / "ids").read_text().splitlines()]
+    assert rows == [{"line": number, "id": number} for number in range(1, 401)]
+
+
+def _on_terminal(admin: Admin, command: str) -> Ran:
+    """Run a command that reads 400 lines from a pipe and writes to a terminal; return what that shows."""
+    on_terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', sys.argv[1]])))"
+    hedwig_admin = f"{shlex.quote(sys.executable)} -c 'from cli.main import main; main()' {command}"
+    return admin.run_apart(f"seq 1 400 | {hedwig_admin}", program=(sys.executable, "-c", on_terminal), TERM="xterm")
 
 
 # ------------------------------------------------------------------------------------------------------------ subscribe
@@ -367,7 +381,7 @@ def test_a_line_that_no_hub_takes_is_named(admin: Admin, topic: str) -> None:
     ran = admin.run("publish", topic, text="short\n" + "x" * 1_300_000)
     assert ran.code == ExitCode.USAGE
     assert "line 2" in ran.err
-    assert "1 of the 1 message that were sent" in ran.err
+    assert "of 1 message sent 1 are published" in ran.err
 
 
 def test_a_hub_that_hangs_leaves_the_outcome_unknown(tmp_path: Path, topic: str) -> None:
