@@ -19,5 +19,8 @@ def tls_context(options: HubOptions) -> ssl.SSLContext | None:
         # Without a password OpenSSL would ask for one on the terminal, and the hub would wait for it.
         context.load_cert_chain(options.tls_certificate, options.tls_key or None, password="")
     except (OSError, ssl.SSLError) as exc:
-        raise ConfigurationError(f"cannot use the TLS certificate {options.tls_certificate}: {exc}") from exc
+        raise ConfigurationError(
+            f"cannot use the TLS certificate {options.tls_certificate}: {exc}; "
+            "it must be PEM, with its private key, or tls_key, that has no password"
+        ) from exc
     return context

@@ -20,6 +20,7 @@ from hedwig.model import SubscriberId, Topic
 from hub.main import ExitCode
 from metadata import open_metadata
 from tests.cli.admin import Admin
+from tests.client.tls import make_certificate
 from tests.faults.waiting import until_blocking
 from tests.hub.admin_client import AdminClient
 from tests.hub.running import RunningHub
@@ -303,6 +304,16 @@ def test_a_data_directory_that_cannot_be_made_is_said_in_one_line(tmp_path: Path
     hub.data.parent.write_text("not a directory")
     assert failed_start(hub).startswith(f"error: cannot make the data directory {hub.data}: ")
     assert hub.wait() == ExitCode.USAGE
+
+
+def test_a_key_with_a_password_is_refused_and_not_asked_for(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "hub", "IP:127.0.0.1")
+    locked_key = tmp_path / "locked.pem"
+    locking = ["openssl", "rsa", "-aes256", "-passout", "pass:secret", "-in", str(key), "-out", str(locked_key)]
+    subprocess.run(locking, check=True, capture_output=True, timeout=_DEADLINE_S)
+    line = failed_start(RunningHub(tmp_path, "tls_port=0", f"tls_certificate={certificate}", f"tls_key={locked_key}"))
+    assert line.startswith(f"error: cannot use the TLS certificate {certificate}")
+    assert "no password" in line
 
 
 @pytest.mark.parametrize(
