@@ -168,6 +168,8 @@ class Channel:
                 for body in decoder.receive(data):
                     await self._readable.wait()
                     self._handle(body)
+                if decoder.refusal is not None:
+                    raise RemoteProtocolError(decoder.refusal)
             self._finish(ConnectionResetError("the hub closed the connection"))
         except (OSError, RemoteProtocolError) as exc:
             self._finish(exc)

@@ -38,17 +38,24 @@ class FrameDecoder:
     It holds at most one frame that is not complete, so its memory is bounded by the limit and the size of one read.
     """
 
-    __slots__ = ("_buffer", "_frame_bytes_max")
+    __slots__ = ("_buffer", "_frame_bytes_max", "refusal")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray()
+        self.refusal: str | None = None
+        """Why nothing more can be read, once that is so."""
 
     def receive(self, data: bytes) -> list[bytes]:
         """Return the bodies that are complete now, in order.
 
+        What came whole before a frame that is over the limit is returned, and `refusal` set: how the bytes were cut on
+        their way must not decide what becomes of it.
+
         Raises: RemoteProtocolError - a frame announces more than the limit; nothing can be read after it.
         """
+        if self.refusal is not None:
+            raise RemoteProtocolError(self.refusal)
         self._buffer += data
         bodies: list[bytes] = []
         start = 0
@@ -56,7 +63,10 @@ class FrameDecoder:
             (length,) = _LENGTH.unpack_from(self._buffer, start)
             if length + LENGTH_BYTES > self._frame_bytes_max:
                 most = self._frame_bytes_max - LENGTH_BYTES
-                raise RemoteProtocolError(f"a frame of {length} bytes was announced; at most {most} are allowed")
+                self.refusal = f"a frame of {length} bytes was announced; at most {most} are allowed"
+                if not bodies:
+                    raise RemoteProtocolError(self.refusal)
+                break
             end = start + LENGTH_BYTES + length
             if len(self._buffer) < end:
                 break

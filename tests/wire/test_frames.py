@@ -39,6 +39,21 @@ def test_a_frame_over_the_limit_is_refused_by_its_length_alone(over: int) -> Non
         decoder.receive(struct.pack(">I", LIMIT - 4 + over))
 
 
+def test_what_came_whole_before_a_frame_over_the_limit_is_not_lost() -> None:
+    """However the stream was cut: in one piece, or at the frame that is too long."""
+    too_long = struct.pack(">I", LIMIT)
+    decoder = FrameDecoder(LIMIT)
+    assert decoder.receive(STREAM + too_long) == BODIES
+    assert decoder.refusal is not None
+    with pytest.raises(RemoteProtocolError):
+        decoder.receive(b"")
+    decoder = FrameDecoder(LIMIT)
+    assert decoder.receive(STREAM) == BODIES
+    assert decoder.refusal is None
+    with pytest.raises(RemoteProtocolError):
+        decoder.receive(too_long)
+
+
 def test_the_limit_counts_the_length_like_the_original() -> None:
     decoder = FrameDecoder(HUB_FRAME_BYTES_MAX)
     assert decoder.receive(struct.pack(">I", 1_258_287)) == []
