@@ -19,6 +19,7 @@ from hedwig.wire import (
     encode_published,
     encode_response,
 )
+from hub.answer_gate import AnswerGate
 from hub.options import HubOptions
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ class Channel(asyncio.Protocol):
         self._unread_answer_bytes = 0
         self._is_paused = False
         self._waiting: dict[Cursor, None] = {}
-        self._abort: asyncio.TimerHandle | None = None
         self._told: set[tuple[Topic, SubscriberId]] | None = None
+        self._gate: AnswerGate | None = None
 
     # ------------------------------------------------------------------------------------------- the connection
 
@@ -109,8 +110,6 @@ class Channel(asyncio.Protocol):
                 if self.is_closed:
                     return
                 self._owner.handle(self, decode_request(body), len(body))
-            if self._decoder.refusal is not None:
-                raise RemoteProtocolError(self._decoder.refusal)
         except RemoteProtocolError as exc:
             _log.warning("%s: closing the connection: %s", self.peer, exc)
             self.close()
@@ -124,10 +123,9 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
-        if self._abort is not None:
-            self._abort.cancel()  # Or it would keep this channel in memory meanwhile.
         self._out.clear()
         self._waiting.clear()
+        self._let_answers_go_on()
         self._owner.ended(self)
         self._owner.gone(self)
 
@@ -138,6 +136,7 @@ class Channel(asyncio.Protocol):
         self._blocked = False
         self._unread_answer_bytes = 0
         self._read_on()
+        self._let_answers_go_on()
         self._let_cursors_go_on()
 
     def close(self) -> None:
@@ -149,7 +148,7 @@ class Channel(asyncio.Protocol):
         transport = self._transport
         if transport is not None:
             transport.close()
-            self._abort = self._loop.call_later(_CLOSE_S, transport.abort)
+            self._loop.call_later(_CLOSE_S, transport.abort)
         self._owner.ended(self)
 
     # ------------------------------------------------------------------------------------------------ requests
@@ -195,6 +194,17 @@ class Channel(asyncio.Protocol):
         ):
             self._is_paused = False
             self._transport.resume_reading()
+
+    @property
+    def gate(self) -> AnswerGate:
+        """The gate for requests whose answers may be large. Nobody waits there once the channel is closed."""
+        if self._gate is None:
+            self._gate = AnswerGate(lambda: self.is_full and not self.is_closed)
+        return self._gate
+
+    def _let_answers_go_on(self) -> None:
+        if self._gate is not None:
+            self._gate.go_on()
 
     def answer(self, size: int, answer: Answer) -> None:
         """Answer a request of `size` bytes."""
@@ -258,6 +268,7 @@ class Channel(asyncio.Protocol):
     def _flush_soon(self) -> None:
         self._flushing = False
         self._flush()
+        self._let_answers_go_on()
         if self._waiting and not self._blocked:
             self._let_cursors_go_on()
 

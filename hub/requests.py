@@ -155,6 +155,11 @@ class Requests:
     ) -> None:
         async def carry_out() -> None:
             try:
+                await channel.gate.enter()
+            except BaseException:
+                work.close()
+                raise
+            try:
                 await work
             except TopicGoneError as gone:
                 if tries > 1:
@@ -172,6 +177,8 @@ class Requests:
             else:
                 if not answers_itself:
                     channel.answer(size, Answer(txn_id=request.txn_id))
+            finally:
+                channel.gate.leave()
 
         self._start(carry_out())
 

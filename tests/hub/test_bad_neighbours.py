@@ -390,6 +390,30 @@ async def test_client_that_never_reads_its_answers_is_not_read_either(
     await sending
 
 
+async def test_large_answers_wait_in_small_requests_for_clients_that_do_not_read(
+    hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
+) -> None:
+    """Each of ten clients asks for 64 MiB with 30 KiB, and reads nothing; then two read all of it."""
+    count = 1000
+    preferences = SubscriptionPreferences(options={"big": bytes(64 * KIB)})
+    assert 10 * count * 64 * KIB >= BOUNDLESS
+    deaf = [await _open(opened, hub, receive_bytes=4 * KIB) for _ in range(10)]
+    for number, channel in enumerate(deaf):
+        subscriber = SubscriberId(b"s-%d" % number)
+        await _asked(channel, Subscribe(subscriber=subscriber, preferences=preferences))
+        again = Subscribe(subscriber=subscriber)
+        frames = [
+            encode_frame(encode_request(Request(topic=Topic(b"t"), txn_id=each, action=again)), HUB_FRAME_BYTES_MAX)
+            for each in range(1, count + 1)
+        ]
+        await channel.send_bytes(b"".join(frames))
+    await good.exchange(50)
+    for channel in deaf[:2]:
+        heard = [await channel.receive() for _ in range(count)]
+        # They concern the same subscription, so they are answered in order.
+        assert [each.txn_id for each in heard if isinstance(each, Answer)] == list(range(1, count + 1))
+
+
 async def _asked(channel: RawChannel, action: Subscribe) -> Answer:
     return await channel.answer(await channel.send(b"t", action))
 
