@@ -86,6 +86,7 @@ class Channel(asyncio.Protocol):
         self._unread_answer_bytes = 0
         self._is_paused = False
         self._waiting: dict[Cursor, None] = {}
+        self._abort: asyncio.TimerHandle | None = None
         self._told: set[tuple[Topic, SubscriberId]] | None = None
         self._gate: AnswerGate | None = None
 
@@ -110,6 +111,8 @@ class Channel(asyncio.Protocol):
                 if self.is_closed:
                     return
                 self._owner.handle(self, decode_request(body), len(body))
+            if self._decoder.refusal is not None:
+                raise RemoteProtocolError(self._decoder.refusal)
         except RemoteProtocolError as exc:
             _log.warning("%s: closing the connection: %s", self.peer, exc)
             self.close()
@@ -123,6 +126,8 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
+        if self._abort is not None:
+            self._abort.cancel()  # Or it would keep this channel in memory meanwhile.
         self._out.clear()
         self._waiting.clear()
         self._let_answers_go_on()
@@ -148,7 +153,7 @@ class Channel(asyncio.Protocol):
         transport = self._transport
         if transport is not None:
             transport.close()
-            self._loop.call_later(_CLOSE_S, transport.abort)
+            self._abort = self._loop.call_later(_CLOSE_S, transport.abort)
         self._owner.ended(self)
 
     # ------------------------------------------------------------------------------------------------ requests
