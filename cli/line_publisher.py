@@ -48,6 +48,7 @@ class LinePublisher:
         self._running: deque[asyncio.Task[MessageSeqId]] = deque()
         self._news = asyncio.Event()
         self._reported = 0
+        self._has_failed = False
         self.published = 0
         self.sent = 0
 
@@ -74,6 +75,8 @@ class LinePublisher:
                 # From the intended moment, not from the last message: a stall is made up for.
                 await self._clock.sleep(max(0.0, began + self.sent / self._rate - self._clock.monotonic()))
             await self._room.acquire()
+            if self._has_failed:
+                return  # What comes after a message that failed must not overtake it.
             task = asyncio.create_task(self._client.publish(self._topic, message))
             task.add_done_callback(self._take_note)
             self._running.append(task)
@@ -83,8 +86,11 @@ class LinePublisher:
                 await asyncio.wait([task])  # The first finds the owner, so that the others go one way, in order.
 
     def _take_note(self, task: asyncio.Task[MessageSeqId]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._has_failed = True
+        else:
+            self.published += 1
         self._room.release()
-        self.published += not task.cancelled() and task.exception() is None
         self._news.set()
 
     async def _collect(self, source: asyncio.Task[None]) -> None:

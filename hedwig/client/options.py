@@ -37,7 +37,7 @@ class HubAddress:
         return cls(host, port, None if ssl_port == -1 else ssl_port)
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}:{-1 if self.ssl_port is None else self.ssl_port}"
+        return f"{self.host}:{self.port}" if self.ssl_port is None else f"{self.host}:{self.port}:{self.ssl_port}"
 
     @property
     def key(self) -> bytes:
