@@ -14,8 +14,9 @@ __all__ = ["AdminServer", "BadRequestError", "NotFoundError", "Route", "json_res
 
 _log = logging.getLogger(__name__)
 
-_CONNECTIONS_MAX: Final = 256
-_REQUESTS_MAX: Final = 32
+_CONNECTIONS_MAX: Final = 64
+"""Within the descriptors that hub.descriptors keeps for all but clients."""
+_REQUESTS_MAX: Final = 16
 _LINE_BYTES_MAX: Final = 64 << 10
 """Room for the longest name of a topic, every byte of it escaped twice."""
 _BODY_BYTES_MAX: Final = 4096
