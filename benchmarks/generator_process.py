@@ -40,8 +40,12 @@ class GeneratorProcess:
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, name="generator", daemon=True)
-        self._reader.start()
-        self.tell(self._plan)
+        try:
+            self._reader.start()
+            self.tell(self._plan)
+        except BaseException:
+            self._process.kill()  # Ctrl-C comes at any time, and without an object nobody else could.
+            raise
         return self
 
     def __exit__(

@@ -96,7 +96,11 @@ class HubProcess:
         return _last_line(self._log.read_text(errors="replace"))
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()  # Ctrl-C comes at any time, and without an object nobody else could.
+            raise
         return self
 
     def __exit__(

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.document import write_into
 from benchmarks.drivers import DRIVERS
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
@@ -173,6 +174,7 @@ def _terms(
         "rounds": sizes.rounds,
         "generator processes": processes,
         "seed": seed,
+        "Java client": "1 GiB of heap, one connection",
         "closed loops": "time counts from when a request is sent, so a stall delays what follows without showing in it",
     }
 
@@ -220,10 +222,18 @@ def _told(measurement: Measurement) -> str:
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one result after the other in a list.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="As Markdown, for a document.")
-def show(results: tuple[Path, ...], as_json: bool, as_markdown: bool) -> None:
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Put the Markdown into a document, in place of what stands between its marks.",
+)
+def show(results: tuple[Path, ...], as_json: bool, as_markdown: bool, into: Path | None) -> None:
     """Print results again."""
     try:
         found = [Result.read(path) for path in results]
+        if into is not None:
+            write_into(into, [(path.name, result) for path, result in zip(results, found, strict=True)])
+            return
     except BenchmarkError as exc:
         raise click.ClickException(str(exc)) from exc
     if as_json:

@@ -44,7 +44,7 @@ def usage_of(pid: int) -> Usage | None:
 
 
 class Sampler:
-    """Samples processes, each under a role, four times a second while in `with`, and at its end; several of one role are added up."""
+    """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up."""
 
     def __init__(self, processes: Mapping[str, list[int]]) -> None:
         self._processes = processes

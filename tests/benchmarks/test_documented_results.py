@@ -1,0 +1,41 @@
+"""Prove that the tables in the documentation are those of the result files beside them."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.document import parts, section
+from benchmarks.main import main
+from benchmarks.results import Result
+
+SOURCES = Path(__file__).parents[2]
+DOCUMENT = SOURCES / "docs" / "benchmarks.md"
+RESULTS = sorted((SOURCES / "benchmarks" / "results").glob("*.json"))
+
+
+def test_the_documented_tables_are_those_of_the_committed_results() -> None:
+    assert RESULTS
+    _, shown, _ = parts(DOCUMENT)
+    again = "python -m benchmarks show --into docs/benchmarks.md benchmarks/results/*.json"
+    assert shown == section([(path.name, Result.read(path)) for path in RESULTS]), f"run: {again}"
+
+
+def test_results_are_put_between_the_marks_and_nowhere_else(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
+    run = CliRunner().invoke(main, ["show", "--into", str(document), str(RESULTS[0])])
+    assert run.exit_code == 0, run.output
+    before, shown, after = parts(document)
+    assert (before, after) == ("before\n<!-- results: begin -->\n", "<!-- results: end -->\nafter\n")
+    assert shown == section([(RESULTS[0].name, Result.read(RESULTS[0]))])
+
+
+@pytest.mark.parametrize("text", ["", "<!-- results: begin -->\n", "<!-- results: end -->\n<!-- results: begin -->\n"])
+def test_a_document_without_marks_is_left_alone(tmp_path: Path, text: str) -> None:
+    document = tmp_path / "page.md"
+    document.write_text(text)
+    run = CliRunner().invoke(main, ["show", "--into", str(document), str(RESULTS[0])])
+    assert run.exit_code == 1
+    assert "has no place for results" in run.output
+    assert document.read_text() == text

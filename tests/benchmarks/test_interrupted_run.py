@@ -1,0 +1,51 @@
+"""Prove that Ctrl-C leaves what was measured in a valid file, and nothing running."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.results import Result
+
+SOURCES = Path(__file__).parents[2]
+INTERRUPTED = 130
+
+
+def test_what_was_measured_is_kept(tmp_path: Path) -> None:
+    output, data = tmp_path / "result.json", tmp_path / "data"
+    arguments = ["publish", "subscribe", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]
+    # The second measurement would not end before somebody interrupts it.
+    arguments += ["--subscriptions", "10000000", "--data", str(data), "--output", str(output)]
+    command = [sys.executable, "-m", "benchmarks", "hub", *arguments]
+    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        said = []
+        for line in run.stderr:
+            said.append(line)
+            if line.startswith("[2/"):
+                break
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=120)
+    assert run.returncode == INTERRUPTED, (said, err)
+    assert "interrupted; what was measured is kept" in err
+    assert "Traceback" not in err
+    result = Result.read(output)
+    assert not result.is_complete
+    (measurement,) = result.measurements
+    assert measurement.count > 0
+    assert "the run was not finished" in out
+    assert list(data.iterdir()) == []
+    assert not _processes_over(data)
+
+
+def _processes_over(directory: Path) -> list[str]:
+    """Return the command lines of processes that were started with this directory."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = place.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(directory) in command:
+            found.append(command)
+    return found
