@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.interrupts import interrupt_later
 
 __all__ = ["GeneratorProcess"]
 
@@ -28,41 +29,50 @@ class GeneratorProcess:
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._plan = plan
         self._lines: queue.Queue[str] = queue.Queue()
+        self._process: subprocess.Popen[str] | None = None
+        self._reader = threading.Thread(target=self._read, name="generator", daemon=True)
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.generator"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=_SOURCES,
-            # Ctrl-C is for the process that measures, which ends this one.
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read, name="generator", daemon=True)
         try:
-            self._reader.start()
+            self._start()
             self.tell(self._plan)
         except BaseException:
-            self._process.kill()  # Ctrl-C comes at any time, and without an object nobody else could.
+            if self._process is not None:
+                self._process.kill()  # Ctrl-C comes at any time, and without an object nobody else would.
             raise
         return self
+
+    def _start(self) -> None:
+        with interrupt_later():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.generator"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=_SOURCES,
+                # Ctrl-C is for the process that measures, which ends this one.
+                start_new_session=True,
+            )
+        self._reader.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
         self._process.kill()
         self._process.wait(_END_S)
         self._reader.join(_END_S)
-        assert self._process.stdin is not None
         self._process.stdin.close()
 
     @property
     def pid(self) -> int:
+        assert self._process is not None
         return self._process.pid
 
     def tell(self, values: Mapping[str, Any]) -> None:
         """Send it a line."""
+        assert self._process is not None
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(values) + "\n")
@@ -84,6 +94,7 @@ class GeneratorProcess:
         return said[what]
 
     def _read(self) -> None:
+        assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout:
             for line in self._process.stdout:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.interrupts import interrupt_later
 
 __all__ = ["HubProcess"]
 
@@ -50,7 +51,7 @@ class HubProcess:
         given = [word for setting in self._settings for word in ("--set", setting)]
         data = str(self._directory / "data")
         command = [sys.executable, "-m", "hub.main", "--data", data, "--port", "0", "--admin-port", "-1", *given]
-        with self._log.open("ab") as log:
+        with self._log.open("ab") as log, interrupt_later():
             began_at = log.tell()
             self._process = subprocess.Popen(
                 command,
@@ -99,7 +100,7 @@ class HubProcess:
         try:
             self.start()
         except BaseException:
-            self.kill()  # Ctrl-C comes at any time, and without an object nobody else could.
+            self.kill()  # Ctrl-C comes at any time, and without an object nobody else would.
             raise
         return self
 
