@@ -5,6 +5,7 @@ subscription, and nothing older than `consume_flush_s`.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -71,10 +72,11 @@ class Pointers:
         """Store what is due, until cancelled."""
         flush_at = self._clock.monotonic() + self._options.consume_flush_s
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, flush_at - self._clock.monotonic())):
                     await self._is_due.wait()
-            except TimeoutError:
+            # Not only after a timeout: there is none while something is always due.
+            if self._clock.monotonic() >= flush_at:
                 flush_at = self._clock.monotonic() + self._options.consume_flush_s
                 self._due.update(self._dirty)
                 self._dirty.clear()

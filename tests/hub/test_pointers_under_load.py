@@ -1,0 +1,56 @@
+"""Prove that a consume pointer is stored in time, however many others are due at every moment."""
+
+import asyncio
+from typing import Final
+
+from hedwig.clock import SystemClock
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hub.hub import Hub
+from hub.options import HubOptions
+from tests.hub.conftest import Connect
+
+T: Final = Topic(b"t")
+FLUSH_S: Final = 3600.0
+WRITES: Final = 40
+
+
+class _Clock(SystemClock):
+    """The clock of the system, which can be put forward."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_s
+
+
+async def test_pointer_that_moved_a_little_is_stored_while_others_are_due_all_the_time(
+    hub_options: HubOptions, connect: Connect
+) -> None:
+    """Two subscribers take turns, so that there is always one whose pointer is to be stored at once."""
+    clock = _Clock()
+    options = HubOptions(
+        data_directory=hub_options.data_directory, port=0, admin_port=-1, consume_interval=2, consume_flush_s=FLUSH_S
+    )
+    async with await Hub.start(options, clock) as hub:
+        client = await connect(hub)
+        for name in (b"one", b"other", b"quiet"):
+            await client.subscribed(T, name, preferences=SubscriptionPreferences(message_window_size=1))
+        await client.publish_many(T, *[b"m"] * 2000)
+        topic = hub.topics.get(T)
+        assert topic is not None
+        found = [topic.subscription(SubscriberId(name)) for name in (b"one", b"other", b"quiet")]
+        one, other, quiet = (subscription for subscription in found if subscription is not None)
+        pointers = hub.subscribing.pointers
+        put_forward_at = 0
+        while quiet.stored == 0 and not (put_forward_at and pointers.stored > put_forward_at + WRITES):
+            for busy in (one, other):
+                if not busy.is_dirty:
+                    hub.subscribing.consume_attached(busy, MessageSeqId(busy.consumed + 2))
+                    # So that they do not travel together: the other comes while this one is being stored.
+                    for _ in range(3):
+                        await asyncio.sleep(0)
+            if pointers.stored > WRITES and not put_forward_at:
+                hub.subscribing.consume_attached(quiet, MessageSeqId(1))
+                clock.ahead_s, put_forward_at = FLUSH_S, pointers.stored
+            await asyncio.sleep(0)
+        assert quiet.stored == 1, f"not stored during {WRITES} other writes, though it was time"
