@@ -1,5 +1,6 @@
 """Prove the commands that talk to a hub, against a hub of ours: publish, subscribe, consume, unsubscribe."""
 
+import asyncio
 import base64
 import json
 import re
@@ -18,8 +19,11 @@ import pytest
 
 from cli.errors import ExitCode
 from cli.main import main
+from hedwig.client import HubAddress
+from hedwig.wire import CloseSubscription, Request
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.client.tls import TlsHub
+from tests.client.wire import Wire
 from tests.hub.running import RunningHub
 
 ON_HUBS: Final = {
@@ -315,6 +319,22 @@ def test_consume_moves_the_pointer(admin: Admin, topic: str) -> None:
     admin.done("consume", topic, "ann", "1")
     assert _bodies(admin, topic) == _lines(3, 5).splitlines()
     assert admin.run("consume", topic, "nobody", "1").code == ExitCode.NOT_FOUND
+
+
+async def test_a_consume_that_the_hub_has_not_confirmed_is_not_reported_as_done(
+    admin: Admin, hub: TlsHub, topic: str
+) -> None:
+    await asyncio.to_thread(_make_subscription, admin, topic)
+    async with Wire(HubAddress.parse(hub.address)) as wire:
+
+        def cut_at_the_end(request: Request) -> None:
+            if isinstance(request.action, CloseSubscription):
+                wire.cut()
+
+        wire.intercept = cut_at_the_end
+        ran = await asyncio.to_thread(admin.run, "consume", topic, "ann", "1", "--hub", str(wire.address))
+    assert (ran.code, ran.out) == (ExitCode.OUTCOME_UNKNOWN, "")
+    assert "before the hub confirmed it" in ran.err
 
 
 def test_unsubscribe_asks_and_is_repeatable_on_request(admin: Admin, topic: str) -> None:
