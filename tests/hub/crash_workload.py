@@ -124,7 +124,7 @@ class CrashWorkload:
         try:
             local = (await client.publish(Topic(topic), body)).local
         except ServiceError as exc:
-            outcome = Refused() if exc.definite and exc.code is not StatusCode.UNCERTAIN_STATE else Unknown()
+            outcome = Refused() if exc.definite else Unknown()
         else:
             outcome = Acknowledged(local)
             self._last_of[topic] = max(self._last_of[topic], local)
