@@ -81,10 +81,12 @@ class HubProcess:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(_STOP_S)
+            code = self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise BenchmarkError(f"the hub did not stop within {_STOP_S:g} s; it was killed") from None
+        if code != 0:
+            raise BenchmarkError(f"the hub ended with {code} when it was asked to stop: {self.last_words()}")
 
     def kill(self) -> None:
         """End it at once; nothing if it does not run."""
