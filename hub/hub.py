@@ -250,6 +250,7 @@ class Hub:
                 self.options.shutdown_s,
                 len(self.topics),
             )
+            await self.topics.abandon()
         finally:
             await self._close_channels()
             await self._stack.aclose()

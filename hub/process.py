@@ -1,6 +1,7 @@
 """The process of a hub: an event loop, signals, and one hub from its start to its end."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -15,6 +16,8 @@ __all__ = ["run_hub"]
 _log = logging.getLogger(__name__)
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_COLLECTOR_THRESHOLDS: Final = (50_000, 20, 100)
 
 
 def run_hub(
@@ -55,6 +58,7 @@ async def _serve(
         if starting.cancelled():
             return await ending
     hub = starting.result()
+    _spare_the_collector()
     try:
         if not ending.done():
             ready(hub)
@@ -68,6 +72,17 @@ async def _serve(
         await hub.close()
     _log.info("the hub is closed")
     return number
+
+
+def _spare_the_collector() -> None:
+    """Have the garbage collector look at young objects in larger lots, and never again at those of the start.
+
+    Its default is made for programs with few objects: a hub with a million topics spent half its time in it. What a hub
+    lets go of is freed without it; it is here for the odd cycle.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
 
 
 def _ending_signal() -> "asyncio.Future[signal.Signals]":

@@ -41,6 +41,7 @@ class Requests:
         self._topics = topics
         self._subscribing = subscribing
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
         self._publish_bytes = 0
         self.is_read_only = options.read_only
         self.published = 0
@@ -204,7 +205,7 @@ class Requests:
             self._start(self._subscribing.detach_lost(lost, channel))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

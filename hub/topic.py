@@ -140,6 +140,7 @@ class OwnedTopic:
             del self.subscriptions[subscription.subscriber]
             if not self.subscriptions:
                 self.subscriptions = None
+                self.used_at = self._topics.now()
                 self.log.forget_recent()
 
     def on_message(self, local: int, stored: bytes) -> None:

@@ -75,6 +75,7 @@ class Topics:
         self._running = 0
         self._releases: dict[Topic, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
         self._non_durable = _pattern(options.non_durable_topics)
         self._closing = False
         self._caretaker: Caretaker | None = None
@@ -217,36 +218,35 @@ class Topics:
             await self._caretaker.detach_all(topic)
             if close_log:
                 await topic.log.close()
-                await self._caretaker.collect(topic)
+                if not self._closing:  # At a shutdown time is short, and the next owner collects as well.
+                    await self._caretaker.collect(topic)
         except (MetadataError, LedgerError, ServiceDownError, TimeoutError) as exc:
             _log.warning("topic '%s' is left for the next owner to recover: %s", show_name(topic.name), exc)
-        finally:
-            await self._ownership.release(topic.name, topic.owner_version)
-            topic.state = TopicState.RELEASED
-            self.released += 1
-            self._owned.pop(topic.name, None)
-            self._releases.pop(topic.name, None)
+        except Exception:
+            _log.exception("topic '%s' is left for the next owner to recover", show_name(topic.name))
+        await self._ownership.release(topic.name, topic.owner_version)
+        topic.state = TopicState.RELEASED
+        self.released += 1
+        self._owned.pop(topic.name, None)
+        self._releases.pop(topic.name, None)
 
     async def sweep(self) -> None:
         """Release what is due: topics that are idle, too old, or too many."""
         now = self.now()
         idle_s, age_s = self._options.topic_idle_s, self._options.topic_age_s
+        idle_since = now - idle_s if idle_s else -1
+        old_since = now - age_s if age_s else -1
         unused: list[OwnedTopic] = []
         excess = len(self._owned) - len(self._releases) - self._options.topics_max
         for index, topic in enumerate(list(self._owned.values())):
             if index % _SWEEP_SLICE == _SWEEP_SLICE - 1:
                 await asyncio.sleep(0)
-            if topic.state is not TopicState.SERVING:
-                continue
-            if topic.is_unused:
-                if idle_s and now - topic.used_at >= idle_s:
-                    await self._make_room(topic)
-                elif excess > 0:
-                    unused.append(topic)
-            elif topic.has_attached or not topic.log.is_idle:
-                topic.used_at = now
-            if age_s and now - topic.claimed_at >= age_s:
+            # Of millions of topics few are due, so what all have to pass is two comparisons.
+            is_idle = topic.used_at <= idle_since and topic.is_unused
+            if is_idle or topic.claimed_at <= old_since:
                 await self._make_room(topic)
+            elif excess > 0 and topic.is_unused:
+                unused.append(topic)
         if excess > 0:
             unused.sort(key=lambda topic: topic.used_at)
             for topic in unused[:excess]:
@@ -273,8 +273,16 @@ class Topics:
             for topic in list(self._owned.values()):  # Those that were being acquired.
                 await self._make_room(topic)
 
+    async def abandon(self) -> None:
+        """Let go of everything as it is: whoever owns these topics next recovers them."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -36,6 +36,7 @@ class GatheringTable(Generic[R]):
         self._table = table
         self._waiting: list[tuple[Operation[R], asyncio.Future[Outcome[R]]]] = []
         self._running: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()  # Asked for once: Python 3.11 makes a system call of it.
 
     async def read(self, key: RecordKey) -> Versioned[R] | None:
         self._kind.check(key)
@@ -64,17 +65,16 @@ class GatheringTable(Generic[R]):
         return await self._table.count()
 
     async def _carry_out(self, operation: Operation[R]) -> Outcome[R]:
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Outcome[R]] = loop.create_future()
+        outcome: asyncio.Future[Outcome[R]] = self._loop.create_future()
         self._waiting.append((operation, outcome))
         if len(self._waiting) == 1:
-            loop.call_soon(self._depart)
+            self._loop.call_soon(self._depart)
         return await outcome
 
     def _depart(self) -> None:
         while self._waiting and len(self._running) < _AT_ONCE_MAX:
             company, self._waiting = self._waiting[:_COMPANY_MAX], self._waiting[_COMPANY_MAX:]
-            task = asyncio.get_running_loop().create_task(self._travel(company))
+            task = self._loop.create_task(self._travel(company))
             self._running.add(task)
             task.add_done_callback(self._arrived)
 

@@ -72,11 +72,20 @@ class Outcome(Generic[R]):
 
     def check(self) -> None:
         """Raise the error, if there is one."""
-        if self.error is not None:
+        if self.error is None:
+            return
+        try:
             raise self.error
+        finally:
+            # The error's traceback holds this frame, which must not hold the error: thousands of refusals a second are
+            # too many for the garbage collector.
+            del self
 
     def written(self) -> Version:
         """Return the version of a Write that was done, else raise its error."""
-        self.check()
-        assert self.version is not None, "the outcome of a Read or Delete has no version"
-        return self.version
+        if self.version is not None:
+            return self.version
+        check = self.check
+        del self  # As in `check`.
+        check()
+        raise AssertionError("the outcome of a Read or Delete has no version")
