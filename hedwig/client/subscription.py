@@ -88,6 +88,8 @@ class Subscription:
         self._auto_consume = auto_consume
         self._resubscribe = resubscribe
         self._attachment: Attachment | None = None
+        self._is_confirmed = False
+        """Whether the hub has confirmed the end."""
         self._preferences = SubscriptionPreferences()
         self._queue: deque[Message] = deque()
         self._arrived = asyncio.Event()
@@ -176,9 +178,11 @@ class Subscription:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
         self._on_close(self)
-        if self._attachment is None:
-            return False
-        return await self._attachment.detach()
+        if self._attachment is not None:
+            self._is_confirmed = await self._attachment.detach()
+            # They know each other; whoever opens many subscriptions must not need the garbage collector to close them.
+            self._attachment = None
+        return self._is_confirmed
 
     async def open(self) -> None:
         """Attach for the first time. Raises what the hub answers; SubscriptionClosedError if it is closed meanwhile."""
