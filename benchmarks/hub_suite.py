@@ -98,7 +98,9 @@ def cases(measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, see
     if SUBSCRIBE in measurements:
         yield from (Case(workload, driver) for driver in ours for workload in _subscriptions(sizes, seed))
         if "java" in drivers:
-            yield Case(_first_subscriptions(sizes, seed, sizes.java_subscriptions), "java")
+            # The program has all of them in flight at once.
+            count = sizes.java_subscriptions
+            yield Case(_first_subscriptions(count, count, seed), "java")
     if COLD in measurements:
         yield from (Case(_cold(sizes, seed), driver) for driver in ours)
     # What it costs does not depend on who asked for it, so the cheapest driver does.
@@ -165,15 +167,15 @@ def _subscriptions(sizes: Sizes, seed: int) -> Iterator[Workload]:
         seconds=_LIMIT_S,
         seed=seed,
     )
-    yield _first_subscriptions(sizes, seed, sizes.subscriptions)
+    yield _first_subscriptions(sizes.subscriptions, sizes.in_flight, seed)
 
 
-def _first_subscriptions(sizes: Sizes, seed: int, count: int) -> Workload:
+def _first_subscriptions(count: int, in_flight: int, seed: int) -> Workload:
     return Workload(
         name=SUBSCRIBE,
         mix={Operation.SUBSCRIBE.value: 1.0},
         topics=count,
-        in_flight=sizes.in_flight,
+        in_flight=in_flight,
         operations=count,
         seconds=_LIMIT_S,
         seed=seed,

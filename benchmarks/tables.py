@@ -67,7 +67,7 @@ def _what(workload: Workload) -> str:
         return f"{workload.connections:,} idle connections"
     parts = [workload.name, f"{workload.topics:,} topic{'s' if workload.topics != 1 else ''}"]
     if workload.subscribers:
-        parts.append(f"× {workload.subscribers} subscribers")
+        parts.append(f"× {workload.subscribers} subscriber{'s' if workload.subscribers != 1 else ''}")
     if any(name in workload.mix for name in (Operation.PUBLISH, Operation.DELIVER)):
         parts.append(f"{workload.message_bytes:,} B")
     return ", ".join(parts)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.hub_cases import HubCases
+from benchmarks.hub_process import HubProcess
 from benchmarks.hub_suite import MEASUREMENTS, SMOKE, Case, cases
 from benchmarks.results import Measurement, Result
 from benchmarks.workloads import Operation, Workload
@@ -99,6 +100,21 @@ def test_two_generators_share_a_load(tmp_path: Path) -> None:
     assert measurement.wall is None, measurement.wall
     assert measurement.generator_processes == 2
     assert (measurement.count, measurement.histograms["service"].count) == (41, 41)
+
+
+def test_a_hub_that_runs_already_is_measured_again_and_again(tmp_path: Path) -> None:
+    """Subscriptions must be new each time, so each time uses names of its own."""
+    workload = Workload(
+        name="subscribe", mix={Operation.SUBSCRIBE.value: 1.0}, topics=5, in_flight=10, operations=20, seconds=60.0
+    )
+    with HubProcess(tmp_path) as hub:
+        running = HubCases(directory=tmp_path / "unused", address=hub.address, pid=hub.pid)
+        for number in (1, 2):
+            measurement = running.measure(Case(workload, "raw"), number)
+            assert measurement.wall is None, measurement.wall
+            assert (measurement.count, measurement.workload) == (20, workload)
+        refused = running.measure(Case(Workload(name="idle-topics"), "raw"), 1)
+    assert refused.wall == "idle-topics needs a hub of its own; leave --address out"
 
 
 @pytest.mark.parametrize(
