@@ -34,6 +34,8 @@ _PROBE_AFTER_S: Final = 60
 _PROBE_EVERY_S: Final = 15
 _PROBES: Final = 4
 """A peer that is silent for a minute is probed; one whose machine has vanished is given up a minute later."""
+_HELD_FREE: Final = 16 * 1024
+"""What a channel may hold of a frame that is not complete without being counted."""
 _CLOSE_S: Final = 5.0
 """How long a peer may take to read what was sent to it before its connection was closed."""
 _FRAME_BYTES_MAX: Final = 1 << 30
@@ -49,6 +51,10 @@ class ChannelOwner(Protocol):
 
     def handle(self, channel: "Channel", request: Request, size: int) -> None:
         """Carry out a request; every one but CONSUME gets its answer once, through the channel."""
+        ...
+
+    def hold(self, more: int) -> bool:
+        """Count so many more bytes of frames that are not complete; return whether that is within the bound."""
         ...
 
     def ended(self, channel: "Channel") -> None:
@@ -77,6 +83,7 @@ class Channel(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(options.frame_bytes_max)
+        self._held = 0
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._flushing = False
@@ -113,9 +120,20 @@ class Channel(asyncio.Protocol):
                 self._owner.handle(self, decode_request(body), len(body))
             if self._decoder.refusal is not None:
                 raise RemoteProtocolError(self._decoder.refusal)
+            if self._decoder.held_bytes > _HELD_FREE or self._held:
+                self._count_held(self._decoder.held_bytes)
         except RemoteProtocolError as exc:
             _log.warning("%s: closing the connection: %s", self.peer, exc)
             self.close()
+
+    def _count_held(self, held: int) -> None:
+        """Count what is held of an unfinished frame. Raises RemoteProtocolError if all channels hold too much."""
+        more, self._held = held - self._held, held
+        if not self._owner.hold(more):
+            raise RemoteProtocolError(
+                f"{held} bytes of a frame that is not complete, while all channels hold more than "
+                f"{self._options.receive_bytes_max} bytes of such frames"
+            )
 
     def eof_received(self) -> bool:
         if not self._decoder.is_between_frames:
@@ -130,6 +148,8 @@ class Channel(asyncio.Protocol):
             self._abort.cancel()  # Or it would keep this channel in memory meanwhile.
         self._out.clear()
         self._waiting.clear()
+        self._owner.hold(-self._held)
+        self._held = 0
         self._let_answers_go_on()
         self._owner.ended(self)
         self._owner.gone(self)

@@ -48,6 +48,8 @@ class Hub:
         self.clock = clock
         self.channels: dict[Channel, None] = {}
         self._stack = AsyncExitStack()
+        self.held_bytes = 0
+        """What all channels hold of frames that are not complete."""
         self._servers: list[asyncio.Server] = []
         self._limits = ConnectionLimits.fit(options.channels_max)
         self._is_closing = False
@@ -191,6 +193,10 @@ class Hub:
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
         self.requests.handle(channel, request, size)
+
+    def hold(self, more: int) -> bool:
+        self.held_bytes += more
+        return more <= 0 or self.held_bytes <= self.options.receive_bytes_max
 
     def ended(self, channel: Channel) -> None:
         self.channels.pop(channel, None)

@@ -52,6 +52,9 @@ class HubOptions:
     channel_requests_max: int = _option(10_000, "unanswered requests of a channel before it is not read")
     channel_bytes_max: int = _option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
     channel_unsent_bytes: int = _option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
+    receive_bytes_max: int = _option(
+        256 * _MIB, "bytes of unfinished requests over all connections; a connection that adds more is closed"
+    )
     publish_bytes_max: int = _option(128 * _MIB, "bytes of unanswered publishes in the hub; more get 502")
     topic_requests_max: int = _option(10_000, "requests that wait for one topic; more get 502")
     acquisitions_max: int = _option(512, "topics that are acquired at once; others wait their turn")
@@ -98,6 +101,7 @@ class HubOptions:
             ("channel_requests_max", 1, 10_000_000),
             ("channel_bytes_max", 1, 1 << 32),
             ("channel_unsent_bytes", 1, 1 << 32),
+            ("receive_bytes_max", 1, 1 << 40),
             ("publish_bytes_max", 1, 1 << 40),
             ("topic_requests_max", 1, 10_000_000),
             ("acquisitions_max", 1, 100_000),

@@ -76,6 +76,11 @@ class FrameDecoder:
         return bodies
 
     @property
+    def held_bytes(self) -> int:
+        """How much of a frame that is not complete is held."""
+        return len(self._buffer)
+
+    @property
     def is_between_frames(self) -> bool:
         """Say whether nothing of a further frame has arrived, so that the stream may end here."""
         return not self._buffer

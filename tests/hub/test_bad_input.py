@@ -214,6 +214,27 @@ async def test_more_channels_than_the_hub_serves(start_hub: StartHub, connect: C
     await (await connect(hub)).publish(T, b"m")
 
 
+async def test_many_unfinished_frames_do_not_fill_the_memory(start_hub: StartHub, connect: Connect) -> None:
+    """Each is within the limit of one channel; together they are not within that of the hub."""
+    hub = await start_hub(receive_bytes_max=1_000_000)
+    held = [await connect(hub) for _ in range(3)]
+    for number, client in enumerate(held, 1):
+        await client.barrier()
+        client.send_bytes((400_000).to_bytes(4, "big") + bytes(299_996))
+        await eventually(lambda number=number: hub.held_bytes == number * 300_000, "the hub holds the frame")
+    small, straw = await connect(hub), await connect(hub)
+    await small.barrier()
+    straw.send_bytes((400_000).to_bytes(4, "big") + bytes(299_996))
+    await straw.closed_by_hub()
+    await eventually(lambda: hub.held_bytes == 900_000, "the hub let go of what it refused")
+    await small.publish(T, b"m")
+    for client in held:
+        await client.close()
+    await eventually(lambda: hub.held_bytes == 0, "the hub let go of all")
+    await small.publish(T, b"x" * 500_000)
+    assert hub.held_bytes == 0
+
+
 async def test_a_client_that_never_reads_its_answers_is_not_read(start_hub: StartHub, connect: Connect) -> None:
     hub = await start_hub(channel_unsent_bytes=10_000)
     client, neighbour = await connect(hub), await connect(hub)
