@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-import sys
 import tempfile
 import time
 from importlib import metadata
@@ -37,7 +36,6 @@ def environment(directory: Path) -> dict[str, Any]:
         "sqlite": _sqlite(),
         "commit": _git("rev-parse", "HEAD"),
         "is_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
-        "command": sys.argv[1:],
     }
 
 
