@@ -4,6 +4,7 @@ It knows nothing of redirects, retries or consumption, so a test sees exactly wh
 """
 
 import asyncio
+import contextlib
 import itertools
 import ssl
 from collections import deque
@@ -85,6 +86,8 @@ class WireClient:
         self._task.cancel()
         await asyncio.wait([self._task])
         self._writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
 
     @property
     def writer(self) -> asyncio.StreamWriter:
