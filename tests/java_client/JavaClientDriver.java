@@ -7,6 +7,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
@@ -50,7 +51,7 @@ import org.apache.hedwig.util.Callback;
 public class JavaClientDriver {
     private static final long CLOSE_MS = 5_000;
 
-    private final PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), true);
+    private final Output output = new Output();
     private final Map<String, OpenClient> clients = new ConcurrentHashMap<>();
     private final ExecutorService commands = daemons();
     private final ExecutorService calls = daemons();
@@ -216,12 +217,18 @@ public class JavaClientDriver {
             boolean hold = command.flag("hold", false);
             long delivery = command.number("delivery", 0);
             MessageHandler handler = (topic, subscriberId, message, callback, context) -> {
-                write(received(message).put("delivery", delivery));
                 Runnable acknowledgement = () -> callback.operationFinished(context, null);
-                if (hold) {
-                    waiting.add(acknowledgement);
-                } else {
-                    acknowledgement.run();
+                // Whoever reads of a message may close its channel at once, which must not overtake its consume. Yet a later
+                // message, which another thread may receive on a new channel thanks to that consume, is told after it.
+                Output.Line line = output.reserve(received(message).put("delivery", delivery));
+                try {
+                    if (hold) {
+                        waiting.add(acknowledgement);
+                    } else {
+                        acknowledgement.run();
+                    }
+                } finally {
+                    output.release(line);
                 }
             };
             ByteString topic = command.bytes("topic");
@@ -336,9 +343,7 @@ public class JavaClientDriver {
     }
 
     private void write(Json line) {
-        synchronized (out) {
-            out.println(line);
-        }
+        output.release(output.reserve(line));
     }
 
     private static ExecutorService daemons() {
@@ -347,6 +352,34 @@ public class JavaClientDriver {
             thread.setDaemon(true);
             return thread;
         });
+    }
+
+    /** Standard output, whose lines come in the order in which they were reserved, each when it is released. */
+    private static final class Output {
+        private final PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), true);
+        private final ArrayDeque<Line> lines = new ArrayDeque<>();
+
+        synchronized Line reserve(Json content) {
+            Line line = new Line(content);
+            lines.add(line);
+            return line;
+        }
+
+        synchronized void release(Line line) {
+            line.released = true;
+            while (!lines.isEmpty() && lines.peek().released) {
+                out.println(lines.poll().content);
+            }
+        }
+
+        static final class Line {
+            private final Json content;
+            private boolean released;
+
+            Line(Json content) {
+                this.content = content;
+            }
+        }
     }
 
     /** One line of standard input. */

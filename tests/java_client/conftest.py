@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
@@ -11,6 +12,7 @@ import pytest
 from cli.dev.classpath import ClasspathCache, user_cache
 from cli.dev.java import find_java, jvm_flags
 from cli.dev.log4j import write_log4j
+from cli.dev.ports import choose_port
 from tests.hub.running import RunningHub
 from tests.java_client.client import JavaClient
 from tests.java_client.driver import SOURCE, JavaClientDriver, Value
@@ -40,7 +42,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClientDrive
 def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """The hub under test, and the original as the proof that the expectation is right."""
     if request.param == "ours":
-        with RunningHub(tmp_path_factory.mktemp("our-hub")) as ours:
+        # Not any port: one for outgoing connections may be taken by such a one while the hub is down.
+        port = choose_port((), random.Random())
+        with RunningHub(tmp_path_factory.mktemp("our-hub"), f"port={port}") as ours:
             yield ours
     else:
         servers: RunningServers = request.getfixturevalue("servers")

@@ -29,6 +29,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject]
     subprocess.run(made, check=True, capture_output=True, timeout=60)
     settings = {
+        "port": choose_port((), random.Random()),
         "tls_port": choose_port((), random.Random()),
         "tls_certificate": certificate,
         "tls_key": key,
@@ -94,7 +95,9 @@ def test_nothing_is_lost_when_a_topic_is_released_again_and_again(
         if seen // 300 > releases:
             releases += release(hub, topic)
     publisher.join(PATIENCE_S)
-    assert answers == list(range(2, 3002))
+    # Not in order: the client forgets the owner with each closed channel, and until it knows it again its publishes go
+    # on new connections each, and overtake each other.
+    assert sorted(answers) == list(range(2, 3002))
     assert releases >= 5
 
 
