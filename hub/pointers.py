@@ -7,8 +7,8 @@ subscription, and nothing older than `consume_flush_s`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from hedwig.clock import Clock
 from hedwig.errors import BadVersionError, HedwigError, MetadataError, NoRecordError, ServiceDownError
@@ -47,17 +47,22 @@ class Pointers:
         self._dirty: dict[Subscription, None] = {}
         self._due: dict[Subscription, None] = {}
         self._is_due = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.stored = 0
 
     def moved(self, subscription: Subscription) -> None:
         """Take note that a consume pointer moved."""
         if not subscription.is_dirty:
             return
-        if subscription.consumed - subscription.stored >= self._options.consume_interval:
+        if self._is_due_now(subscription):
             self._due[subscription] = None
             self._is_due.set()
         else:
             self._dirty[subscription] = None
+
+    def _is_due_now(self, subscription: Subscription) -> bool:
+        behind = subscription.consumed - subscription.stored
+        return subscription.is_dirty and behind >= self._options.consume_interval
 
     def forget(self, subscription: Subscription) -> None:
         """Store nothing for a subscription any more."""
@@ -69,7 +74,7 @@ class Pointers:
         return len(self._dirty) + len(self._due)
 
     async def run(self) -> None:
-        """Store what is due, until cancelled."""
+        """Store what is due, until cancelled; then what waits for its turn is not waited for."""
         flush_at = self._clock.monotonic() + self._options.consume_flush_s
         while True:
             with contextlib.suppress(TimeoutError):
@@ -96,14 +101,31 @@ class Pointers:
             for subscription in subscriptions[start : start + _BATCH]:
                 turn = _turn(subscription)
                 if turn in turns or self._turns.is_taken(turn):
-                    # Whoever has the turn may change the version; it is not worth waiting for one among many.
-                    if subscription.is_dirty:
+                    # Whoever has the turn may change the version; the many do not wait for one.
+                    if self._is_due_now(subscription):
+                        self._start(self._store_in_turn(subscription))
+                    elif subscription.is_dirty:
                         self._dirty[subscription] = None
                 elif subscription.is_dirty:
                     turns.add(turn)
                     batch.append(subscription)
             if batch:
                 await self._store_batch(batch)
+
+    async def _store_in_turn(self, subscription: Subscription) -> None:
+        """Store one consume pointer when it is its turn: it is too far ahead to wait for the next flush."""
+        async with self._turns.turn(_turn(subscription)):
+            try:
+                await self.store_now(subscription)
+            except (MetadataError, ServiceDownError) as exc:
+                _log.warning("the consume pointer of %s is not stored yet: %s", subscription, exc)
+                if subscription.is_dirty:
+                    self._dirty[subscription] = None
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _store_batch(self, batch: Sequence[Subscription]) -> None:
         writes = [_write(subscription) for subscription in batch]

@@ -5,9 +5,11 @@ from typing import Final
 
 from hedwig.clock import SystemClock
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.wire import Subscribe
 from hub.hub import Hub
 from hub.options import HubOptions
 from tests.hub.conftest import Connect
+from tests.hub.wire_client import eventually
 
 T: Final = Topic(b"t")
 FLUSH_S: Final = 3600.0
@@ -54,3 +56,26 @@ async def test_pointer_that_moved_a_little_is_stored_while_others_are_due_all_th
                 clock.ahead_s, put_forward_at = FLUSH_S, pointers.stored
             await asyncio.sleep(0)
         assert quiet.stored == 1, f"not stored during {WRITES} other writes, though it was time"
+
+
+async def test_pointer_that_moved_far_is_stored_also_if_it_moved_during_a_subscribe(
+    hub_options: HubOptions, connect: Connect
+) -> None:
+    """A SUBSCRIBE that changes preferences has the record to itself; nothing but the interval makes pointers due."""
+    options = HubOptions(
+        data_directory=hub_options.data_directory, port=0, admin_port=-1, consume_interval=5, consume_flush_s=FLUSH_S
+    )
+    async with await Hub.start(options) as hub:
+        client = await connect(hub)
+        await client.subscribed(T, b"s")
+        await client.publish_many(T, *[b"m"] * 60)
+        for number in range(1, 6):
+            preferences = SubscriptionPreferences(message_window_size=100 + number)
+            client.send(T, Subscribe(subscriber=SubscriberId(b"s"), preferences=preferences))
+            client.consume(T, b"s", 10 * number)
+
+            async def is_stored(local: int = 10 * number) -> bool:
+                found = await hub.metadata.subscriptions.read_subscription_data(T, SubscriberId(b"s"))
+                return found is not None and found.value.state is not None and found.value.state.consumed.local == local
+
+            await eventually(is_stored, "the pointer is stored")
