@@ -203,6 +203,17 @@ class _Roamer:
                 session = await self._attach(channel, None) if self._source.random() < 0.5 else None
             elif dice < 0.65:
                 return
+            elif dice < 0.8:
+                session = await self._rest(channel, session)
+
+    async def _rest(self, channel: RawChannel, session: Session) -> Session | None:
+        """Have the hub confirm what is consumed, and then consume nothing for a while: only time stores the last."""
+        confirmed = await self._attach(channel, session)
+        for _ in range(self._source.randint(8, 24)):
+            if confirmed is None or self._load.is_draining:
+                break
+            await self._read(channel, confirmed, 20, consume_every=1 << 30, consume_when_idle=False)
+        return confirmed
 
     async def _attach(self, channel: RawChannel, before: Session | None) -> Session | None:
         """Send SUBSCRIBE; return the session that begins. `before` is the one that it ends on the same channel."""
@@ -246,13 +257,21 @@ class _Roamer:
                 # A consume that is answered was not taken note of.
                 self._told = None
 
-    async def _read(self, channel: RawChannel, session: Session, messages: int, consume_every: int) -> None:
+    async def _read(
+        self,
+        channel: RawChannel,
+        session: Session,
+        messages: int,
+        consume_every: int,
+        *,
+        consume_when_idle: bool = True,
+    ) -> None:
         """Take messages, and consume now and then; end early when nothing comes."""
         for number in range(messages):
             try:
                 heard = await channel.receive(_IDLE_S)
             except TimeoutError:
-                if self._source.random() < 0.8:
+                if consume_when_idle and self._source.random() < 0.8:
                     await self._consume(channel, session, self._seen)
                 return
             if not isinstance(heard, Delivery):

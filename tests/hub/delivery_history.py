@@ -9,6 +9,7 @@ All times are seconds of one monotonic clock. A publish whose outcome its caller
 
 import bisect
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -89,22 +90,22 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class HubEnd:
-    """The hub ended at `at`, not earlier, by a crash or in order."""
+    """The hub ended at `at`, not earlier, by a crash or in order; it had promised to store pointers within a time."""
 
     at: float
     is_crash: bool
+    consume_flush_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What the hub's options promise: `consume_interval` in messages, `consume_flush_s`.
+    """What the hub's options promise: a crash forgets at most `consume_interval` consumed messages of a subscription.
 
     A consume that the hub surely knew for less than `patience_s` of its working time may be forgotten: that is what it
     gets to write it down, on a machine that is busy with other things.
     """
 
     consume_interval: int
-    consume_flush_s: float
     patience_s: float
 
 
@@ -254,16 +255,16 @@ class _Topic:
             if each.at > session.attached:
                 continue
             crash = next(
-                (end.at for end in self._history.ends if end.is_crash and each.asked <= end.at <= session.attached),
+                (end for end in self._history.ends if end.is_crash and each.asked <= end.at <= session.attached),
                 None,
             )
-            working_s = self._history.working_s(each.at, crash) if crash is not None else 0.0
-            local = 0
+            working_s = self._history.working_s(each.at, crash.at) if crash is not None else 0.0
+            local, reason = 0, ""
             if crash is None:
                 local, reason = each.local, "the hub knew, and has not crashed since"
             elif each.is_stored:
                 local, reason = each.local, "the hub had stored that"
-            elif working_s >= promise.consume_flush_s + promise.patience_s:
+            elif working_s >= crash.consume_flush_s + promise.patience_s:
                 local, reason = each.local, f"the hub had {working_s:.1f} s to store that"
             elif working_s >= promise.patience_s:
                 local = each.local - promise.consume_interval

@@ -5,6 +5,7 @@ past what it was known to have reached, but for what a crash may forget.
 """
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -28,17 +29,21 @@ LEDGER_MESSAGES: Final = 20
 RATE_MIN: Final = 20.0
 """Acknowledged messages a second, over a run with all its crashes, below which it proves nothing."""
 
-PROMISE: Final = Promise(consume_interval=20, consume_flush_s=1.0, patience_s=3.0)
+PROMISE: Final = Promise(consume_interval=20, patience_s=2.0)
+FLUSH_S: Final = 0.5
 SETTINGS: Final = (
     f"consume_interval={PROMISE.consume_interval}",
-    f"consume_flush_s={PROMISE.consume_flush_s}",
     f"ledger_messages_max={LEDGER_MESSAGES}",
     "retention_interval_s=0.3",
     "topic_sweep_s=0.2",
     "cache_bytes=20000",  # Little enough that those who lag read from the ledgers.
     "read_retry_s=0.2",
 )
+QUICK_FLUSH: Final = f"consume_flush_s={FLUSH_S}"
+NO_FLUSH: Final = "consume_flush_s=3600"
 RELEASING: Final = "topic_age_s=2"
+WAYS: Final = ((NO_FLUSH,), (QUICK_FLUSH,), (QUICK_FLUSH, RELEASING))
+"""What is different from one start to the next: only the interval, or also time, or a release stores the pointers."""
 
 
 def _topic(number: int) -> bytes:
@@ -55,22 +60,32 @@ class _Harm:
         self.pids = [hub.pid]
         self.kills = 0
 
+    @property
+    def _flush_s(self) -> float:
+        return FLUSH_S if QUICK_FLUSH in self._hub.settings else math.inf
+
     async def kill(self) -> None:
         """Crash it and start it again."""
         self.kills += 1
-        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True))
-        await asyncio.to_thread(self._hub.kill)
+        await self._crash()
         await self._start()
+
+    async def kill_later(self) -> None:
+        """Crash it after time enough to have stored what it must not forget."""
+        await asyncio.sleep(PROMISE.patience_s + 2 * FLUSH_S)
+        await self.kill()
+
+    async def _crash(self) -> None:
+        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True, consume_flush_s=self._flush_s))
+        await asyncio.to_thread(self._hub.kill)
 
     async def kill_while_starting(self) -> None:
         """Crash it, and crash it again somewhere in its recovery."""
-        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True))
-        await asyncio.to_thread(self._hub.kill)
+        await self._crash()
         process = self._hub.begin()
         self.pids.append(process.pid)
         await asyncio.sleep(self._source.uniform(0.05, 1.0))
-        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True))
-        await asyncio.to_thread(self._hub.kill)
+        await self._crash()
         await self._start()
 
     async def stop(self) -> None:
@@ -88,8 +103,7 @@ class _Harm:
         self._load.history.pauses.append((since, time.monotonic()))
 
     async def _start(self) -> None:
-        # Every other time it releases all topics again and again.
-        self._hub.settings = (*SETTINGS, RELEASING) if len(self.pids) % 2 else SETTINGS
+        self._hub.settings = (*SETTINGS, *WAYS[len(self.pids) % len(WAYS)])
         await asyncio.to_thread(self._hub.start)
         self.pids.append(self._hub.pid)
 
@@ -108,13 +122,17 @@ async def test_nothing_acknowledged_is_lost_by_a_hub_that_is_killed_again_and_ag
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(10**9))
     print(f"repeat with {SEED_VARIABLE}={seed}")
     source = random.Random(seed)
-    with RunningHub(tmp_path, *SETTINGS) as hub:
+    with RunningHub(tmp_path, *SETTINGS, *WAYS[0]) as hub:
         load = CrashWorkload(hub.port, source)
         harm = _Harm(hub, load, source)
         began = time.monotonic()
         try:
             await _begin(load)
-            plan = [harm.kill] * kills + [harm.stop, harm.pause, harm.kill_while_starting] * others
+            plan = (
+                [harm.kill, harm.kill_later] * (kills // 2)
+                + [harm.kill] * (kills % 2)
+                + [harm.stop, harm.pause, harm.kill_while_starting] * others
+            )
             source.shuffle(plan)
             print("plan:", *(each.__name__ for each in plan))
             for step in plan:

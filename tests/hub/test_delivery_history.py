@@ -19,7 +19,8 @@ from tests.hub.delivery_history import (
     violations,
 )
 
-PROMISE = Promise(consume_interval=3, consume_flush_s=2.0, patience_s=0.5)
+PROMISE = Promise(consume_interval=3, patience_s=0.5)
+FLUSH_S = 2.0
 SUBSCRIBED = 1.0
 
 
@@ -46,7 +47,7 @@ def _after_crash(first: int, *, confirmed_at: float, is_stored: bool = False) ->
     before.consumed.append((5, confirmed_at - 0.2))
     before.confirmations.append(Confirmation(5, confirmed_at - 0.1, confirmed_at, is_stored))
     history = _ten(before, _session(first, 10, at=41.0))
-    history.ends.append(HubEnd(40.0, is_crash=True))
+    history.ends.append(HubEnd(40.0, is_crash=True, consume_flush_s=FLUSH_S))
     return history
 
 
@@ -200,7 +201,7 @@ def _simulated(source: random.Random) -> DeliveryHistory:
     now, sessions = 0.0, [Session(b"t", "s", 0.0, 0.1)]
     for number in range(300):
         now += 1.0
-        if pointer == stored or now - behind_since >= PROMISE.consume_flush_s:
+        if pointer == stored or now - behind_since >= FLUSH_S:
             stored, behind_since = pointer, now
         dice = source.random()
         if dice < 0.6:
@@ -222,7 +223,7 @@ def _simulated(source: random.Random) -> DeliveryHistory:
         else:
             crashed = dice > 0.9
             pointer = stored = stored if crashed else pointer
-            history.ends.append(HubEnd(now + 0.9, is_crash=crashed))
+            history.ends.append(HubEnd(now + 0.9, is_crash=crashed, consume_flush_s=FLUSH_S))
             now += 1.0
             sessions.append(Session(b"t", "s", now, now + 0.1))
     end = sessions[-1].deliveries[-1][0] if sessions[-1].deliveries else pointer
