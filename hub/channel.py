@@ -174,6 +174,7 @@ class Channel(asyncio.Protocol):
         if transport is not None:
             transport.close()
             self._abort = self._loop.call_later(_CLOSE_S, transport.abort)
+        self._let_answers_go_on()
         self._owner.ended(self)
 
     # ------------------------------------------------------------------------------------------------ requests

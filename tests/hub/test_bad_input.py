@@ -266,6 +266,24 @@ async def test_unanswered_requests_stop_the_reading(start_hub: StartHub, connect
     await client.answer(malformed)
 
 
+async def test_requests_behind_answers_that_nobody_reads_do_not_outlive_their_channel(
+    start_hub: StartHub, connect: Connect
+) -> None:
+    """Or a shutdown would wait for them until the connection is cut."""
+    hub = await start_hub(channel_unsent_bytes=10_000)
+    client, publisher = await connect(hub), await connect(hub)
+    await client.subscribed(T, S)
+    (served,) = [each for each in hub.channels if each.subscriptions]
+    client.stop_reading()
+    await publisher.publish_many(T, *[b"x" * 100_000] * 100)
+    for number in range(20):
+        client.send(b"T%d" % number, Subscribe(subscriber=S))
+    await eventually(lambda: len(hub.requests._tasks) > 0, "requests wait")
+    served.close()
+    await eventually(lambda: not hub.requests._tasks, "they are over")
+    assert served in hub._connections, "long before the peer is cut off"
+
+
 # -------------------------------------------------------------------------------------------------- at random
 
 SEQ_IDS = st.builds(
