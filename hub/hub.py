@@ -130,7 +130,7 @@ class Hub:
         options = self.options
         self.tails = TailMemory(options.cache_bytes)
         log_store = LogStore(self.ledgers, self.metadata.persistence, options, self.tails, options.region.encode())
-        ownership = Ownership(self.metadata.ownership, StandaloneLiveness(self.me))
+        ownership = Ownership(self.metadata.ownership, StandaloneLiveness(self.me, self.metadata))
         self.topics = Topics(options, ownership, log_store, self.clock)
         self.delivery = Delivery(options, self.clock)
         self._stack.push_async_callback(self.delivery.close)

@@ -15,7 +15,7 @@ from hedwig.errors import (
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
-from metadata import TopicOwnershipManager
+from metadata import MetadataStore, TopicOwnershipManager
 
 __all__ = ["Claim", "Liveness", "Ownership", "StandaloneLiveness"]
 
@@ -42,20 +42,25 @@ class Liveness(Protocol):
 
 
 class StandaloneLiveness:
-    """The liveness of a hub that is the only one: every earlier incarnation has ended.
+    """The liveness of a hub that is the only one: whoever else an owner record names has ended.
 
-    A later one has replaced this hub, which may not know yet: it must not take topics from its successor.
+    Unless this hub was replaced and does not know yet: it must not take topics from its successor. The registration
+    tells, and not the epoch of the owner, which in a record that a cluster left is the number of a node in ZooKeeper.
     """
 
-    def __init__(self, me: HubInfo) -> None:
+    def __init__(self, me: HubInfo, store: MetadataStore) -> None:
         self._me = me
+        self._store = store
 
     @property
     def me(self) -> HubInfo:
         return self._me
 
     async def is_alive(self, hub: HubInfo) -> bool:
-        return hub.epoch >= self._me.epoch
+        if _same(hub, self._me):
+            return True
+        registered = await self._store.standalone_hub()
+        return registered is not None and registered.starts > self._me.epoch
 
     def choose(self) -> HubInfo:
         return self._me

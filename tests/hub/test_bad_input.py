@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -149,8 +150,16 @@ async def test_the_number_of_a_request_is_echoed_whatever_it_is(client: WireClie
         assert (await client.answer(number)).status is StatusCode.MALFORMED_REQUEST
         message = pb.PublishRequest(msg=pb.Message(body=b"m"))
         client.send_raw(topic=T, type=pb.PUBLISH, txnId=number, publishRequest=message)
-        await eventually(lambda number=number: len(client.answers[number]) == 2, "the second answer")  # type: ignore[misc]
+        await eventually(partial(_has_answers, client, number, 2), "the second answer")
         assert client.answers[number][1].status is StatusCode.SUCCESS
+
+
+def _holds(hub: Hub, size: int) -> bool:
+    return hub.held_bytes == size
+
+
+def _has_answers(client: WireClient, number: int, count: int) -> bool:
+    return len(client.answers[number]) == count
 
 
 async def test_good_requests_before_a_bad_frame_are_carried_out(
@@ -221,7 +230,7 @@ async def test_many_unfinished_frames_do_not_fill_the_memory(start_hub: StartHub
     for number, client in enumerate(held, 1):
         await client.barrier()
         client.send_bytes((400_000).to_bytes(4, "big") + bytes(299_996))
-        await eventually(lambda number=number: hub.held_bytes == number * 300_000, "the hub holds the frame")
+        await eventually(partial(_holds, hub, number * 300_000), "the hub holds the frame")
     small, straw = await connect(hub), await connect(hub)
     await small.barrier()
     straw.send_bytes((400_000).to_bytes(4, "big") + bytes(299_996))

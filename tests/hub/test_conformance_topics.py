@@ -10,6 +10,7 @@ from hedwig.status import StatusCode
 from hedwig.versions import ANY, NEW
 from hedwig.wire import Action, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
 from hedwig.wire import pubsub_pb2 as pb
+from hub import standalone
 from hub.hub import Hub
 from metadata import format_metadata, open_metadata
 from tests.hub.conftest import Connect, StartHub
@@ -77,16 +78,31 @@ async def test_any_request_claims_a_topic(hub: Hub, client: WireClient, should_c
     await eventually(lambda: hub.topics.get(Topic(b"consume")) is not None, "a consume claims too")
 
 
-async def test_a_redirect_names_the_owner_and_leaves_the_channel_open(hub: Hub, client: WireClient) -> None:
-    other = HubInfo(host="10.1.2.3", port=4080, ssl_port=9876, epoch=hub.me.epoch)
+async def test_a_redirect_names_the_owner_and_leaves_the_channel_open(
+    start_hub: StartHub, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standalone hub has somebody to redirect to only while it does not know that it was replaced."""
+    monkeypatch.setattr(standalone, "CHECK_S", 3600.0)
+    hub = await start_hub()
+    client = await connect(hub)
+    epoch = await hub.metadata.register_standalone("its successor", "10.1.2.3:4080:9876", replace=True)
+    other = HubInfo(host="10.1.2.3", port=4080, ssl_port=9876, epoch=epoch)
     await hub.metadata.ownership.write_owner_info(T, other, NEW)
-    # A hub with this hub's own epoch counts as alive, and has another address.
     for action in (Publish(Message(b"m")), Subscribe(subscriber=S), Unsubscribe(S)):
         answer = await client.request(T, action)
         assert (answer.status, answer.text) == (StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, "10.1.2.3:4080:9876")
     consumed = client.consume(T, S, 1)
     assert (await client.answer(consumed)).status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
     await client.publish(b"another", b"m")
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 30, 4294967330])
+async def test_a_topic_of_a_hub_of_a_former_cluster_is_taken_over(hub: Hub, client: WireClient, epoch: int) -> None:
+    """Its epoch is the number of a node in ZooKeeper, which may be less than a start count, the same, or far more."""
+    other = HubInfo(host="10.1.2.3", port=4080, epoch=epoch)
+    await hub.metadata.ownership.write_owner_info(T, other, NEW)
+    assert await client.publish(T, b"m") == 1
+    assert await owner_of(hub) == hub.me
 
 
 async def test_a_topic_of_a_former_start_is_taken_over(hub: Hub, client: WireClient) -> None:

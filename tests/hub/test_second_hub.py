@@ -120,9 +120,10 @@ async def test_replaced_hub_takes_no_topic_from_its_successor(tmp_path: Path) ->
 
 
 async def test_replaced_hub_sends_clients_to_its_successor(tmp_path: Path) -> None:
-    liveness = StandaloneLiveness(HubInfo(host="first", port=1, ssl_port=None, epoch=1))
-    successor = HubInfo(host="second", port=2, ssl_port=None, epoch=2)
     async with await open_metadata(f"sqlite://{tmp_path / 'shared.db'}") as store:
+        epochs = [await store.register_standalone(name, f"{name}:1:-1", replace=True) for name in ("first", "second")]
+        liveness = StandaloneLiveness(HubInfo(host="first", port=1, ssl_port=None, epoch=epochs[0]), store)
+        successor = HubInfo(host="second", port=2, ssl_port=None, epoch=epochs[1])
         await store.ownership.write_owner_info(Topic(T), successor, NEW)
         with pytest.raises(NotResponsibleForTopicError, match="second:2"):
             await Ownership(store.ownership, liveness).claim(Topic(T), should_claim=True)
