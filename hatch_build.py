@@ -1,4 +1,4 @@
-"""Compile the wire protocol when the project is built or installed."""
+"""Compile the wire protocols, ours and HBase's, when the project is built or installed."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,28 +8,29 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 __all__ = ["ProtocolBuildHook"]
 
-PROTO = Path("hedwig/wire/pubsub.proto")
-GENERATED = (Path("hedwig/wire/pubsub_pb2.py"), Path("hedwig/wire/pubsub_pb2.pyi"))
+PROTOS = (Path("hedwig/wire/pubsub.proto"), Path("metadata/hbase/native/hbase.proto"))
+GENERATED = tuple(proto.with_name(proto.stem + ending) for proto in PROTOS for ending in ("_pb2.py", "_pb2.pyi"))
 
 
 class ProtocolBuildHook(BuildHookInterface[Any]):
-    """Generate the protobuf module and its types beside the .proto file, for wheels and editable installs alike."""
+    """Generate the protobuf modules and their types beside the .proto files, for wheels and editable installs alike."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 (the name is hatchling's)
         """Write the generated files and add them to the build, although git ignores them.
 
-        Raises: RuntimeError - protoc refused the file; its own message is on standard error.
+        Raises: RuntimeError - protoc refused a file; its own message is on standard error.
         """
         # Imported late: hatchling loads this module also for commands that need no compiler.
         from grpc_tools import protoc
 
         root = Path(self.root)
         with TemporaryDirectory() as out:
-            arguments = ["protoc", f"-I{root}", f"--python_out={out}", f"--pyi_out={out}", str(root / PROTO)]
-            if protoc.main(arguments) != 0:
-                raise RuntimeError(f"protoc cannot compile {PROTO}: see its message above and correct the file")
+            arguments = ["protoc", f"-I{root}", f"--python_out={out}", f"--pyi_out={out}"]
+            for proto in PROTOS:
+                if protoc.main([*arguments, str(root / proto)]) != 0:
+                    raise RuntimeError(f"protoc cannot compile {proto}: see its message above and correct the file")
             for path in GENERATED:
                 _write_if_changed(root / path, (Path(out) / path).read_bytes())
         build_data["artifacts"].extend(f"/{path.as_posix()}" for path in GENERATED)

@@ -82,7 +82,7 @@ fingerprint() {
     {
         pwd -P
         .venv/bin/python --version
-        cat pyproject.toml hatch_build.py hedwig/wire/pubsub.proto
+        cat pyproject.toml hatch_build.py hedwig/wire/pubsub.proto metadata/hbase/native/hbase.proto
     } | cksum
 }
 
@@ -99,7 +99,8 @@ install_project() {
         make_venv
         wanted=$(fingerprint)
         for candidate in "$stamp" $wider; do
-            if [ -e hedwig/wire/pubsub_pb2.py ] && [ "$(cat "$candidate" 2>/dev/null)" = "$wanted" ]; then
+            if [ -e hedwig/wire/pubsub_pb2.py ] && [ -e metadata/hbase/native/hbase_pb2.py ] &&
+                [ "$(cat "$candidate" 2>/dev/null)" = "$wanted" ]; then
                 exit 0
             fi
         done

@@ -1,0 +1,1 @@
+"""HBase's own RPC, straight from here to the region servers."""
