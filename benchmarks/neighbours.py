@@ -1,8 +1,8 @@
 """Measure what clients that do not behave do to others: `python -m benchmarks.neighbours --dir DIRECTORY [NAME ...]`.
 
-For each neighbour a fresh hub serves one good topic, to which a message is published at a fixed rate, and the neighbour,
-which runs in a process of its own. Latencies count from when a message should have been published to its answer and to
-its delivery. On a machine with few CPUs the neighbour's own work is part of what is measured.
+For each neighbour a fresh hub serves one good topic, to which a message is published at a fixed rate, and the
+neighbour, which runs in a process of its own. Latencies count from when a message should have been published to its
+answer and to its delivery. On a machine with few CPUs the neighbour's own work is part of what is measured.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -352,10 +352,8 @@ async def _subscribed(
 
 
 def _read_some(connection: socket.socket, size: int) -> None:
-    try:
+    with suppress(BlockingIOError):
         connection.recv(size)
-    except BlockingIOError:
-        pass
 
 
 _NEIGHBOURS: Final[dict[str, Neighbour]] = {
