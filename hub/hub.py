@@ -273,6 +273,7 @@ class Hub:
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_note_end)
         self._stack.push_async_callback(_cancel, task)
 
     def _run_forever(self, what: str, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -293,5 +294,10 @@ async def _close_server(server: asyncio.Server) -> None:
 
 async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
+
+
+def _note_end(task: "asyncio.Task[None]") -> None:
+    """Say when work that never ends has ended: the hub goes on without it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.critical("%s ended; start the hub again", task.get_coro(), exc_info=error)

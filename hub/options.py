@@ -1,9 +1,11 @@
 """The options of a hub: one record, checked when it is made."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import quote
 
 from hedwig.errors import ConfigurationError
 from hedwig.wire import HUB_FRAME_BYTES_MAX
@@ -15,6 +17,7 @@ T = TypeVar("T")
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _PORT_MAX: Final = (1 << 16) - 1
 
 
@@ -86,7 +89,7 @@ class HubOptions:
 
     operation_timeout_s: float = _option(30.0, "deadline of one operation on the metadata or the ledgers")
     shutdown_s: float = _option(30.0, "time for a clean shutdown; topics not released by then are taken over later")
-    read_only: bool = _option(False, "refuse publishes, and everything else that writes")
+    read_only: bool = _option(False, "refuse publishes; subscribers go on")
     ledgers: LocalLedgerOptions = field(
         default_factory=LocalLedgerOptions, metadata={"what": "the local ledger store, see docs/local-ledgers.md"}
     )
@@ -120,11 +123,11 @@ class HubOptions:
             if not least <= value <= most:
                 raise ConfigurationError(f"{name} is {value}; it must be from {least} to {most}")
         for name in ("topic_sweep_s", "consume_flush_s", "read_retry_s", "retention_interval_s", "operation_timeout_s"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be above 0")
         for name in ("topic_idle_s", "topic_age_s", "shutdown_s"):
-            if not getattr(self, name) >= 0:
-                raise ConfigurationError(f"{name} is {getattr(self, name)}; it must not be negative")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be a number from 0 on")
         for name in ("host", "region", "admin_host"):
             if not getattr(self, name):
                 raise ConfigurationError(f"{name} is empty; it must be given")
@@ -132,6 +135,16 @@ class HubOptions:
             raise ConfigurationError(
                 "an IPv6 address cannot be expressed in a redirect; give advertised_host a name or an IPv4 address"
             )
+        if any(char.isspace() or not char.isprintable() for char in self.advertised_host):
+            raise ConfigurationError(f"advertised_host is {self.advertised_host!r}; it must be a name or an address")
+        if self.host in _ANY_ADDRESS and not self.advertised_host:
+            raise ConfigurationError(
+                f"host is {self.host}, which clients cannot be sent to; give advertised_host a name or an address too"
+            )
+        try:
+            self.region.encode()
+        except UnicodeEncodeError as exc:
+            raise ConfigurationError(f"region is {self.region!r}, which is not Unicode text") from exc
         if self.tls_port >= 0 and not self.tls_certificate:
             raise ConfigurationError("tls_port is set, so tls_certificate must name a PEM file")
         if self.ledgers.entry_bytes_max < 2 * self.frame_bytes_max:
@@ -140,7 +153,7 @@ class HubOptions:
     @property
     def metadata_url(self) -> str:
         """Return the URL of the metadata store: the one given, or the embedded one in the data directory."""
-        return self.metadata or f"sqlite://{(self.data_directory / 'metadata.db').resolve()}"
+        return self.metadata or f"sqlite://{quote(str((self.data_directory / 'metadata.db').resolve()))}"
 
     @classmethod
     def explain(cls) -> Mapping[str, str]:

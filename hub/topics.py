@@ -221,7 +221,7 @@ class Topics:
                 if not self._closing:  # At a shutdown time is short, and the next owner collects as well.
                     await self._caretaker.collect(topic)
         except (MetadataError, LedgerError, ServiceDownError, TimeoutError) as exc:
-            _log.warning("topic '%s' is left for the next owner to recover: %s", show_name(topic.name), exc)
+            _log.warning("topic '%s' is left for the next owner to recover: %r", show_name(topic.name), exc)
         except Exception:
             _log.exception("topic '%s' is left for the next owner to recover", show_name(topic.name))
         await self._ownership.release(topic.name, topic.owner_version)

@@ -1,5 +1,6 @@
 """Prove how options come about: which source counts, what is accepted, what is refused, and in which words."""
 
+import asyncio
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from cli.settings import data_directory
 from hedwig.errors import ConfigurationError
 from hub.configuration import DEFAULT, Configuration, from_defaults, from_environment, from_file, from_setting
 from hub.first_steps import user_data_directory
+from hub.hub import Hub
 from hub.ledgers import LocalLedgerOptions
 from hub.option_file import effective, example
 from hub.option_keys import keys, variable
@@ -291,3 +293,32 @@ def test_values_are_those_of_the_options() -> None:
     assert values["port"] == 4080
     assert values["ledgers.read_threads"] == 4
     assert values["filters.a"] == "x:y"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"host": "0.0.0.0"},
+        {"advertised_host": "two words"},
+        {"advertised_host": "::1"},
+        {"region": "\ud800"},
+        {"topic_idle_s": float("inf")},
+        {"consume_flush_s": float("nan")},
+    ],
+    ids=str,
+)
+def test_values_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        HubOptions(**wrong)
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%41b", "ä b"])
+def test_the_embedded_metadata_lie_in_the_data_directory_whatever_its_name(tmp_path: Path, name: str) -> None:
+    options = HubOptions(data_directory=tmp_path / name, port=0, admin_port=-1)
+
+    async def start_and_end() -> None:
+        async with await Hub.start(options):
+            pass
+
+    asyncio.run(start_and_end())
+    assert (tmp_path / name / "metadata.db").exists()
