@@ -249,7 +249,7 @@ class Hub:
             if not self.replaced.done():
                 async with asyncio.timeout(self.options.shutdown_s or None):
                     await self.topics.close()
-                    await self.requests.settle()
+                    await self._settle()
         except TimeoutError:
             _log.warning(
                 "not released within %g s: %d topics; the next start takes them over",
@@ -260,6 +260,12 @@ class Hub:
         finally:
             await self._close_channels()
             await self._stack.aclose()
+
+    async def _settle(self) -> None:
+        """Wait for what is still being carried out; not for clients that would have to read before."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await self.requests.settle()
 
     async def _close_channels(self) -> None:
         """Close all connections after what was sent on them; a peer that does not read is cut off."""

@@ -13,6 +13,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from hedwig.errors import InvalidArgumentError
 from hedwig.model import (
     LedgerRange,
     LedgerRanges,
@@ -212,11 +213,14 @@ def _overlay_subscription(message: pb.SubscriptionData, record: SubscriptionData
 
 
 def _subscription_record(message: pb.SubscriptionData) -> SubscriptionData:
-    return SubscriptionData(
-        preferences=preferences_from(message.preferences) if message.HasField("preferences") else None,
-        state=_state_record(message.state) if message.HasField("state") else None,
-        unknown=unknown_of(message),
-    )
+    try:
+        return SubscriptionData(
+            preferences=preferences_from(message.preferences) if message.HasField("preferences") else None,
+            state=_state_record(message.state) if message.HasField("state") else None,
+            unknown=unknown_of(message),
+        )
+    except InvalidArgumentError as exc:
+        raise UndecodableError(f"it is no SubscriptionData: {exc}") from exc
 
 
 def _state_record(message: pb.SubscriptionState) -> SubscriptionState:

@@ -216,3 +216,11 @@ def test_merge_drops_the_stamp_of_the_write_before() -> None:
 def test_record_without_a_stamp_has_no_token() -> None:
     for data in (SUBSCRIPTION.encode(_subscription()), b"\xff"):
         assert SUBSCRIPTION.token(data) == SUBSCRIPTION.previous(data) == b""
+
+
+def test_subscription_whose_text_is_no_unicode_is_not_decoded() -> None:
+    """protobuf reads it without a word, and hands the text over as bytes."""
+    good = SUBSCRIPTION.encode(_subscription(message_filter="abc"))
+    assert good.count(b"abc") == 1
+    with pytest.raises(UndecodableError):
+        SUBSCRIPTION.decode(good.replace(b"abc", b"a\xffc"))
