@@ -5,13 +5,15 @@ past what it was known to have reached, but for what a crash may forget.
 """
 
 import asyncio
+import itertools
 import math
 import os
 import random
 import signal
 import time
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -42,8 +44,11 @@ SETTINGS: Final = (
 QUICK_FLUSH: Final = f"consume_flush_s={FLUSH_S}"
 NO_FLUSH: Final = "consume_flush_s=3600"
 RELEASING: Final = "topic_age_s=2"
-WAYS: Final = ((NO_FLUSH,), (QUICK_FLUSH,), (QUICK_FLUSH, RELEASING))
+WAYS: Final[tuple[tuple[str, ...], ...]] = ((NO_FLUSH,), (QUICK_FLUSH,), (QUICK_FLUSH, RELEASING))
 """What is different from one start to the next: only the interval, or also time, or a release stores the pointers."""
+
+
+Step: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 def _topic(number: int) -> bytes:
@@ -59,6 +64,8 @@ class _Harm:
         self._source = source
         self.pids = [hub.pid]
         self.kills = 0
+        self.way = WAYS[0]
+        """How the hub is started next."""
 
     @property
     def _flush_s(self) -> float:
@@ -103,7 +110,7 @@ class _Harm:
         self._load.history.pauses.append((since, time.monotonic()))
 
     async def _start(self) -> None:
-        self._hub.settings = (*SETTINGS, *WAYS[len(self.pids) % len(WAYS)])
+        self._hub.settings = (*SETTINGS, *self.way)
         await asyncio.to_thread(self._hub.start)
         self.pids.append(self._hub.pid)
 
@@ -135,7 +142,9 @@ async def test_nothing_acknowledged_is_lost_by_a_hub_that_is_killed_again_and_ag
             )
             source.shuffle(plan)
             print("plan:", *(each.__name__ for each in plan))
-            for step in plan:
+            ways = _ways(harm, plan[1:], source)
+            for step, way in zip(plan, ways, strict=True):
+                harm.way = way
                 await load.more(source.randint(50, 300))
                 await step()
             await load.more(200)
@@ -154,6 +163,18 @@ async def test_nothing_acknowledged_is_lost_by_a_hub_that_is_killed_again_and_ag
         assert load.outcomes["confirmed consumes"] > kills
         assert len({session.subscriber for session in load.history.sessions}) == TOPICS * (ROAMERS + 1)
         await _assert_rolled(tmp_path, load)
+
+
+def _ways(harm: _Harm, steps: Sequence[Step], source: random.Random) -> list[tuple[str, ...]]:
+    """Return how the hub is started before each of the steps, and in the end."""
+    ways = [source.choice(WAYS)]
+    later = itertools.cycle(WAYS[:2])  # What a crash forgets is seen best where one thing alone stores pointers.
+    for step in reversed(steps):
+        if step == harm.kill_later:
+            ways.append(next(later))
+        else:
+            ways.append(ways[-1] if step == harm.pause else source.choice(WAYS))
+    return ways[::-1]
 
 
 async def _begin(load: CrashWorkload) -> None:
