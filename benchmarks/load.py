@@ -88,7 +88,9 @@ class Load:
         """Carry the share out, from `start_ns` on; return once all is finished or the time to wait for it is over."""
         self._recording.start_ns = start_ns
         self._end_ns = start_ns + round(self._workload.seconds * _SECOND_NS)
-        await asyncio.sleep(max(0.0, (start_ns - self._now_ns()) / _SECOND_NS))
+        # Event loops round their timers, so one sleep may end early: then the first operations would lie outside.
+        while (ahead_ns := start_ns - self._now_ns()) > 0:
+            await asyncio.sleep(ahead_ns / _SECOND_NS)
         if self._workload.is_open_loop:
             await self._run_open()
         else:

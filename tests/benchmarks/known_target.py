@@ -62,9 +62,11 @@ class KnownTarget:
         pass
 
 
-def measured(workload: Workload, target: KnownTarget, *, share: int = 0, shares: int = 1) -> Summary:
-    """Return what a load measures on a target, in virtual time."""
-    time = VirtualTime()
+def measured(
+    workload: Workload, target: KnownTarget, *, share: int = 0, shares: int = 1, early_s: float = 0.0
+) -> Summary:
+    """Return what a load measures on a target, in virtual time, on a loop whose sleeps end `early_s` too early."""
+    time = VirtualTime(early_s)
 
     async def run() -> Summary:
         load = Load(workload, target, share=share, shares=shares, now_ns=time.now_ns)

@@ -114,6 +114,13 @@ def test_failures_are_counted_by_reason_and_not_as_work_done() -> None:
     assert sum(second.failed for second in summary.series.values()) == 100
 
 
+def test_operations_do_not_begin_before_the_start() -> None:
+    """Timers of event loops are rounded; what begins too early would be counted, and not be in the histograms."""
+    workload = Workload(name="publish", in_flight=10, operations=100, seconds=100.0)
+    summary = measured(workload, KnownTarget(0.010), early_s=0.0004)
+    assert (summary.count, summary.service.count, summary.offered) == (100, 100, 100)
+
+
 def test_operations_without_an_answer_are_failures() -> None:
     workload = Workload(name="publish", in_flight=10, operations=100, seconds=100.0)
     summary = measured(workload, KnownTarget(0.010, answers=lambda number: number < 95))

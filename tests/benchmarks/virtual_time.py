@@ -13,10 +13,11 @@ _SECOND_NS = 1_000_000_000
 
 
 class VirtualTime:
-    """A clock that jumps to the next timer."""
+    """A clock that jumps to the next timer; timers fire up to `early_s` too early, as those of real loops do."""
 
-    def __init__(self) -> None:
+    def __init__(self, early_s: float = 0.0) -> None:
         self.seconds = 1_000.0
+        self.early_s = early_s
 
     def now_ns(self) -> int:
         """Return the time as the load loop wants it."""
@@ -40,7 +41,7 @@ class _Selector(selectors.DefaultSelector):
         if not found:
             # Nothing here comes from outside, so without a timer nothing would ever happen again.
             assert timeout is not None, "everybody waits, and nothing will ever come"
-            self._time.seconds += timeout
+            self._time.seconds += max(0.0, timeout - self._time.early_s)
         return found
 
 
@@ -48,6 +49,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, time: VirtualTime) -> None:
         super().__init__(_Selector(time))
         self._virtual = time
+        self._clock_resolution = 2 * time.early_s + 1e-9  # What asyncio takes for the same moment.
 
     def time(self) -> float:
         return self._virtual.seconds
