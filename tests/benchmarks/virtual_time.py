@@ -41,7 +41,8 @@ class _Selector(selectors.DefaultSelector):
         if not found:
             # Nothing here comes from outside, so without a timer nothing would ever happen again.
             assert timeout is not None, "everybody waits, and nothing will ever come"
-            self._time.seconds += max(0.0, timeout - self._time.early_s)
+            # Less than asked for, but always forward.
+            self._time.seconds += max(timeout / 2, timeout - self._time.early_s)
         return found
 
 
