@@ -53,6 +53,10 @@ class ChannelOwner(Protocol):
         """Carry out a request; every one but CONSUME gets its answer once, through the channel."""
         ...
 
+    def answered(self, size: int) -> None:
+        """Take note that a request of `size` bytes is over."""
+        ...
+
     def hold(self, more: int) -> bool:
         """Count so many more bytes of frames that are not complete; return whether that is within the bound."""
         ...
@@ -199,6 +203,7 @@ class Channel(asyncio.Protocol):
         """Take note that a request of `size` bytes, which `begin` counted, is over and gets no answer."""
         self._unanswered -= 1
         self._unanswered_bytes -= size
+        self._owner.answered(size)
         if self._is_paused:
             self._read_on()
 

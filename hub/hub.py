@@ -194,6 +194,9 @@ class Hub:
     def handle(self, channel: Channel, request: Request, size: int) -> None:
         self.requests.handle(channel, request, size)
 
+    def answered(self, size: int) -> None:
+        self.requests.answered(size)
+
     def hold(self, more: int) -> bool:
         self.held_bytes += more
         return more <= 0 or self.held_bytes <= self.options.receive_bytes_max

@@ -43,7 +43,8 @@ class Load:
             "acquiring_topics": hub.topics.acquiring,
             "channels": len(hub.channels),
             "attached_subscriptions": sum(len(channel.subscriptions) for channel in hub.channels),
-            "publish_bytes": hub.requests.publish_bytes,
+            "unanswered_bytes": hub.requests.unanswered_bytes,
+            "unfinished_bytes": hub.held_bytes,
             "cache_bytes": hub.tails.bytes,
             "waiting_consume_pointers": hub.subscribing.pointers.waiting,
         }

@@ -32,7 +32,8 @@ _LEVELS: Final[Mapping[str, str]] = {
     "acquiring_topics": "Topics on their way to be owned, waiting ones included.",
     "channels": "Open connections.",
     "attached_subscriptions": "Subscriptions that a client is attached to.",
-    "publish_bytes": "Bytes of publishes that are not acknowledged yet.",
+    "unanswered_bytes": "Bytes of requests that are not answered yet, 1 KiB added for each.",
+    "unfinished_bytes": "Bytes of requests that have not arrived in full.",
     "cache_bytes": "Memory that the newest messages take.",
     "waiting_consume_pointers": "Consume pointers that moved and are not stored yet.",
 }

@@ -58,7 +58,9 @@ class HubOptions:
     receive_bytes_max: int = _option(
         256 * _MIB, "bytes of unfinished requests over all connections; a connection that adds more is closed"
     )
-    publish_bytes_max: int = _option(128 * _MIB, "bytes of unanswered publishes in the hub; more get 502")
+    request_bytes_max: int = _option(
+        256 * _MIB, "bytes of unanswered requests in the hub, 1 KiB added for each; more get 502"
+    )
     topic_requests_max: int = _option(10_000, "requests that wait for one topic; more get 502")
     acquisitions_max: int = _option(512, "topics that are acquired at once; others wait their turn")
     acquisitions_waiting_max: int = _option(100_000, "topics that wait for that turn; more get 502")
@@ -105,7 +107,7 @@ class HubOptions:
             ("channel_bytes_max", 1, 1 << 32),
             ("channel_unsent_bytes", 1, 1 << 32),
             ("receive_bytes_max", 1, 1 << 40),
-            ("publish_bytes_max", 1, 1 << 40),
+            ("request_bytes_max", 1, 1 << 40),
             ("topic_requests_max", 1, 10_000_000),
             ("acquisitions_max", 1, 100_000),
             ("acquisitions_waiting_max", 1, 100_000_000),

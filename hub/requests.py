@@ -31,6 +31,8 @@ __all__ = ["Requests"]
 _log = logging.getLogger(__name__)
 
 _TRIES: Final = 3
+_REQUEST_BYTES: Final = 1024
+"""What a request costs besides its bytes while it waits, roughly."""
 
 
 class Requests:
@@ -42,40 +44,42 @@ class Requests:
         self._subscribing = subscribing
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self._publish_bytes = 0
+        self.unanswered_bytes = 0
+        """What all requests that are not answered yet take, roughly."""
         self.is_read_only = options.read_only
         self.published = 0
         self.refused = 0
-
-    @property
-    def publish_bytes(self) -> int:
-        """The bytes of publishes on their way."""
-        return self._publish_bytes
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
         """Begin to carry out a request of `size` bytes; it is answered when that is done."""
         action = request.action
         is_answered = not isinstance(action, Consume)
         if is_answered:
-            channel.begin(size)
+            self._begin(channel, size)
         try:
             self._check(request)
         except HedwigError as exc:
             if is_answered:
                 self._refuse(channel, size, request.txn_id, exc)
             return
-        if isinstance(action, Publish):
-            self._publish_bytes += size
         self._with_topic(channel, request, size, _TRIES)
+
+    def _begin(self, channel: Channel, size: int) -> None:
+        channel.begin(size)
+        self.unanswered_bytes += size + _REQUEST_BYTES
+
+    def answered(self, size: int) -> None:
+        """Take note that a request of `size` bytes is over."""
+        self.unanswered_bytes -= size + _REQUEST_BYTES
 
     def _check(self, request: Request) -> None:
         as_topic(request.topic)
+        if self.unanswered_bytes > self._options.request_bytes_max and not isinstance(request.action, Consume):
+            raise ServiceDownError("too many bytes of requests wait in this hub; try again")
         match request.action:
             case Malformed(reason):
                 raise MalformedRequestError(reason)
             case Publish():
-                if self._publish_bytes > self._options.publish_bytes_max:
-                    raise ServiceDownError("too many bytes wait to be stored by this hub; try again")
                 if self.is_read_only:
                     raise ServiceDownError("this hub is read-only")
             case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber) | CloseSubscription(subscriber):
@@ -95,9 +99,7 @@ class Requests:
         def refuse(error: HedwigError) -> None:
             # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
             if isinstance(request.action, Consume):
-                channel.begin(size)
-            elif isinstance(request.action, Publish):
-                self._publish_bytes -= size
+                self._begin(channel, size)
             self._refuse(channel, size, request.txn_id, error)
 
         self._topics.with_topic(request.topic, should_claim=request.should_claim, serve=serve, refuse=refuse)
@@ -108,7 +110,6 @@ class Requests:
             case Publish(message):
 
                 def done(local: int, remote: tuple[RegionSeqId, ...], error: HedwigError | None) -> None:
-                    self._publish_bytes -= size
                     if error is not None:
                         self._refuse(channel, size, request.txn_id, error)
                         return
@@ -126,7 +127,7 @@ class Requests:
                     self._subscribing.consume_attached(subscription, action.seq_id)
                 else:
                     # It has no answer, but it waits for the metadata, so it counts among those that may.
-                    channel.begin(size)
+                    self._begin(channel, size)
                     self._start(self._consume(topic, channel, size, action))
             case Subscribe() as action:
                 self._answer_when_done(

@@ -47,14 +47,17 @@ class Retention:
             return 0
         topic.is_to_collect = False
         last_id = topic.log.last_id
-        lowest = last_id
+        # A subscription that is being made may be missed by the reading, and then be there. One that is begun later
+        # starts at `last_id` or behind it.
+        starting = self._subscribing.lowest_start(topic)
+        lowest = last_id if starting is None else min(last_id, starting)
         bound: int | None = 0
         async for _, found in self._manager.read_subscriptions(topic.name):
             data = found.value
             lowest = min(lowest, data.state.consumed.local if data.state is not None else 0)
             theirs = data.preferences.message_bound if data.preferences is not None else None
             bound = max(bound, theirs) if bound is not None and theirs else None
-        if bound:  # Everybody has one, so nobody gets anything that is older than the largest.
+        if bound and starting is None:  # Everybody has one, so nobody gets anything that is older than the largest.
             lowest = max(lowest, last_id - bound)
         deleted = await topic.log.delete_consumed(lowest)
         self.deleted_messages += deleted

@@ -6,7 +6,8 @@ decides who changed it.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -28,6 +29,7 @@ from hedwig.model import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
+    Topic,
 )
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
@@ -75,6 +77,8 @@ class Subscribing:
         self._delivery = delivery
         self._filters = filters
         self._turns = Turns()
+        self._starting: dict[Topic, list[int]] = {}
+        """Where subscriptions start that are not on record yet, or not surely."""
         self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted)
 
     async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> None:
@@ -86,24 +90,41 @@ class Subscribing:
         subscriber = action.subscriber
         # Whatever is acknowledged after this moment is delivered to a new subscriber.
         pointer = MessageSeqId(topic.log.last_id)
-        async with self._turns.turn((topic.name, subscriber)):
-            _check_serving(topic)
-            if channel.was_told(topic.name, subscriber):
-                channel.close()
-                return
-            subscription = await self._find_or_create(topic, channel, action, pointer)
-            try:
-                message_filter = self._filters.make(topic.name, subscriber, subscription.preferences)
-                if not topic.is_serving:
-                    raise TopicGoneError(created=True)
-                if not channel.is_closed:
-                    self._bind(subscription, channel)
-                    channel.answer(size, Answer(txn_id=txn_id, preferences=subscription.preferences))
-                    subscription.cursor = Cursor(self._delivery, subscription, channel, message_filter)
-                    subscription.cursor.go_on()
-            finally:
-                if subscription.cursor is None:
-                    topic.drop(subscription)
+        with self._starting_at(topic, pointer.local):
+            async with self._turns.turn((topic.name, subscriber)):
+                _check_serving(topic)
+                if channel.was_told(topic.name, subscriber):
+                    channel.close()
+                    return
+                subscription = await self._find_or_create(topic, channel, action, pointer)
+                try:
+                    message_filter = self._filters.make(topic.name, subscriber, subscription.preferences)
+                    if not topic.is_serving:
+                        raise TopicGoneError(created=True)
+                    if not channel.is_closed:
+                        self._bind(subscription, channel)
+                        channel.answer(size, Answer(txn_id=txn_id, preferences=subscription.preferences))
+                        subscription.cursor = Cursor(self._delivery, subscription, channel, message_filter)
+                        subscription.cursor.go_on()
+                finally:
+                    if subscription.cursor is None:
+                        topic.drop(subscription)
+
+    @contextmanager
+    def _starting_at(self, topic: OwnedTopic, pointer: int) -> Iterator[None]:
+        """Keep the messages behind `pointer` while a subscription that may start there is not on record yet."""
+        pointers = self._starting.setdefault(topic.name, [])
+        pointers.append(pointer)
+        try:
+            yield
+        finally:
+            pointers.remove(pointer)
+            if not pointers:
+                del self._starting[topic.name]
+
+    def lowest_start(self, topic: OwnedTopic) -> int | None:
+        """Return the lowest consume pointer of the subscriptions that are being made; None if there are none."""
+        return min(self._starting.get(topic.name, ()), default=None)
 
     async def unsubscribe(self, topic: OwnedTopic, subscriber: SubscriberId) -> None:
         """Delete a subscription, wherever it is attached.

@@ -390,7 +390,7 @@ def _held(hub: Hub) -> int:
     gc.collect()
     left = sum(isinstance(each, Channel) and each is not channel for each in gc.get_objects())
     attached = sum(len(topic.subscriptions or ()) for topic in hub.topics)
-    return left + hub.requests.publish_bytes + (attached - 1)
+    return left + hub.requests.unanswered_bytes + (attached - 1)
 
 
 async def _neighbour(hub: Hub) -> WireClient:

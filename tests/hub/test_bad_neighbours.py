@@ -43,7 +43,7 @@ SETTINGS: Final = (
     f"channel_unsent_bytes={64 * KIB}",
     f"channel_bytes_max={256 * KIB}",
     "channel_requests_max=1000",
-    f"publish_bytes_max={4 * MIB}",
+    f"request_bytes_max={4 * MIB}",
     "topic_requests_max=2000",
     f"read_bytes_max={256 * KIB}",
 )
@@ -439,9 +439,9 @@ Disk.sync = slow
 async def test_publishers_that_are_faster_than_the_disk_are_held_back_or_refused(
     tmp_path: Path, opened: AsyncExitStack
 ) -> None:
-    settings = (each for each in SETTINGS if not each.startswith("publish_bytes_max"))
+    settings = (each for each in SETTINGS if not each.startswith("request_bytes_max"))
     environment = _before_hub(tmp_path, SLOW_DISK)
-    with RunningHub(tmp_path, *settings, f"publish_bytes_max={MIB}", environment=environment) as hub:
+    with RunningHub(tmp_path, *settings, f"request_bytes_max={MIB}", environment=environment) as hub:
         async with await GoodTopic.open(hub.port) as good:
             await good.exchange(2)
             fast = [await _open(opened, hub) for _ in range(16)]

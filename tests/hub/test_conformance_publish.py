@@ -236,7 +236,7 @@ async def test_a_publish_answers_before_or_after_close_but_once(hub: Hub, client
 
 
 async def test_too_many_bytes_on_their_way_are_refused(start_hub: StartHub, connect: Connect) -> None:
-    hub = await start_hub(publish_bytes_max=10_000)
+    hub = await start_hub(request_bytes_max=10_000)
     client = await connect(hub)
     sent = [client.send(T, Publish(Message(b"x" * 4000))) for _ in range(50)]
     answers = [await client.answer(txn_id) for txn_id in sent]
@@ -244,7 +244,7 @@ async def test_too_many_bytes_on_their_way_are_refused(start_hub: StartHub, conn
     assert statuses == {StatusCode.SUCCESS, StatusCode.SERVICE_DOWN}
     stored = [each.published.local for each in answers if each.published is not None]
     assert stored == list(range(1, len(stored) + 1))
-    assert hub.requests.publish_bytes == 0
+    assert hub.requests.unanswered_bytes == 0
     assert await client.publish(T, b"m") == len(stored) + 1
 
 

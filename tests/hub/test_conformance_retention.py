@@ -277,3 +277,15 @@ async def test_retention_runs_by_itself(start_hub: StartHub, connect: Connect) -
         return await held(hub) == [(7, None)]
 
     await eventually(is_gone, "consumed ledgers are deleted")
+
+
+async def test_nothing_goes_that_a_subscription_in_the_making_starts_at(hub: Hub, client: WireClient) -> None:
+    """Retention may read the records just before the new one is there."""
+    await client.publish_many(T, *[b"m"] * 10)
+    await settled(hub)
+    topic = hub.topics.get(T)
+    assert topic is not None
+    with hub.subscribing._starting_at(topic, 5):
+        assert await hub.retention.collect(topic) == 3
+        assert await held(hub) == [(4, 6), (7, 9), (10, None)]
+    assert await hub.retention.collect(topic) == 6
