@@ -191,6 +191,11 @@ class Channel(asyncio.Protocol):
         if self._unanswered >= options.channel_requests_max or self._unanswered_bytes >= options.channel_bytes_max:
             self._pause()
 
+    @property
+    def unanswered(self) -> tuple[int, int]:
+        """How many requests are not answered, and their bytes."""
+        return self._unanswered, self._unanswered_bytes
+
     def _end(self, size: int, body: bytes) -> None:
         if self._blocked:
             self._unread_answer_bytes += len(body)

@@ -59,7 +59,8 @@ class HubOptions:
         256 * _MIB, "bytes of unfinished requests over all connections; a connection that adds more is closed"
     )
     request_bytes_max: int = _option(
-        256 * _MIB, "bytes of unanswered requests in the hub, 1 KiB added for each; more get 502"
+        256 * _MIB,
+        "bytes of unanswered requests in the hub, 1 KiB added for each; beyond, 502 for connections with over 64 KiB",
     )
     topic_requests_max: int = _option(10_000, "requests that wait for one topic; more get 502")
     acquisitions_max: int = _option(512, "topics that are acquired at once; others wait their turn")

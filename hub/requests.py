@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 3
 _REQUEST_BYTES: Final = 1024
 """What a request costs besides its bytes while it waits, roughly."""
+_FAIR_SHARE: Final = 64 * 1024
+"""What a channel may have waiting however much others have, and one request more."""
 
 
 class Requests:
@@ -57,7 +59,7 @@ class Requests:
         if is_answered:
             self._begin(channel, size)
         try:
-            self._check(request)
+            self._check(channel, request)
         except HedwigError as exc:
             if is_answered:
                 self._refuse(channel, size, request.txn_id, exc)
@@ -72,10 +74,10 @@ class Requests:
         """Take note that a request of `size` bytes is over."""
         self.unanswered_bytes -= size + _REQUEST_BYTES
 
-    def _check(self, request: Request) -> None:
+    def _check(self, channel: Channel, request: Request) -> None:
         as_topic(request.topic)
-        if self.unanswered_bytes > self._options.request_bytes_max and not isinstance(request.action, Consume):
-            raise ServiceDownError("too many bytes of requests wait in this hub; try again")
+        if self.unanswered_bytes > self._options.request_bytes_max:
+            self._check_share(channel)
         match request.action:
             case Malformed(reason):
                 raise MalformedRequestError(reason)
@@ -86,6 +88,13 @@ class Requests:
                 as_subscriber(subscriber)
             case Consume(subscriber=subscriber):
                 as_subscriber(subscriber)
+
+    @staticmethod
+    def _check_share(channel: Channel) -> None:
+        """Refuse what comes on a channel that has its part in the hub having too much at hand; spare the others."""
+        requests, their_bytes = channel.unanswered
+        if their_bytes + requests * _REQUEST_BYTES > _FAIR_SHARE:
+            raise ServiceDownError("too many bytes of requests wait in this hub, some of them on this connection")
 
     def _with_topic(self, channel: Channel, request: Request, size: int, tries: int) -> None:
         topic = self._topics.get(request.topic)
@@ -136,7 +145,6 @@ class Requests:
                     request,
                     size,
                     tries,
-                    answers_itself=True,
                 )
             case Unsubscribe(subscriber):
                 self._answer_when_done(self._subscribing.unsubscribe(topic, subscriber), channel, request, size, tries)
@@ -147,22 +155,23 @@ class Requests:
 
     def _answer_when_done(
         self,
-        work: Coroutine[Any, Any, None],
+        work: Coroutine[Any, Any, bool | None],
         channel: Channel,
         request: Request,
         size: int,
         tries: int,
-        *,
-        answers_itself: bool = False,
     ) -> None:
+        """Do `work`, which says whether it has answered the request itself, or there is nobody left to answer."""
+
         async def carry_out() -> None:
             try:
                 await channel.gate.enter()
             except BaseException:
                 work.close()
+                channel.end_unanswered(size)
                 raise
             try:
-                await work
+                was_answered = await work
             except TopicGoneError as gone:
                 if tries > 1:
                     again = _finding_what_it_made(request) if gone.created else request
@@ -177,8 +186,10 @@ class Requests:
                 error = ServiceDownError("the hub failed to carry the request out; its log says why")
                 self._refuse(channel, size, request.txn_id, error)
             else:
-                if not answers_itself:
+                if was_answered is None:
                     channel.answer(size, Answer(txn_id=request.txn_id))
+                elif not was_answered:
+                    channel.end_unanswered(size)
             finally:
                 channel.gate.leave()
 

@@ -81,8 +81,8 @@ class Subscribing:
         """Where subscriptions start that are not on record yet, or not surely."""
         self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted)
 
-    async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> None:
-        """Attach a subscription to `channel`, answer, and begin delivery.
+    async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> bool:
+        """Attach a subscription to `channel`, answer, and begin delivery; return False if there is nobody to answer.
 
         Raises: ClientAlreadySubscribedError, ClientNotSubscribedError, TopicBusyError, InvalidMessageFilterError,
             MetadataError; TopicGoneError. Then nothing was answered.
@@ -95,17 +95,19 @@ class Subscribing:
                 _check_serving(topic)
                 if channel.was_told(topic.name, subscriber):
                     channel.close()
-                    return
+                    return False
                 subscription = await self._find_or_create(topic, channel, action, pointer)
                 try:
                     message_filter = self._filters.make(topic.name, subscriber, subscription.preferences)
                     if not topic.is_serving:
                         raise TopicGoneError(created=True)
-                    if not channel.is_closed:
-                        self._bind(subscription, channel)
-                        channel.answer(size, Answer(txn_id=txn_id, preferences=subscription.preferences))
-                        subscription.cursor = Cursor(self._delivery, subscription, channel, message_filter)
-                        subscription.cursor.go_on()
+                    if channel.is_closed:
+                        return False
+                    self._bind(subscription, channel)
+                    channel.answer(size, Answer(txn_id=txn_id, preferences=subscription.preferences))
+                    subscription.cursor = Cursor(self._delivery, subscription, channel, message_filter)
+                    subscription.cursor.go_on()
+                    return True
                 finally:
                     if subscription.cursor is None:
                         topic.drop(subscription)
