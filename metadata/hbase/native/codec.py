@@ -1,0 +1,133 @@
+"""The codec of a connection: what it sends first, calls, and replies. No socket, no clock.
+
+    to the server     "HBas", 00, 50 (simple authentication); then frames: a ConnectionHeader, and calls
+    a frame           its length in four bytes, big-endian, and so many bytes
+    a call            varint and RequestHeader, varint and request message
+    a reply           varint and ResponseHeader, varint and response message unless the header tells of an exception
+
+Replies come in any order and name their call by its number. No cell codec is agreed on, so cells travel in the messages
+and nothing follows these. What is sent for each operation is put together by hand, from the numbers in hbase.proto:
+measured, that takes a fifth of the time that message objects do.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from hedwig.errors import LocalProtocolError, RemoteProtocolError
+from hedwig.wire.frames import FrameDecoder
+from metadata.hbase.native.failures import ServerFailure
+from metadata.hbase.native.hbase_pb2 import ConnectionHeader, ResponseHeader, UserInformation, VersionInfo
+
+__all__ = ["CALL_BYTES_MAX", "FATAL_CALL", "Reply", "ReplyDecoder", "delimited", "encode_call", "greeting", "varint"]
+
+CALL_BYTES_MAX: Final = 4 << 20
+"""HBase closes the connection over a frame beyond its limit (256 MiB), and with it every call in flight."""
+
+REPLY_BYTES_MAX: Final = 128 << 20
+"""HBase ends a reply to a scan at 100 MiB."""
+
+FATAL_CALL: Final = 0xFFFFFFFF
+"""The number of a reply that concerns the whole connection, which ends with it."""
+
+_PREAMBLE: Final = b"HBas\x00\x50"
+_LENGTH: Final = struct.Struct(">I")
+_ONE_BYTE: Final = [bytes([number]) for number in range(128)]
+_VERSION: Final = VersionInfo(
+    version="2.6.1", url="", revision="", user="", date="", src_checksum="", version_major=2, version_minor=6
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The reply to one call: its encoded response message, or the failure that came instead."""
+
+    call: int
+    body: bytes
+    failure: ServerFailure | None = None
+
+
+def varint(number: int) -> bytes:
+    """Return the variable-length form of a number that is not negative."""
+    if number < 128:
+        return _ONE_BYTE[number]
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def delimited(tag: bytes, content: bytes) -> bytes:
+    """Return a field of bytes or of a message: its tag, its length, its content."""
+    return tag + varint(len(content)) + content
+
+
+def greeting(service: str, user: str) -> bytes:
+    """Return what a connection to one service of a server begins with; the server answers only to refuse."""
+    header = ConnectionHeader(
+        user_info=UserInformation(effective_user=user), service_name=service, version_info=_VERSION
+    ).SerializeToString()
+    return _PREAMBLE + _LENGTH.pack(len(header)) + header
+
+
+def encode_call(call: int, method: str, request: bytes, timeout_ms: int) -> bytes:
+    """Return the frame of one call, which the server drops without a reply after `timeout_ms`.
+
+    Raises: LocalProtocolError - it is longer than CALL_BYTES_MAX.
+    """
+    header = b"".join((b"\x08", varint(call), delimited(b"\x1a", method.encode()), b"\x20\x01\x38", varint(timeout_ms)))
+    head = varint(len(header)) + header + varint(len(request))
+    length = len(head) + len(request)
+    if length > CALL_BYTES_MAX:
+        raise LocalProtocolError(f"a {method} of {length} bytes was not sent; HBase gets at most {CALL_BYTES_MAX}")
+    return _LENGTH.pack(length) + head + request
+
+
+class ReplyDecoder:
+    """Cuts what a connection receives into replies."""
+
+    __slots__ = ("_frames",)
+
+    def __init__(self) -> None:
+        self._frames = FrameDecoder(REPLY_BYTES_MAX)
+
+    def receive(self, data: bytes) -> Sequence[Reply]:
+        """Return the replies that are complete now, in the order in which they came.
+
+        Raises: RemoteProtocolError - these bytes are no replies; nothing can be read after them.
+        """
+        return [_reply(frame) for frame in self._frames.receive(data)]
+
+
+def _reply(frame: bytes) -> Reply:
+    try:
+        size, start = _take_varint(frame, 0)
+        end = start + size
+        header = ResponseHeader.FromString(frame[start:end])
+        if end > len(frame) or not header.HasField("call_id"):
+            raise RemoteProtocolError("a reply of HBase names no call")
+        if header.HasField("exception"):
+            return Reply(header.call_id, b"", ServerFailure.of_call(header.exception))
+        size, start = _take_varint(frame, end)
+    except (DecodeError, IndexError) as exc:
+        raise RemoteProtocolError(f"a reply of HBase cannot be read: {exc}") from exc
+    if start + size != len(frame):
+        raise RemoteProtocolError(f"a reply of HBase has {len(frame) - start} bytes where it announces {size}")
+    return Reply(header.call_id, frame[start:])
+
+
+def _take_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at `at` and where it ends. Raises IndexError if it does not end."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7

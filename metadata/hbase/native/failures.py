@@ -1,0 +1,94 @@
+"""Failures: what the exceptions of HBase's servers mean for a call that they answer.
+
+An exception comes as the name of a Java class. Everything but UNKNOWN means that the call had no effect.
+"""
+
+import enum
+from typing import Final, Self
+
+from metadata.hbase.native.hbase_pb2 import ExceptionResponse, NameBytesPair
+
+__all__ = ["Meaning", "ServerFailure"]
+
+
+class Meaning(enum.Enum):
+    """What to make of an exception."""
+
+    ELSEWHERE = "the HBase region is not where it was believed to be, or has other bounds"
+    ENDING = "the server is going down, with all of its HBase regions"
+    NOT_YET = "the server, or the HBase region on it, is starting, busy or overloaded"
+    SCANNER_LOST = "the server forgot the scanner"
+    NO_TABLE = "the table does not exist"
+    REFUSED = "the request is wrong and stays so"
+    UNKNOWN = "nobody knows whether the call had an effect"
+
+
+_MEANINGS: Final = {
+    "NotServingRegionException": Meaning.ELSEWHERE,
+    "RegionMovedException": Meaning.ELSEWHERE,
+    "WrongRegionException": Meaning.ELSEWHERE,
+    "RegionOpeningException": Meaning.NOT_YET,
+    "RegionServerStoppedException": Meaning.ENDING,
+    "RegionServerAbortedException": Meaning.ENDING,
+    "ServerNotRunningYetException": Meaning.NOT_YET,
+    "PleaseHoldException": Meaning.NOT_YET,
+    "MasterNotRunningException": Meaning.ENDING,
+    "MasterStoppedException": Meaning.ENDING,
+    "CallQueueTooBigException": Meaning.NOT_YET,
+    "CallDroppedException": Meaning.NOT_YET,
+    "RpcThrottlingException": Meaning.NOT_YET,
+    "RegionTooBusyException": Meaning.NOT_YET,
+    "MultiActionResultTooLarge": Meaning.NOT_YET,
+    "RetryImmediatelyException": Meaning.NOT_YET,
+    "UnknownScannerException": Meaning.SCANNER_LOST,
+    "OutOfOrderScannerNextException": Meaning.SCANNER_LOST,
+    "ScannerResetException": Meaning.SCANNER_LOST,
+    "LeaseException": Meaning.SCANNER_LOST,
+    "TableNotFoundException": Meaning.NO_TABLE,
+    # Inside a batch nothing says that an exception is for good, so those that are have to be known by name.
+    "AccessDeniedException": Meaning.REFUSED,
+    "DoNotRetryIOException": Meaning.REFUSED,
+    "FailedSanityCheckException": Meaning.REFUSED,
+    "NoSuchColumnFamilyException": Meaning.REFUSED,
+    "RequestTooBigException": Meaning.REFUSED,
+    "WrongRowIOException": Meaning.REFUSED,
+}
+_ROW_OUT_OF_RANGE: Final = "row out of range"
+_LOCK_NOT_GOT: Final = "Timed out waiting for lock"
+_TEXT_MAX: Final = 300
+
+
+class ServerFailure(Exception):
+    """An exception that a server answered a call, or one action of a call, with.
+
+    `place` is where the HBase region has moved to, if the server told.
+    """
+
+    def __init__(
+        self, java_class: str, text: str, *, for_good: bool = False, place: tuple[str, int] | None = None
+    ) -> None:
+        self.java_class = java_class.rpartition(".")[2].rpartition("$")[2]
+        first_line = text.partition("\n\tat ")[0]
+        super().__init__(" ".join(first_line.split())[:_TEXT_MAX] or self.java_class)
+        self.place = place
+        self.meaning = self._meaning(text, for_good=for_good)
+
+    @classmethod
+    def of_call(cls, exception: ExceptionResponse) -> Self:
+        """Return the failure of a whole call."""
+        place = (exception.hostname, exception.port) if exception.hostname else None
+        return cls(exception.exception_class_name, exception.stack_trace, for_good=exception.do_not_retry, place=place)
+
+    @classmethod
+    def of_action(cls, exception: NameBytesPair) -> Self:
+        """Return the failure of one HBase region or one action in a batch."""
+        return cls(exception.name, exception.value.decode("utf-8", "backslashreplace"))
+
+    def _meaning(self, text: str, *, for_good: bool) -> Meaning:
+        # HBase marks this one as final all the same.
+        if self.java_class == "FailedSanityCheckException" and _ROW_OUT_OF_RANGE in text:
+            return Meaning.ELSEWHERE
+        if _LOCK_NOT_GOT in text:
+            return Meaning.NOT_YET
+        found = _MEANINGS.get(self.java_class)
+        return found or (Meaning.REFUSED if for_good else Meaning.UNKNOWN)

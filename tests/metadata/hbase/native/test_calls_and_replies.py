@@ -1,0 +1,147 @@
+"""Calls leave as HBase reads them, and replies are read however their bytes are cut and in whatever order they come."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedwig.errors import LocalProtocolError, RemoteProtocolError
+from metadata.hbase.native.codec import (
+    CALL_BYTES_MAX,
+    FATAL_CALL,
+    Reply,
+    ReplyDecoder,
+    delimited,
+    encode_call,
+    greeting,
+    varint,
+)
+from metadata.hbase.native.hbase_pb2 import (
+    ConnectionHeader,
+    ExceptionResponse,
+    RequestHeader,
+    ResponseHeader,
+)
+
+NUMBERS = st.integers(0, FATAL_CALL)
+METHODS = st.sampled_from(["Get", "Multi", "getProcedureResult"])
+
+
+def framed(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big") + content
+
+
+def reply(call: int, body: bytes) -> bytes:
+    header = ResponseHeader(call_id=call).SerializeToString()
+    return framed(varint(len(header)) + header + varint(len(body)) + body)
+
+
+def refusal(call: int, **fields: object) -> bytes:
+    exception = ExceptionResponse(**fields)  # type: ignore[arg-type]
+    header = ResponseHeader(call_id=call, exception=exception).SerializeToString()
+    return framed(varint(len(header)) + header)
+
+
+def test_a_connection_begins_with_the_preamble_and_a_header() -> None:
+    data = greeting("ClientService", "somebody")
+    assert data[:6] == bytes.fromhex("48 42 61 73 00 50")
+    assert int.from_bytes(data[6:10], "big") == len(data) - 10
+    header = ConnectionHeader.FromString(data[10:])
+    assert header.service_name == "ClientService"
+    assert header.user_info.effective_user == "somebody"
+    assert (header.version_info.version_major, header.version_info.version_minor) == (2, 6)
+    assert header.version_info.HasField("src_checksum"), "HBase requires every field of it"
+
+
+@given(NUMBERS, METHODS, st.binary(max_size=300), st.integers(20, 2**31))
+def test_a_call_is_a_header_and_a_message(call: int, method: str, request: bytes, timeout_ms: int) -> None:
+    data = encode_call(call, method, request, timeout_ms)
+    expected = RequestHeader(call_id=call, method_name=method, request_param=True, timeout=timeout_ms)
+    header = expected.SerializeToString()
+    assert data == framed(varint(len(header)) + header + varint(len(request)) + request)
+
+
+def test_a_call_over_the_limit_is_not_made() -> None:
+    fits = CALL_BYTES_MAX - 100
+    assert len(encode_call(1, "Multi", bytes(fits), 1000)) > fits
+    with pytest.raises(LocalProtocolError, match="was not sent"):
+        encode_call(1, "Multi", bytes(CALL_BYTES_MAX), 1000)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_numbers_take_seven_bits_a_byte(number: int) -> None:
+    data = varint(number)
+    assert sum((byte & 127) << (7 * at) for at, byte in enumerate(data)) == number
+    assert all(byte > 127 for byte in data[:-1])
+    assert data[-1] < 128
+
+
+@given(st.lists(st.tuples(NUMBERS.filter(lambda one: one != FATAL_CALL), st.binary(max_size=40)), max_size=5))
+def test_replies_are_the_same_cut_at_every_byte(replies: list[tuple[int, bytes]]) -> None:
+    data = b"".join(reply(call, body) for call, body in replies)
+    expected = [Reply(call, body) for call, body in replies]
+    assert ReplyDecoder().receive(data) == expected
+    for cut in range(len(data) + 1):
+        decoder = ReplyDecoder()
+        assert [*decoder.receive(data[:cut]), *decoder.receive(data[cut:])] == expected
+    decoder = ReplyDecoder()
+    assert [one for byte in data for one in decoder.receive(bytes([byte]))] == expected
+
+
+def test_an_exception_comes_in_the_place_of_the_message() -> None:
+    data = refusal(
+        7,
+        exception_class_name="org.apache.hadoop.hbase.exceptions.RegionMovedException",
+        stack_trace="org.apache.hadoop.hbase.exceptions.RegionMovedException: moved\n\tat somewhere",
+        hostname="elsewhere",
+        port=16020,
+    )
+    (found,) = ReplyDecoder().receive(data + reply(8, b""))[:1]
+    assert found.call == 7
+    assert found.failure is not None
+    assert found.failure.java_class == "RegionMovedException"
+    assert found.failure.place == ("elsewhere", 16020)
+    assert str(found.failure) == "org.apache.hadoop.hbase.exceptions.RegionMovedException: moved"
+
+
+def test_the_end_of_a_connection_is_told_by_a_number_that_no_call_has() -> None:
+    data = refusal(FATAL_CALL, exception_class_name="org.apache.hadoop.hbase.ipc.FatalConnectionException")
+    (found,) = ReplyDecoder().receive(data)
+    assert found.call == FATAL_CALL
+    assert found.failure is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\x05\x08", id="header cut short"),
+        pytest.param(b"\x00\x00", id="header without a number"),
+        pytest.param(b"\x02\x08\x01", id="no message"),
+        pytest.param(b"\x02\x08\x01\x05ab", id="message cut short"),
+        pytest.param(b"\x02\x08\x01\x01ab", id="bytes behind the message"),
+        pytest.param(b"\x02\xff\xff\x00", id="header of other bytes"),
+        pytest.param(b"\xff" * 40, id="length without end"),
+    ],
+)
+def test_other_bytes_end_the_connection(content: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        ReplyDecoder().receive(framed(content))
+
+
+def test_an_absurd_length_is_refused_before_it_is_read() -> None:
+    with pytest.raises(RemoteProtocolError):
+        ReplyDecoder().receive(b"\xff\xff\xff\xff")
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_read_as_nothing_worse_than_garbage(data: bytes) -> None:
+    decoder = ReplyDecoder()
+    try:
+        decoder.receive(framed(data))
+    except RemoteProtocolError:
+        return
+    assert data, "an empty frame is no reply"
+
+
+def test_a_field_is_its_tag_its_length_and_its_content() -> None:
+    assert delimited(b"\x0a", b"x" * 200) == b"\x0a\xc8\x01" + b"x" * 200
