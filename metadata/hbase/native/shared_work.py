@@ -1,0 +1,65 @@
+"""Work that is done once for all who want it at the same time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from hedwig.clock import Deadline
+from metadata.attempts import AbortedError, NotAppliedError
+
+__all__ = ["SharedWork"]
+
+T = TypeVar("T")
+
+
+class SharedWork(Generic[T]):
+    """Something that takes a while and comes out the same for everybody; whoever comes meanwhile shares it.
+
+    It goes on when one of those who wait is cancelled, and has a deadline of its own.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[T] | None = None
+        self._closed = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether whoever joins now shares work that somebody else began."""
+        return self._task is not None
+
+    async def join(self, work: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
+        """Return what the work under way comes to; `work` is begun if there is none.
+
+        Raises: what the work raises; NotAppliedError - it is not over before the deadline; AbortedError - closed.
+        """
+        if self._closed:
+            raise AbortedError("the store was closed", sent=False)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(_run(work))
+            self._task.add_done_callback(self._over)
+        try:
+            async with asyncio.timeout(deadline.remaining_s()):
+                return await asyncio.shield(self._task)
+        except TimeoutError as exc:
+            raise NotAppliedError("no time was left") from exc
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._closed and (caller is None or not caller.cancelling()):
+                raise AbortedError("the store was closed", sent=False) from None
+            raise
+
+    async def close(self) -> None:
+        """Give up what is under way; nothing begins afterwards. May be called twice."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _over(self, task: "asyncio.Task[T]") -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # Nobody may be left who waits for it.
+
+
+async def _run(work: Callable[[], Awaitable[T]]) -> T:
+    return await work()

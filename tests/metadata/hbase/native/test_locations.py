@@ -1,0 +1,196 @@
+"""What is believed of where rows are is corrected by each look, one at a time, and by nothing else."""
+
+import asyncio
+
+import pytest
+
+from hedwig.clock import Deadline, SystemClock
+from metadata.attempts import AbortedError, NotAppliedError
+from metadata.hbase.native.locations import Locations
+from metadata.hbase.native.places import Region, Server
+
+ONE, TWO = Server("one", 1), Server("two", 1)
+
+
+def region(start: bytes, end: bytes, server: Server = ONE) -> Region:
+    return Region(b"t," + start + b",1.hash.", "t", start, end, server)
+
+
+class Map:
+    """A directory that holds what a test writes into it, and counts how often it is asked."""
+
+    def __init__(self, *regions: Region) -> None:
+        self.open = list(regions)
+        self.pages = self.looks = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def regions(self, table: str) -> list[Region]:
+        self.pages += 1
+        await self.gate.wait()
+        return list(self.open)
+
+    async def region(self, table: str, row: bytes) -> Region | None:
+        self.looks += 1
+        await self.gate.wait()
+        if not self.open:
+            return None
+        for one in self.open:
+            if one.holds(row):
+                return one
+        raise NotAppliedError("moving")
+
+
+def soon() -> Deadline:
+    return Deadline.after(SystemClock(), 10.0)
+
+
+async def known(*regions: Region) -> tuple[Locations, Map]:
+    directory = Map(*regions)
+    locations = Locations("t", directory)
+    await locations.look_up(b"a", soon())
+    return locations, directory
+
+
+async def test_the_first_look_brings_the_whole_table() -> None:
+    locations, directory = await known(region(b"", b"m"), region(b"m", b"t", TWO), region(b"t", b""))
+    for row, start in [(b"a", b""), (b"lzz", b""), (b"m", b"m"), (b"s\xff", b"m"), (b"t", b"t"), (b"\xff", b"t")]:
+        found = locations.find(row)
+        assert found is not None
+        assert found.start == start
+    assert (directory.pages, directory.looks) == (1, 0)
+
+
+async def test_a_split_is_learnt_daughter_by_daughter() -> None:
+    locations, directory = await known(region(b"", b"m"), region(b"m", b""))
+    parent = locations.find(b"x")
+    assert parent is not None
+    directory.open[1:] = [region(b"m", b"t", TWO), region(b"t", b"", TWO)]
+    locations.forget(parent)
+    assert locations.find(b"x") is None
+    await locations.look_up(b"x", soon())
+    found = locations.find(b"x")
+    assert found is not None
+    assert (found.start, found.server) == (b"t", TWO)
+    assert locations.find(b"n") is None, "nothing is known of the other daughter"
+    assert locations.find(b"a") is not None, "the rest of the table stays"
+    assert directory.pages == 1
+
+
+async def test_a_merged_region_takes_the_place_of_its_parents() -> None:
+    locations, directory = await known(region(b"", b"f"), region(b"f", b"m"), region(b"m", b""))
+    directory.open[:2] = [region(b"", b"m", TWO)]
+    left = locations.find(b"a")
+    assert left is not None
+    locations.forget(left)
+    await locations.look_up(b"a", soon())
+    assert locations.find(b"g") is locations.find(b"a"), "the other parent is gone too"
+
+
+async def test_a_late_failure_does_not_drop_what_was_learnt_since() -> None:
+    locations, directory = await known(region(b"", b""))
+    old = locations.find(b"a")
+    assert old is not None
+    locations.forget(old)
+    directory.open = [region(b"", b"", TWO)]
+    await locations.look_up(b"a", soon())
+    locations.forget(old)
+    found = locations.find(b"a")
+    assert found is not None
+    assert found.server == TWO
+
+
+async def test_a_hint_moves_a_region_without_a_look() -> None:
+    locations, directory = await known(region(b"", b"m"), region(b"m", b""))
+    moved = locations.find(b"x")
+    assert moved is not None
+    locations.move(moved, TWO)
+    found = locations.find(b"x")
+    assert found is not None
+    assert (found.name, found.server) == (moved.name, TWO)
+    assert (directory.pages, directory.looks) == (1, 0)
+
+
+async def test_a_lost_server_takes_its_regions_with_it() -> None:
+    locations, _ = await known(region(b"", b"m"), region(b"m", b"", TWO))
+    locations.forget_server(ONE)
+    assert locations.find(b"a") is None
+    assert locations.find(b"x") is not None
+
+
+async def test_many_lost_regions_are_read_together() -> None:
+    starts = [b"%02d" % number for number in range(50)]
+    regions = [region(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)]
+    directory = Map(*regions)
+    locations = Locations("t", directory)
+    await locations.look_up(b"00", soon())
+    locations.forget_server(ONE)
+    for start in starts:
+        if locations.find(start) is None:
+            await locations.look_up(start, soon())
+    assert all(locations.find(start) is not None for start in starts)
+    assert directory.looks <= 8
+    assert directory.pages == 2
+
+
+async def test_whoever_comes_during_a_look_shares_it() -> None:
+    directory = Map(region(b"", b""))
+    locations = Locations("t", directory)
+    directory.gate.clear()
+    looks = [asyncio.ensure_future(locations.look_up(b"%d" % number, soon())) for number in range(20)]
+    await asyncio.sleep(0)
+    directory.gate.set()
+    await asyncio.gather(*looks)
+    assert directory.pages + directory.looks == 1
+
+
+async def test_a_row_that_moves_is_no_trouble_for_the_others() -> None:
+    locations, directory = await known(region(b"", b"m"), region(b"m", b""))
+    locations.forget_server(ONE)
+    directory.open = directory.open[:1]
+    directory.gate.clear()
+    moving = asyncio.ensure_future(locations.look_up(b"x", soon()))
+    await asyncio.sleep(0)
+    other = asyncio.ensure_future(locations.look_up(b"a", soon()))
+    await asyncio.sleep(0)
+    directory.gate.set()
+    with pytest.raises(NotAppliedError, match="moving"):
+        await moving
+    await other
+    assert locations.find(b"a") is not None
+
+
+async def test_a_missing_table_is_told_from_a_missing_region() -> None:
+    directory = Map()
+    locations = Locations("t", directory)
+    await locations.look_up(b"a", soon())
+    assert locations.is_missing
+    directory.open = [region(b"", b"")]
+    await locations.look_up(b"a", soon())
+    assert not locations.is_missing
+
+
+async def test_a_look_that_takes_too_long_goes_on_for_the_others() -> None:
+    directory = Map(region(b"", b""))
+    locations = Locations("t", directory)
+    directory.gate.clear()
+    with pytest.raises(NotAppliedError):
+        await locations.look_up(b"a", Deadline.after(SystemClock(), 0.01))
+    patient = asyncio.ensure_future(locations.look_up(b"a", soon()))
+    await asyncio.sleep(0)
+    directory.gate.set()
+    await patient
+    assert directory.pages == 1
+
+
+async def test_closing_ends_a_look() -> None:
+    directory = Map(region(b"", b""))
+    locations = Locations("t", directory)
+    directory.gate.clear()
+    look = asyncio.ensure_future(locations.look_up(b"a", soon()))
+    await asyncio.sleep(0)
+    await locations.close()
+    with pytest.raises(AbortedError):
+        await look
+    with pytest.raises(AbortedError):
+        await locations.look_up(b"a", soon())
