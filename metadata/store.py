@@ -33,6 +33,7 @@ R = TypeVar("R")
 _BUILT_IN: Final = {
     "sqlite": ("metadata.sqlite", None),
     "zookeeper": ("metadata.zookeeper", "zookeeper"),
+    "hbase": ("metadata.hbase.native", None),
     "hbase+thrift": ("metadata.hbase.thrift2", "thrift"),
 }
 """URL scheme to (module that holds `FACTORY`, extra that brings its client library)."""

@@ -1,1 +1,51 @@
 """HBase's own RPC, straight from here to the region servers."""
+
+from typing import Final
+
+from hedwig.errors import ConfigurationError
+from metadata.backend import StoreOptions
+from metadata.hbase.backend import HBaseFactory
+from metadata.hbase.native.driver import NativeDriver
+from metadata.hbase.native.links import Links, Route
+from metadata.hbase.native.registry import Registry, RpcRegistry, ZooKeeperRegistry
+from metadata.url import MetadataUrl
+
+__all__ = ["FACTORY", "NativeDriver", "connect"]
+
+_ZOOKEEPER_PORT: Final = 2181
+_MASTER_PORT: Final = 16000
+_PARENT: Final = "/hbase"
+
+
+async def connect(url: MetadataUrl, options: StoreOptions, route: Route = lambda server: server) -> NativeDriver:
+    """Return a driver for the cluster that a URL names, whose servers are reached as `route` says.
+
+    Raises: ConfigurationError - the URL cannot work, or the cluster is too old; MetadataUnavailableError - it does not
+        answer within the operation timeout.
+    """
+    registry = url.parameters.get("registry", "zookeeper")
+    known = {"registry", "znode"} if registry == "zookeeper" else {"registry"}
+    url.check_parameters(frozenset(known))
+    if registry not in ("zookeeper", "rpc"):
+        raise ConfigurationError(f"{url.text!r}: the parameter registry is zookeeper or rpc, not {registry!r}")
+    endpoints = url.endpoints(_ZOOKEEPER_PORT if registry == "zookeeper" else _MASTER_PORT)
+    parent = url.parameters.get("znode", _PARENT)
+    if not parent.startswith("/"):
+        raise ConfigurationError(f"{url.text!r}: the parameter znode is a path in ZooKeeper, such as {_PARENT}")
+
+    def make_registry(links: Links) -> Registry:
+        if registry == "rpc":
+            return RpcRegistry(links, endpoints, options.clock)
+        return ZooKeeperRegistry(endpoints, parent, options.clock)
+
+    advice = f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
+    driver = NativeDriver(make_registry, options, advice=advice, route=route)
+    try:
+        await driver.check_version()
+    except BaseException:
+        await driver.close()
+        raise
+    return driver
+
+
+FACTORY: Final = HBaseFactory(connect)

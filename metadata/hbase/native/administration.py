@@ -1,0 +1,150 @@
+"""What is asked of the master: namespaces and tables, made and dropped by procedures that take it a while."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+from hedwig.clock import Clock, Deadline
+from hedwig.errors import LayoutMissingError, MetadataError
+from metadata.attempts import NotAppliedError
+from metadata.hbase.driver import TableDescription, TableSpec
+from metadata.hbase.native.cluster import Cluster
+from metadata.hbase.native.failures import Meaning, ServerFailure
+from metadata.hbase.native.hbase_pb2 import (
+    BytesBytesPair,
+    ClusterStatusRequest,
+    ClusterStatusResponse,
+    ColumnFamilySchema,
+    CreateNamespaceRequest,
+    CreateTableRequest,
+    NamespaceDescriptor,
+    ProcedureResponse,
+    ProcedureResult,
+    ProcedureResultRequest,
+    TableDescriptors,
+    TableDescriptorsRequest,
+    TableRequest,
+    TableSchema,
+    TableState,
+    TableStateRequest,
+    TableStateResponse,
+)
+from metadata.hbase.native.places import table_name
+
+__all__ = ["Administration"]
+
+_POLL_S: Final = 0.05
+
+
+class Administration:
+    """The tables of one cluster. Every method raises what `Cluster.ask_master` does, unless it says otherwise."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+
+    async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
+        """Make a namespace; harmless if it exists."""
+        request = CreateNamespaceRequest(
+            namespace_descriptor=NamespaceDescriptor(name=namespace.encode()), nonce_group=_nonce(), nonce=_nonce()
+        )
+        await self._carry_out(
+            "CreateNamespace", request.SerializeToString(), deadline, harmless="NamespaceExistException"
+        )
+
+    async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
+        """Make a table and wait until it is open; harmless if it exists."""
+        families = [
+            ColumnFamilySchema(name=family, attributes=_pairs(spec.family_attributes)) for family in spec.families
+        ]
+        schema = TableSchema(
+            table_name=table_name(spec.name), attributes=_pairs(spec.table_attributes), column_families=families
+        )
+        request = CreateTableRequest(
+            table_schema=schema, split_keys=spec.split_points, nonce_group=_nonce(), nonce=_nonce()
+        )
+        await self._carry_out("CreateTable", request.SerializeToString(), deadline, harmless="TableExistsException")
+        # It may have been begun by somebody else, or by a call of ours that was not answered.
+        while await self._state(spec.name, deadline) != TableState.ENABLED:
+            await self._pause(f"table {spec.name} is not enabled yet", deadline)
+
+    async def drop_table(self, table: str, deadline: Deadline) -> None:
+        """Disable and delete a table; harmless if it does not exist."""
+        for method, harmless in (("DisableTable", "TableNotEnabledException"), ("DeleteTable", "")):
+            request = TableRequest(table_name=table_name(table), nonce_group=_nonce(), nonce=_nonce())
+            try:
+                await self._carry_out(method, request.SerializeToString(), deadline, harmless=harmless)
+            except LayoutMissingError:
+                return
+
+    async def describe_table(self, table: str, deadline: Deadline) -> TableDescription:
+        """Return a table as it is. Raises LayoutMissingError - there is none."""
+        request = TableDescriptorsRequest(table_names=[table_name(table)])
+        answer = await self._cluster.ask_master("GetTableDescriptors", request.SerializeToString(), deadline)
+        found = TableDescriptors.FromString(answer).table_schema
+        if not found:
+            raise LayoutMissingError(f"HBase has no table {table}")
+        regions = await self._cluster.regions(table, deadline)
+        return TableDescription(
+            name=table,
+            families={
+                family.name.decode(): {pair.first.decode(): pair.second.decode() for pair in family.attributes}
+                for family in found[0].column_families
+            },
+            region_servers=[str(region.server) for region in regions],
+        )
+
+    async def version(self, deadline: Deadline) -> str:
+        """Return the version of HBase that the master runs."""
+        request = ClusterStatusRequest(options=[ClusterStatusRequest.HBASE_VERSION])
+        answer = await self._cluster.ask_master("GetClusterStatus", request.SerializeToString(), deadline)
+        return ClusterStatusResponse.FromString(answer).cluster_status.hbase_version.version
+
+    async def _carry_out(self, method: str, request: bytes, deadline: Deadline, *, harmless: str) -> None:
+        """Begin a procedure and wait for its end; the exception `harmless` says that there is nothing to do.
+
+        Raises: LayoutMissingError - there is no such table; MetadataError - HBase refuses; NotAppliedError - it is not
+            over before the deadline.
+        """
+        try:
+            procedure = ProcedureResponse.FromString(await self._cluster.ask_master(method, request, deadline)).proc_id
+            await self._wait(procedure, method, deadline)
+        except ServerFailure as failure:
+            if failure.java_class == harmless:
+                return
+            if failure.meaning is Meaning.NO_TABLE:
+                raise LayoutMissingError(f"HBase has no such table: {failure}") from failure
+            raise MetadataError(f"HBase refuses {method}: {failure.java_class}: {failure}") from failure
+
+    async def _wait(self, procedure: int, method: str, deadline: Deadline) -> None:
+        request = ProcedureResultRequest(proc_id=procedure).SerializeToString()
+        while True:
+            answer = ProcedureResult.FromString(await self._cluster.ask_master("getProcedureResult", request, deadline))
+            if answer.state != ProcedureResult.RUNNING:
+                break
+            await self._pause(f"{method} is not over yet", deadline)
+        if answer.HasField("exception"):
+            thrown = answer.exception.generic_exception
+            raise ServerFailure(thrown.class_name, thrown.message, for_good=True)
+
+    async def _state(self, table: str, deadline: Deadline) -> int:
+        request = TableStateRequest(table_name=table_name(table)).SerializeToString()
+        try:
+            answer = await self._cluster.ask_master("GetTableState", request, deadline)
+        except ServerFailure as failure:
+            raise NotAppliedError(f"the state of table {table} is not known yet: {failure}") from failure
+        return TableStateResponse.FromString(answer).table_state.state
+
+    async def _pause(self, what: str, deadline: Deadline) -> None:
+        if deadline.remaining_s() <= _POLL_S:
+            raise NotAppliedError(what)
+        await self._clock.sleep(_POLL_S)
+
+
+def _pairs(attributes: Mapping[str, str]) -> list[BytesBytesPair]:
+    return [BytesBytesPair(first=key.encode(), second=value.encode()) for key, value in attributes.items()]
+
+
+def _nonce() -> int:
+    """Return a number that is not zero, by which HBase knows a call again."""
+    return secrets.randbits(63) | 1

@@ -1,0 +1,183 @@
+"""The cluster: where everything is, and how a failure changes what is believed about that."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NoReturn, TypeVar
+
+from hedwig.clock import Clock, Deadline
+from hedwig.errors import LayoutMissingError, MetadataError
+from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.failures import Meaning, ServerFailure
+from metadata.hbase.native.hbase_pb2 import TableDescriptors, TableDescriptorsRequest
+from metadata.hbase.native.lanes import Lane
+from metadata.hbase.native.links import DATA, MASTER, Links, Route
+from metadata.hbase.native.locations import Locations
+from metadata.hbase.native.meta import find_region, list_regions, meta_region
+from metadata.hbase.native.places import META_TABLE, Region, Server, table_name
+from metadata.hbase.native.registry import Registry
+
+__all__ = ["Cluster"]
+
+T = TypeVar("T")
+
+_LOOK_TIMEOUT_S: Final = 10.0
+
+
+class Cluster:
+    """One HBase cluster as this process sees it.
+
+    Every failure is told to it, and taken into account where the next one looks.
+    """
+
+    def __init__(
+        self,
+        make_registry: Callable[[Links], Registry],
+        clock: Clock,
+        in_flight_max: int,
+        advice: str,
+        route: Route,
+    ) -> None:
+        self._clock = clock
+        self._in_flight_max = in_flight_max
+        self._advice = advice
+        self._links = Links(self._lost, route)
+        self.registry = make_registry(self._links)
+        self._lanes: dict[Server, Lane] = {}
+        self._locations: dict[str, Locations] = {}
+        self._meta: Region | None = None
+        self._master: Server | None = None
+
+    async def locate(self, table: str, row: bytes, deadline: Deadline) -> Region:
+        """Return the region that holds `row`.
+
+        Raises: LayoutMissingError - there is no such table; NotAppliedError - the region is nowhere for now;
+            AbortedError - the cluster was closed.
+        """
+        known = self._locations.get(table)
+        if known is None:
+            known = self._locations[table] = Locations(table, self)
+        found = known.find(row)
+        if found is not None:
+            return found
+        await known.look_up(row, deadline)
+        found = known.find(row)
+        if found is not None:
+            return found
+        if known.is_missing and not await self.table_exists(table, deadline):
+            raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
+        raise NotAppliedError(f"the HBase region of a row of {table} is open nowhere at the moment")
+
+    def lane(self, server: Server) -> Lane:
+        """Return the lane for actions on rows to a region server."""
+        found = self._lanes.get(server)
+        if found is None:
+            found = self._lanes[server] = Lane(self._links.to(server, DATA), self._clock, self._in_flight_max)
+        return found
+
+    async def data_connection(self, server: Server, deadline: Deadline) -> Connection:
+        """Return the connection for data to a region server."""
+        return await self._links.to(server, DATA).connect(deadline)
+
+    async def regions(self, table: str, deadline: Deadline | None = None) -> list[Region]:
+        """Return the open regions of a table as hbase:meta has them now; none if there is no such table."""
+        return await self._ask_meta(
+            lambda connection, meta, until: list_regions(connection, meta, table, until), deadline
+        )
+
+    async def region(self, table: str, row: bytes) -> Region | None:
+        """Return the open region that holds `row` as hbase:meta has it now, None if there is no such table."""
+        return await self._ask_meta(lambda connection, meta, until: find_region(connection, meta, table, row, until))
+
+    async def ask_master(self, method: str, request: bytes, deadline: Deadline) -> bytes:
+        """Return the active master's answer to a call.
+
+        Raises: ServerFailure - it answered with an exception that no other try would change; NotAppliedError,
+            OutcomeUnknownError, AbortedError.
+        """
+        until = Deadline.after(self._clock, min(_LOOK_TIMEOUT_S, deadline.remaining_s()))
+        if self._master is None:
+            self._master = await self.registry.master(until)
+        master = self._master
+        try:
+            return await self._links.to(master, MASTER).ask(method, request, until)
+        except ServerFailure as failure:
+            text = f"the master at {master} answers {failure.java_class}: {failure}"
+            if failure.meaning in (Meaning.NOT_YET, Meaning.ENDING):
+                # A master that waits for its turn says so in the same words as one that starts.
+                self._master = None
+                raise NotAppliedError(text) from failure
+            if failure.meaning is Meaning.UNKNOWN:
+                raise OutcomeUnknownError(text) from failure
+            raise
+        except (NotAppliedError, OutcomeUnknownError):
+            self._master = None
+            raise
+
+    async def table_exists(self, table: str, deadline: Deadline) -> bool:
+        """Ask the master whether a table exists."""
+        request = TableDescriptorsRequest(table_names=[table_name(table)])
+        answer = await self.ask_master("GetTableDescriptors", request.SerializeToString(), deadline)
+        return bool(TableDescriptors.FromString(answer).table_schema)
+
+    def failed(self, region: Region, failure: ServerFailure) -> NoReturn:
+        """Take a failure of something asked of `region` into account, and raise what it means for the one who asked.
+
+        Raises: NotAppliedError, OutcomeUnknownError; MetadataError - it is for good.
+        """
+        text = f"{region.server} answers {failure.java_class}: {failure}"
+        match failure.meaning:
+            case Meaning.ELSEWHERE:
+                self._misplaced(region, failure.place)
+            case Meaning.ENDING:
+                self._lost(region.server)
+            case Meaning.UNKNOWN:
+                raise OutcomeUnknownError(text) from failure
+            case Meaning.REFUSED:
+                raise MetadataError(f"HBase refuses the request: {text}") from failure
+            case Meaning.NO_TABLE:
+                self._misplaced(region, None)
+            case Meaning.NOT_YET | Meaning.SCANNER_LOST:
+                pass
+        raise NotAppliedError(text) from failure
+
+    async def close(self) -> None:
+        """End every connection. May be called twice."""
+        for locations in self._locations.values():
+            await locations.close()
+        await self._links.close()
+        for lane in self._lanes.values():
+            await lane.close()
+
+    async def _ask_meta(
+        self,
+        ask: Callable[[Connection, Region, Deadline], Awaitable[T]],
+        deadline: Deadline | None = None,
+    ) -> T:
+        until = deadline or Deadline.after(self._clock, _LOOK_TIMEOUT_S)
+        if self._meta is None:
+            self._meta = meta_region(await self.registry.meta_server(until))
+        meta = self._meta
+        try:
+            return await ask(await self.data_connection(meta.server, until), meta, until)
+        except ServerFailure as failure:
+            self.failed(meta, failure)
+        except (NotAppliedError, OutcomeUnknownError) as exc:
+            raise NotAppliedError(f"hbase:meta cannot be read: {exc}") from exc
+
+    def _misplaced(self, region: Region, place: tuple[str, int] | None) -> None:
+        if region.table == META_TABLE:
+            if self._meta is region:
+                self._meta = None
+        elif region.table in self._locations:
+            if place is not None:
+                self._locations[region.table].move(region, Server(*place))
+            else:
+                self._locations[region.table].forget(region)
+
+    def _lost(self, server: Server) -> None:
+        for locations in self._locations.values():
+            locations.forget_server(server)
+        if self._meta is not None and self._meta.server == server:
+            self._meta = None
+        if self._master == server:
+            self._master = None

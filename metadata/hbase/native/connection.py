@@ -1,0 +1,273 @@
+"""One connection to one service of one server: many calls in flight, each with a deadline of its own.
+
+What is sent in one turn of the event loop leaves in one write. Replies come in any order; one that comes after its call
+was given up is dropped. A call ends in exactly one way:
+
+    bytes                 the response message
+    ServerFailure         the server's exception
+    NotAppliedError       it never left
+    OutcomeUnknownError   it left, and was not answered in its time or before the connection ended
+    AbortedError          this side closed the connection
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Self, TypeAlias, cast
+
+from hedwig.clock import Deadline
+from hedwig.errors import ProtocolError
+from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
+from metadata.hbase.native.codec import FATAL_CALL, Reply, ReplyDecoder, encode_call, greeting
+from metadata.hbase.native.places import Server
+
+__all__ = ["CALLS_MAX", "Connection", "Done"]
+
+CALLS_MAX: Final = 256
+"""A server at its defaults takes about 930 calls in flight from all of its clients together."""
+
+_BYTES_MAX: Final = 16 << 20
+"""How many bytes of calls that are not answered yet may have left; one call may always leave."""
+
+_WRITE_BUFFER_BYTES: Final = 1 << 20
+_CALL_NUMBERS: Final = 1 << 31
+_SILENCE_S: Final = 2.0
+"""A connection on which a call expired, and nothing at all came since it was sent, for at least so long, is dead."""
+
+_TIMEOUT_MIN_MS: Final = 20
+"""HBase takes shorter ones for this."""
+
+_GREETING: Final = 0
+
+Done: TypeAlias = Callable[[bytes | Exception], None]
+"""Takes what came of a call."""
+
+
+class _Call:
+    __slots__ = ("done", "method", "sent_at", "size", "timer")
+
+    def __init__(self, method: str, size: int, done: Done) -> None:
+        self.method = method
+        self.size = size
+        self.done = done
+        self.sent_at: float | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Connection(asyncio.Protocol):
+    """An open connection. It is over for good once `ended`; `on_end` hears of it."""
+
+    def __init__(self, server: Server, service: str, user: str, on_end: Callable[["Connection"], None]) -> None:
+        self._server = server
+        self._service = service
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._decoder = ReplyDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._calls: dict[int, _Call] = {}
+        self._bytes = 0
+        self._number = 0
+        self._out: dict[int, bytes] = {_GREETING: greeting(service, user)}
+        self._paused = False
+        self._heard_at = 0.0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.ended: str | None = None
+        """Why it is over, once it is."""
+
+    @classmethod
+    async def open(cls, server: Server, service: str, user: str, on_end: Callable[["Connection"], None]) -> Self:
+        """Connect. Raises OSError - nobody listens there."""
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: cls(server, service, user, on_end), server.host, server.port
+        )
+        return connection
+
+    def __str__(self) -> str:
+        return f"{self._service} at {self._server}"
+
+    @property
+    def calls_in_flight(self) -> int:
+        """How many calls were neither answered nor given up."""
+        return len(self._calls)
+
+    async def ask(self, method: str, request: bytes, deadline: Deadline) -> bytes:
+        """Return the response message of one call, which waits its turn while too many are in flight."""
+        await self._room(len(request), deadline)
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+
+        def done(result: bytes | Exception) -> None:
+            if not answer.done():
+                if isinstance(result, bytes):
+                    answer.set_result(result)
+                else:
+                    answer.set_exception(result)
+                    answer.exception()  # Whoever is cancelled at this moment does not look at it.
+
+        number = self.send(method, request, deadline.remaining_s(), done)
+        try:
+            return await answer
+        finally:
+            self.forget(number)
+
+    def send(self, method: str, request: bytes, timeout_s: float, done: Done) -> int:
+        """Send a call, whatever else is in flight, and return its number; `done` is called once, and never from here.
+
+        Raises: LocalProtocolError - it is too large; NotAppliedError, AbortedError - the connection is over.
+        """
+        if self.ended is not None:
+            raise NotAppliedError(f"{self}: {self.ended}")
+        self._number = number = self._next_number()
+        timeout_ms = max(_TIMEOUT_MIN_MS, int(timeout_s * 950))
+        frame = encode_call(number, method, request, timeout_ms)
+        self._calls[number] = call = _Call(method, len(frame), done)
+        self._bytes += call.size
+        call.timer = self._loop.call_later(timeout_s, self._expire, number)
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out[number] = frame
+        return number
+
+    def forget(self, number: int) -> None:
+        """Give up a call, if it is not over yet; its reply will be dropped, and `done` is not called."""
+        if self._take(number) is not None:
+            self._admit()
+
+    def close(self) -> None:
+        """End the connection from this side; calls in flight are aborted."""
+        self._end("it was closed", aborted=True)
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
+        handle: socket.socket | None = transport.get_extra_info("socket")
+        if handle is not None:
+            # Nothing ends an idle connection but this, should the other machine vanish.
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._loop.call_soon(self._flush)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        try:
+            replies = self._decoder.receive(data)
+        except ProtocolError as exc:
+            self._end(str(exc))
+            return
+        for reply in replies:
+            self._answer(reply)
+        self._admit()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(f"the connection ended ({exc or 'closed by the server'})")
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._flush()
+
+    # Inside.
+
+    def _next_number(self) -> int:
+        number = self._number
+        while True:
+            number = number + 1 if number + 1 < _CALL_NUMBERS else 1
+            if number not in self._calls:
+                return number
+
+    def _flush(self) -> None:
+        if self._paused or self._transport is None or not self._out:
+            return
+        now = self._loop.time()
+        out, self._out = self._out, {}
+        for number in out:
+            if number in self._calls:
+                self._calls[number].sent_at = now
+        self._transport.write(b"".join(out.values()))
+
+    def _take(self, number: int) -> _Call | None:
+        call = self._calls.pop(number, None)
+        if call is not None:
+            self._out.pop(number, None)
+            self._bytes -= call.size
+            if call.timer is not None:
+                call.timer.cancel()
+        return call
+
+    def _answer(self, reply: Reply) -> None:
+        if reply.call == FATAL_CALL:
+            self._end(f"the server refuses the connection: {reply.failure}")
+            return
+        call = self._take(reply.call)
+        if call is not None:
+            call.done(reply.failure or reply.body)
+
+    def _expire(self, number: int) -> None:
+        call = self._take(number)
+        if call is None:
+            return
+        call.done(self._unanswered(call, "no answer in time"))
+        now = self._loop.time()
+        if call.sent_at is not None and now - max(call.sent_at, self._heard_at) >= _SILENCE_S:
+            self._end("it has been silent for too long")
+        else:
+            self._admit()
+
+    def _unanswered(self, call: _Call, why: str) -> Exception:
+        if call.sent_at is None:
+            return NotAppliedError(f"{call.method} did not leave for {self}: {why}")
+        return OutcomeUnknownError(f"{call.method} of {self}: {why}")
+
+    def _end(self, why: str, *, aborted: bool = False) -> None:
+        if self.ended is not None:
+            return
+        self.ended = why
+        if self._transport is not None:
+            self._transport.abort()
+        for number in list(self._calls):
+            call = self._take(number)
+            assert call is not None, "it was there a moment ago"
+            sent = call.sent_at is not None
+            call.done(AbortedError("the store was closed", sent=sent) if aborted else self._unanswered(call, why))
+        self._out.clear()
+        for _, turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)  # It finds the connection at its end.
+        self._on_end(self)
+
+    async def _room(self, size: int, deadline: Deadline) -> None:
+        """Wait until a call of `size` bytes may leave. Raises NotAppliedError - that took too long."""
+        if not self._waiting and self._has_room(size):
+            return
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((size, turn))
+        try:
+            async with asyncio.timeout(deadline.remaining_s()):
+                await turn
+        except BaseException as exc:
+            with suppress(ValueError):
+                self._waiting.remove((size, turn))
+            self._admit()
+            if isinstance(exc, TimeoutError):
+                raise NotAppliedError(f"{self} has too much to do") from exc
+            raise
+
+    def _has_room(self, size: int) -> bool:
+        return not self._calls or (len(self._calls) < CALLS_MAX and self._bytes + size <= _BYTES_MAX)
+
+    def _admit(self) -> None:
+        calls, held = len(self._calls), self._bytes
+        while self._waiting:
+            size, turn = self._waiting[0]
+            if calls and (calls >= CALLS_MAX or held + size > _BYTES_MAX):
+                return
+            self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                calls += 1
+                held += size

@@ -1,0 +1,180 @@
+"""The driver for HBase's own RPC.
+
+It hides nothing: each conditional write is sent once for each attempt and answered with its own outcome, so no receipt
+is needed. HBase's nonces would not help a repeated attempt, since it heeds them for increments and appends only; the
+tokens in the version column decide, above this.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from hedwig.clock import Deadline
+from hedwig.errors import ConfigurationError, LocalProtocolError, MetadataError
+from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal
+from metadata.backend import StoreOptions
+from metadata.hbase.driver import ConditionalPut, Row, ScanRange, TableDescription, TableSpec
+from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of
+from metadata.hbase.native.administration import Administration
+from metadata.hbase.native.cluster import Cluster
+from metadata.hbase.native.failures import Meaning, ServerFailure
+from metadata.hbase.native.filters import filter_of
+from metadata.hbase.native.hbase_pb2 import Column, Scan
+from metadata.hbase.native.links import Links, Route
+from metadata.hbase.native.registry import Registry
+from metadata.hbase.native.scanning import scan_region
+
+__all__ = ["NativeDriver"]
+
+_TRIES: Final = 3
+_TRY_MIN_S: Final = 1.0
+_FEW_ROWS: Final = 100
+_REPLY_BYTES: Final = 4 << 20
+_VERSION_MIN: Final = (2, 4)
+
+
+class NativeDriver:
+    """An HBaseDriver that talks to the region servers themselves."""
+
+    def __init__(
+        self,
+        make_registry: Callable[[Links], Registry],
+        options: StoreOptions,
+        *,
+        advice: str,
+        route: Route = lambda server: server,
+    ) -> None:
+        self._options = options
+        # A call that nobody answers must leave time for another, to where the HBase region may be by then.
+        self._try_s = max(_TRY_MIN_S, options.operation_timeout_s / _TRIES)
+        self._cluster = Cluster(make_registry, options.clock, options.in_flight_max, advice, route)
+        self._administration = Administration(self._cluster, options.clock)
+        self._loop = asyncio.get_running_loop()
+
+    async def check_version(self) -> None:
+        """Refuse a cluster that would carry conditional writes out without their conditions when they come in batches.
+
+        Raises: ConfigurationError - it is older than HBase 2.4; MetadataUnavailableError - nobody could tell.
+        """
+        version = await Attempts(self._options, "ask for the version of HBase").read(self._administration.version)
+        if _numbers(version) < _VERSION_MIN:
+            raise ConfigurationError(
+                f"HBase {version} ignores the conditions of batched writes; the driver needs 2.4.0 or later "
+                "(hbase+thrift:// works with older clusters)"
+            )
+
+    async def get(self, table: str, row: bytes, columns: Sequence[bytes], deadline: Deadline) -> Row | None:
+        region = await self._cluster.locate(table, row, deadline)
+        found: Row | None = await self._carry_out(Look(region, get_of(row, columns), self._expiry(deadline)))
+        return found
+
+    async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
+        region = await self._cluster.locate(put.table, put.row, deadline)
+        change = Change(region, put.row, put.column, put.expected, put_of(put.row, put.values), self._expiry(deadline))
+        if await self._carry_out(change):
+            return None
+        try:
+            return Refusal(await self.get(put.table, put.row, put.show, deadline))
+        except OutcomeUnknownError as exc:
+            # The write was refused for certain; only what it met is not known.
+            raise NotAppliedError(str(exc)) from exc
+
+    async def delete_if(
+        self,
+        table: str,
+        row: bytes,
+        column: bytes,
+        expected: bytes,
+        cells: Mapping[bytes, int],
+        deadline: Deadline,
+    ) -> bool:
+        region = await self._cluster.locate(table, row, deadline)
+        done: bool = await self._carry_out(
+            Change(region, row, column, expected, delete_of(row, cells), self._expiry(deadline))
+        )
+        return done
+
+    async def scan(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[Row]:
+        def deadline_of_call() -> Deadline:
+            return Deadline.after(self._options.clock, min(self._try_s, deadline.remaining_s()))
+
+        found: list[Row] = []
+        start = rows.start
+        while len(found) < limit and (not rows.stop or start < rows.stop):
+            region = await self._cluster.locate(table, start, deadline)
+            scan = Scan(
+                column=_columns(rows.columns),
+                start_row=start,
+                stop_row=rows.stop,
+                filter=filter_of(rows),
+                read_type=Scan.PREAD if limit <= _FEW_ROWS else Scan.STREAM,
+                max_result_size=_REPLY_BYTES,
+            )
+            try:
+                connection = await self._cluster.data_connection(region.server, deadline)
+                page = await scan_region(connection, region, scan, limit - len(found), deadline_of_call)
+            except ServerFailure as failure:
+                if failure.meaning is Meaning.SCANNER_LOST:
+                    raise NotAppliedError(str(failure)) from failure
+                self._cluster.failed(region, failure)
+            found += page
+            if not region.end:
+                break
+            start = region.end
+        return found
+
+    async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
+        await self._administration.create_namespace(namespace, deadline)
+
+    async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
+        await self._administration.create_table(spec, deadline)
+
+    async def drop_table(self, table: str, deadline: Deadline) -> None:
+        await self._administration.drop_table(table, deadline)
+
+    async def table_exists(self, table: str, deadline: Deadline) -> bool:
+        return await self._cluster.table_exists(table, deadline)
+
+    async def describe_table(self, table: str, deadline: Deadline) -> TableDescription:
+        return await self._administration.describe_table(table, deadline)
+
+    async def describe(self, deadline: Deadline) -> Mapping[str, str]:
+        return {
+            "access": self._cluster.registry.describe(),
+            "HBase cluster": await self._cluster.registry.cluster_id(deadline),
+            "HBase version": await self._administration.version(deadline),
+        }
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def _carry_out(self, action: Action) -> Any:
+        """Return the outcome of an action on a row, with failures as the driver seam has them."""
+        self._cluster.lane(action.region.server).submit(action)
+        try:
+            return await action.outcome
+        except ServerFailure as failure:
+            self._cluster.failed(action.region, failure)
+        except LocalProtocolError as exc:
+            raise MetadataError(str(exc)) from exc
+
+    def _expiry(self, deadline: Deadline) -> float:
+        return self._loop.time() + min(self._try_s, deadline.remaining_s())
+
+
+def _columns(names: Sequence[bytes]) -> list[Column]:
+    by_family: dict[bytes, list[bytes]] = {}
+    for name in names:
+        family, _, qualifier = name.partition(b":")
+        by_family.setdefault(family, []).append(qualifier)
+    return [Column(family=family, qualifier=qualifiers) for family, qualifiers in by_family.items()]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version."""
+    numbers = []
+    for part in version.split("-", 1)[0].split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

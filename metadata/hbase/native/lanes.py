@@ -1,0 +1,263 @@
+"""Lanes: how the single actions of many callers travel to one region server in few calls.
+
+Up to CALLS_AT_ONCE calls are under way at once. While fewer are, an action leaves in a call of its own, at the end of
+the turn of the event loop in which it came; what is more than that, or comes while all are under way, shares calls
+evenly. A batch costs a server, and a client, several times less for each action than calls do, but its actions are
+carried out one after the other, and each waits for the last.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from hedwig.clock import Clock, Deadline
+from hedwig.errors import HedwigError
+from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
+from metadata.hbase.native.actions import Action, Change, condition
+from metadata.hbase.native.codec import delimited
+from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.failures import ServerFailure
+from metadata.hbase.native.hbase_pb2 import (
+    DELETE_ONE_VERSION,
+    ColumnValue,
+    MultiResponse,
+    MutationProto,
+    QualifierValue,
+    RegionActionResult,
+)
+from metadata.hbase.native.links import Link
+
+__all__ = ["COMPANY_MAX", "Lane"]
+
+_log = logging.getLogger(__name__)
+
+CALLS_AT_ONCE: Final = 16
+COMPANY_MAX: Final = 100
+"""How many actions a batch has at most: each is one more wait for the server's log."""
+
+_COMPANY_BYTES: Final = 1 << 20
+_CONNECT_S: Final = 10.0
+_LATE_S: Final = 0.05
+"""An action that waits, or travels in a batch, may outlast its deadline by so much, which spares it its own timer."""
+
+
+class Lane:
+    """The lane to one region server. `in_flight_max` bounds how many actions are under way at once."""
+
+    def __init__(self, link: Link, clock: Clock, in_flight_max: int) -> None:
+        self._link = link
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._calls_max = min(CALLS_AT_ONCE, in_flight_max)
+        self._company_max = min(COMPANY_MAX, max(1, in_flight_max // self._calls_max))
+        self._waiting: deque[Action] = deque()
+        self._calls = 0
+        self._scheduled = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._knows_batches: bool | None = None
+        self._probing = False
+
+    def submit(self, action: Action) -> None:
+        """Have an action carried out; its outcome tells.
+
+        The outcome raises ServerFailure, NotAppliedError, OutcomeUnknownError, AbortedError; LocalProtocolError - it is
+        too large; MetadataError - the server is too old.
+        """
+        self._waiting.append(action)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._depart)
+
+    async def close(self) -> None:
+        """Abort what waits. May be called twice."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._fail_waiting(lambda: AbortedError("the store was closed", sent=False))
+
+    def _depart(self) -> None:
+        self._scheduled = False
+        connection = self._link.connection
+        if connection is None or connection.ended is not None:
+            if self._waiting and self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect())
+                self._connecting.add_done_callback(self._connected)
+            self._watch()
+            return
+        while self._waiting and self._calls < self._calls_max:
+            free = self._calls_max - self._calls
+            share = min(-(-len(self._waiting) // free), self._company_max)
+            company = self._take(share if self._knows_batches else 1)
+            if company:
+                self._send(connection, company)
+        self._watch()
+
+    def _take(self, number: int) -> list[Action]:
+        """Take up to so many of those that still wait, fewer if they are large."""
+        company: list[Action] = []
+        size = 0
+        while self._waiting and len(company) < number:
+            action = self._waiting.popleft()
+            if not action.outcome.done():
+                company.append(action)
+                size += _weight(action)
+                if size > _COMPANY_BYTES:
+                    break
+        return company
+
+    def _send(self, connection: Connection, company: Sequence[Action]) -> None:
+        now = self._loop.time()
+        expires_at = max(action.expires_at for action in company)
+        timers = [
+            self._loop.call_at(action.expires_at, _give_up, action)
+            for action in company
+            if action.expires_at < expires_at - _LATE_S
+        ]
+
+        def arrive(result: bytes | Exception) -> None:
+            for timer in timers:
+                timer.cancel()
+            self._arrive(company, result)
+
+        self._calls += 1
+        try:
+            if len(company) == 1:
+                (single,) = company
+                method, request = single.method, single.request()
+                if self._knows_batches is None and not self._probing and isinstance(single, Change):
+                    self._probe(connection, single)
+            else:
+                method, request = "Multi", b"".join([delimited(b"\x0a", action.part()) for action in company])
+            connection.send(method, request, max(expires_at - now, 0.0), arrive)
+        except (HedwigError, NotAppliedError, AbortedError) as exc:
+            arrive(exc)
+
+    def _arrive(self, company: Sequence[Action], result: bytes | Exception) -> None:
+        self._calls -= 1
+        if isinstance(result, bytes):
+            try:
+                _tell(company, result)
+            except (DecodeError, IndexError) as exc:
+                result = OutcomeUnknownError(f"the answer of {self._link.server} cannot be read: {exc}")
+        if isinstance(result, Exception):
+            for action in company:
+                _fail(action, result)
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._depart)
+
+    # Before the first batch.
+
+    def _probe(self, connection: Connection, change: Change) -> None:
+        """Find out whether the server heeds the conditions of a batch: one before 2.4.0 would write regardless.
+
+        The condition cannot hold, and the change, carried out all the same, would change nothing: it deletes a version
+        of the beginning of time.
+        """
+        family, _, qualifier = change.column.partition(b":")
+        cell = QualifierValue(qualifier=qualifier, timestamp=1, delete_type=DELETE_ONE_VERSION)
+        delete = MutationProto(
+            row=change.row,
+            mutate_type=MutationProto.DELETE_CELLS,
+            column_value=[ColumnValue(family=family, qualifier_value=[cell])],
+        )
+        probe = Change(change.region, change.row, change.column, b"", delete.SerializeToString(), change.expires_at)
+        probe.condition = condition(change.row, change.column, secrets.token_bytes(32))
+        self._probing = True
+        timeout_s = change.expires_at - self._loop.time()
+        connection.send("Multi", delimited(b"\x0a", probe.part()), timeout_s, self._probed)
+
+    def _probed(self, result: bytes | Exception) -> None:
+        self._probing = False
+        if isinstance(result, Exception):
+            return
+        (answer,) = MultiResponse.FromString(result).region_action_result or (RegionActionResult(),)
+        if answer.HasField("exception"):
+            return
+        self._knows_batches = answer.HasField("processed")
+        if not self._knows_batches:
+            _log.warning("%s is too old for batches of conditional writes; each goes alone", self._link.server)
+
+    # Connecting, and waiting for too long.
+
+    async def _connect(self) -> None:
+        try:
+            await self._link.connect(Deadline.after(self._clock, _CONNECT_S))
+        except NotAppliedError as exc:
+            text = str(exc)
+            self._fail_waiting(lambda: NotAppliedError(text))
+        except AbortedError as exc:
+            text = str(exc)
+            self._fail_waiting(lambda: AbortedError(text, sent=False))
+
+    def _connected(self, _: "asyncio.Task[None]") -> None:
+        self._connecting = None
+        if self._waiting:
+            self._depart()
+
+    def _fail_waiting(self, error: Any) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for action in waiting:
+            _fail(action, error())
+
+    def _watch(self) -> None:
+        """See to it that those who wait do so no longer than they may."""
+        if self._waiting and self._sweeper is None:
+            self._sweeper = self._loop.call_later(_LATE_S, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        now = self._loop.time()
+        kept: deque[Action] = deque()
+        for action in self._waiting:
+            if action.outcome.done():
+                continue
+            if action.expires_at <= now:
+                _fail(action, NotAppliedError(f"{self._link.server} has too much to do, or cannot be reached"))
+            else:
+                kept.append(action)
+        self._waiting = kept
+        self._watch()
+
+
+def _tell(company: Sequence[Action], body: bytes) -> None:
+    """Give each action its part of an answer."""
+    if len(company) == 1:
+        (single,) = company
+        _settle(single, single.answer(body))
+        return
+    results = MultiResponse.FromString(body).region_action_result
+    if len(results) != len(company):
+        raise IndexError(f"{len(results)} results for {len(company)} actions")
+    for action, result in zip(company, results, strict=True):
+        try:
+            _settle(action, action.part_answer(result))
+        except (ServerFailure, HedwigError, OutcomeUnknownError) as exc:
+            _fail(action, exc)
+
+
+def _settle(action: Action, outcome: Any) -> None:
+    if not action.outcome.done():
+        action.outcome.set_result(outcome)
+
+
+def _fail(action: Action, error: Exception) -> None:
+    if not action.outcome.done():
+        action.outcome.set_exception(error)
+        action.outcome.exception()  # Whoever is cancelled at this moment does not look at it.
+
+
+def _give_up(action: Action) -> None:
+    _fail(action, OutcomeUnknownError("no answer in time"))
+
+
+def _weight(action: Action) -> int:
+    return len(action.mutation) if isinstance(action, Change) else 64

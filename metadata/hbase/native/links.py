@@ -1,0 +1,123 @@
+"""Links: the connections to all servers of a cluster, opened when they are needed."""
+
+import asyncio
+import getpass
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from hedwig.clock import Deadline
+from metadata.attempts import AbortedError, NotAppliedError
+from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.places import Server
+from metadata.hbase.native.shared_work import SharedWork
+
+__all__ = ["ADMIN", "DATA", "MASTER", "REGISTRY", "Link", "Links", "Route"]
+
+DATA: Final = "ClientService"
+ADMIN: Final = "AdminService"
+MASTER: Final = "MasterService"
+REGISTRY: Final = "ClientMetaService"
+
+_CONNECT_TIMEOUT_S: Final = 5.0
+
+Route: TypeAlias = Callable[[Server], Server]
+
+
+class Link:
+    """The way to one service of one server: a connection that is replaced after its end."""
+
+    def __init__(
+        self, server: Server, address: Server, service: str, user: str, on_loss: Callable[[Server], None]
+    ) -> None:
+        self.server = server
+        self._address = address
+        self._service = service
+        self._user = user
+        self._on_loss = on_loss
+        self._connection: Connection | None = None
+        self._opening: SharedWork[Connection] = SharedWork()
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection, if there is one now."""
+        return self._connection
+
+    async def ask(self, method: str, request: bytes, deadline: Deadline) -> bytes:
+        """Return the response message of one call.
+
+        Raises: ServerFailure, NotAppliedError, OutcomeUnknownError, AbortedError, as the module of the connection says;
+            LocalProtocolError - the call is too large.
+        """
+        return await (await self.connect(deadline)).ask(method, request, deadline)
+
+    async def connect(self, deadline: Deadline) -> Connection:
+        """Return the connection, which is opened first if there is none.
+
+        Raises: NotAppliedError - the server cannot be reached; AbortedError - the link was closed.
+        """
+        if self._connection is not None:
+            return self._connection
+        return await self._opening.join(self._open, deadline)
+
+    async def close(self) -> None:
+        """End the connection; nothing can be asked afterwards. May be called twice."""
+        await self._opening.close()
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _open(self) -> Connection:
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                connection = await Connection.open(self._address, self._service, self._user, self._ended)
+        except (OSError, TimeoutError) as exc:
+            self._on_loss(self.server)
+            why = str(exc) or f"no connection within {_CONNECT_TIMEOUT_S:g} s"
+            raise NotAppliedError(f"cannot connect to {self._service} at {self._address}: {why}") from exc
+        if connection.ended is None:
+            self._connection = connection
+        return connection
+
+    def _ended(self, connection: Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+        self._on_loss(self.server)
+
+
+class Links:
+    """One link for each server and service; `on_loss` hears of each server whose connection ended, or that has none.
+
+    `route` says at which address a server is reached: its own, unless something stands in front of it.
+    """
+
+    def __init__(self, on_loss: Callable[[Server], None], route: Route) -> None:
+        self._route = route
+        self._user = _user()
+        self._on_loss = on_loss
+        self._links: dict[tuple[Server, str], Link] = {}
+        self._closed = False
+
+    def to(self, server: Server, service: str) -> Link:
+        """Return the link to a service. Raises AbortedError if the links were closed."""
+        found = self._links.get((server, service))
+        if found is None:
+            if self._closed:
+                raise AbortedError("the store was closed", sent=False)
+            found = self._links[server, service] = Link(server, self._route(server), service, self._user, self._on_loss)
+        return found
+
+    async def close(self) -> None:
+        """End every connection; calls in flight are aborted. May be called twice."""
+        self._closed = True
+        for link in self._links.values():
+            await link.close()
+
+
+def _user() -> str:
+    """Return the name that a cluster without authentication takes us at: as HBase's own client chooses it."""
+    name = os.environ.get("HADOOP_USER_NAME")
+    if not name:
+        with suppress(KeyError, OSError):
+            name = getpass.getuser()
+    return name or "hedwig"

@@ -1,0 +1,76 @@
+"""Scanning one HBase region: a scanner that is opened by the first call and goes on by further ones."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from hedwig.clock import Deadline
+from metadata.hbase.driver import Cell, Row
+from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.hbase_pb2 import RegionSpecifier, Scan, ScanRequest, ScanResponse
+from metadata.hbase.native.places import Region
+
+__all__ = ["row_of", "scan_region"]
+
+_METHOD: Final = "Scan"
+
+
+async def scan_region(
+    connection: Connection, region: Region, scan: Scan, limit: int, deadline_of_call: Callable[[], Deadline]
+) -> list[Row]:
+    """Return the first `limit` rows of a scan in one region; fewer only if the region has no more of them.
+
+    A server sends fewer rows than asked for when that takes it long or gets too large; the next call goes on.
+
+    Raises: as a call of the connection; SCANNER_LOST among its failures - begin again behind the rows that are known.
+    """
+    request = ScanRequest(
+        region=RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=region.name),
+        scan=scan,
+        number_of_rows=limit,
+        limit_of_rows=limit,
+        client_handles_partials=False,
+        client_handles_heartbeats=True,
+    )
+    rows: list[Row] = []
+    scanner: int | None = None
+    sequence = 0
+    try:
+        while True:
+            body = await connection.ask(_METHOD, request.SerializeToString(), deadline_of_call())
+            answer = ScanResponse.FromString(body)
+            rows += [row_of(result) for result in answer.results]
+            exhausted = answer.HasField("more_results_in_region") and not answer.more_results_in_region
+            ended = answer.HasField("more_results") and not answer.more_results
+            if exhausted or ended or len(rows) >= limit:
+                # The server closed the scanner by itself: at the end of the region, or at its limit of rows.
+                scanner = None
+                return rows
+            scanner = answer.scanner_id if scanner is None else scanner
+            request = ScanRequest(
+                scanner_id=scanner,
+                number_of_rows=limit - len(rows),
+                limit_of_rows=limit - len(rows),
+                next_call_seq=sequence,
+                client_handles_partials=False,
+                client_handles_heartbeats=True,
+            )
+            sequence += 1
+    finally:
+        if scanner is not None:
+            _close(connection, scanner)
+
+
+def _close(connection: Connection, scanner: int) -> None:
+    """Let go of a scanner that was left in its middle, without waiting; unheard, the server does so by itself."""
+    request = ScanRequest(scanner_id=scanner, number_of_rows=0, close_scanner=True).SerializeToString()
+    if connection.ended is None:
+        connection.send(_METHOD, request, 5.0, lambda _: None)
+
+
+def row_of(result: Any) -> Row:
+    """Return the row in a Result that has cells."""
+    cells: Sequence[Any] = result.cell
+    return Row(
+        cells[0].row,
+        {cell.family + b":" + cell.qualifier: Cell(cell.value, cell.timestamp) for cell in cells},
+    )

@@ -1,0 +1,73 @@
+"""Reading one node of ZooKeeper, in as many words of its protocol as that takes.
+
+Numbers are big-endian; a frame is a length in four bytes and so many bytes; text and content are a length in four
+bytes (-1: none) and so many bytes. A session is opened with a frame (protocol 0, last zxid seen 0, timeout, session id
+0, password, may be read-only) and ended with another; in between, each request has a number and a type.
+"""
+
+import asyncio
+import struct
+from typing import Final
+
+from hedwig.clock import Deadline
+from metadata.attempts import NotAppliedError
+
+__all__ = ["read_node"]
+
+_CONNECT: Final = struct.Struct(">iqiqi16s?")
+_REQUEST: Final = struct.Struct(">ii")
+_REPLY: Final = struct.Struct(">iqi")
+_LENGTH: Final = struct.Struct(">i")
+_GET: Final = 4
+_CLOSE: Final = -11
+_NO_NODE: Final = -101
+_SESSION_TIMEOUT_MS: Final = 10_000
+_PASSWORD_BYTES: Final = 16
+_FRAME_BYTES_MAX: Final = 1 << 20
+
+
+async def read_node(host: str, port: int, path: str, deadline: Deadline) -> bytes | None:
+    """Return the content of the node at `path`, None if there is no such node.
+
+    Raises: NotAppliedError - ZooKeeper did not tell before the deadline.
+    """
+    place = f"ZooKeeper at {host}:{port}"
+    try:
+        async with asyncio.timeout(deadline.remaining_s()):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                return await _read(reader, writer, path)
+            finally:
+                writer.transport.abort()
+    except TimeoutError as exc:
+        raise NotAppliedError(f"{place} did not answer in time") from exc
+    except (OSError, EOFError) as exc:
+        raise NotAppliedError(f"cannot read {path} of {place}: {exc}") from exc
+
+
+async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> bytes | None:
+    connect = _CONNECT.pack(0, 0, _SESSION_TIMEOUT_MS, 0, _PASSWORD_BYTES, bytes(_PASSWORD_BYTES), False)
+    text = path.encode()
+    get = _REQUEST.pack(1, _GET) + _LENGTH.pack(len(text)) + text + b"\x00"
+    # The end of the session travels along, so that none is left behind.
+    for frame in (connect, get, _REQUEST.pack(2, _CLOSE)):
+        writer.write(_LENGTH.pack(len(frame)) + frame)
+    await _frame(reader)
+    reply = await _frame(reader)
+    if len(reply) < _REPLY.size:
+        raise OSError("a reply is cut short")
+    _, _, error = _REPLY.unpack_from(reply)
+    if error == _NO_NODE:
+        return None
+    if error:
+        raise OSError(f"ZooKeeper's error {error}")
+    (size,) = _LENGTH.unpack_from(reply, _REPLY.size)
+    start = _REPLY.size + _LENGTH.size
+    return reply[start : start + max(size, 0)]
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    if not 0 <= size <= _FRAME_BYTES_MAX:
+        raise OSError(f"a frame of {size} bytes was announced")
+    return await reader.readexactly(size)
