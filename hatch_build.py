@@ -1,4 +1,4 @@
-"""Compile the wire protocols, ours and HBase's, when the project is built or installed."""
+"""Compile the wire protocols, ours, HBase's and BookKeeper's, when the project is built or installed."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,7 +8,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 __all__ = ["ProtocolBuildHook"]
 
-PROTOS = (Path("hedwig/wire/pubsub.proto"), Path("metadata/hbase/native/hbase.proto"))
+PROTOS = (
+    Path("hedwig/wire/pubsub.proto"),
+    Path("metadata/hbase/native/hbase.proto"),
+    Path("hub/ledgers/bookkeeper/bookkeeper.proto"),
+)
 GENERATED = tuple(proto.with_name(proto.stem + ending) for proto in PROTOS for ending in ("_pb2.py", "_pb2.pyi"))
 
 

@@ -82,7 +82,8 @@ fingerprint() {
     {
         pwd -P
         .venv/bin/python --version
-        cat pyproject.toml hatch_build.py hedwig/wire/pubsub.proto metadata/hbase/native/hbase.proto
+        cat pyproject.toml hatch_build.py hedwig/wire/pubsub.proto metadata/hbase/native/hbase.proto \
+            hub/ledgers/bookkeeper/bookkeeper.proto
     } | cksum
 }
 
@@ -100,6 +101,7 @@ install_project() {
         wanted=$(fingerprint)
         for candidate in "$stamp" $wider; do
             if [ -e hedwig/wire/pubsub_pb2.py ] && [ -e metadata/hbase/native/hbase_pb2.py ] &&
+                [ -e hub/ledgers/bookkeeper/bookkeeper_pb2.py ] &&
                 [ "$(cat "$candidate" 2>/dev/null)" = "$wanted" ]; then
                 exit 0
             fi

@@ -1,0 +1,1 @@
+"""A client of BookKeeper, and the ledger store on it."""

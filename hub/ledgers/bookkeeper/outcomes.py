@@ -1,0 +1,64 @@
+"""What a request to a bookie came to: one name for each status of the protocol, and for those that have none."""
+
+import enum
+from typing import Final
+
+__all__ = ["Outcome"]
+
+
+class Outcome(enum.Enum):
+    """The statuses of the protocol, and what this end finds out by itself."""
+
+    DONE = "done"
+    NO_LEDGER = "the bookie has no such ledger"
+    NO_ENTRY = "the bookie has no such entry"
+    BAD_REQUEST = "the bookie does not understand the request"
+    FAILED = "the bookie's disk failed"
+    UNAUTHORIZED = "the master key is wrong"
+    BAD_PROTOCOL = "the bookie does not speak this version of the protocol"
+    FENCED = "the ledger was taken over"
+    READ_ONLY = "the bookie is read-only"
+    BUSY = "the bookie has too much to do"
+    UNKNOWN_STATE = "the bookie lost data and cannot vouch for the ledger"
+    UNRECOGNISED = "the bookie answered with an unknown status"
+    NOT_SENT = "the bookie could not be reached"
+    UNANSWERED = "the bookie did not answer"
+    UNVERIFIED = "what the bookie has does not agree with its digest"
+
+    @classmethod
+    def of_status(cls, status: int) -> "Outcome":
+        """Return the outcome that a status of the third protocol version names."""
+        return _OF_STATUS.get(status, cls.UNRECOGNISED)
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether the bookie vouches that it does not have what was asked for. Nothing else may be taken for that."""
+        return self in _ABSENCES
+
+    @property
+    def ends_writing(self) -> bool:
+        """Whether the writer must give the ledger up, whatever other bookies say."""
+        return self in _ENDS
+
+    @property
+    def status(self) -> int | None:
+        """The status in the third protocol version, None for what bookies never say."""
+        return _STATUS_OF.get(self)
+
+
+_OF_STATUS: Final = {
+    0: Outcome.DONE,
+    402: Outcome.NO_LEDGER,
+    403: Outcome.NO_ENTRY,
+    404: Outcome.BAD_REQUEST,
+    501: Outcome.FAILED,
+    502: Outcome.UNAUTHORIZED,
+    503: Outcome.BAD_PROTOCOL,
+    504: Outcome.FENCED,
+    505: Outcome.READ_ONLY,
+    506: Outcome.BUSY,
+    507: Outcome.UNKNOWN_STATE,
+}
+_STATUS_OF: Final = {outcome: status for status, outcome in _OF_STATUS.items()}
+_ABSENCES: Final = frozenset({Outcome.NO_LEDGER, Outcome.NO_ENTRY})
+_ENDS: Final = frozenset({Outcome.FENCED, Outcome.UNAUTHORIZED})
