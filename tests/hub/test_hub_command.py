@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,9 @@ def client(hub: RunningHub) -> Iterator[BlockingClient]:
 
 
 @contextmanager
-def ignored(number: signal.Signals) -> Iterator[None]:
-    """Have processes that are started meanwhile ignore a signal from birth, as shells and nohup do."""
-    previous = signal.signal(number, signal.SIG_IGN)
+def born_with(disposition: signal.Handlers, number: signal.Signals) -> Iterator[None]:
+    """Have processes that are started meanwhile ignore a signal from birth, as shells and nohup do, or not."""
+    previous = signal.signal(number, disposition)
     try:
         yield
     finally:
@@ -158,7 +158,10 @@ def test_first_steps_keep_the_data_where_hedwig_admin_looks(tmp_path: Path) -> N
 )
 def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals, code: ExitCode) -> None:
     # Neither the number of consumes nor the time has the pointer stored: only the end does.
-    with RunningHub(tmp_path, "consume_interval=1000000", "consume_flush_s=1 d") as hub:
+    # The run of this test may itself be one that ignores the signal.
+    with ExitStack() as stack:
+        with born_with(signal.SIG_DFL, number):
+            hub = stack.enter_context(RunningHub(tmp_path, "consume_interval=1000000", "consume_flush_s=1 d"))
         with client(hub) as connected:
             subscription = connected.subscribe(TOPIC, READER, auto_consume=False)
             ids = [connected.publish(TOPIC, b"%d" % index).local for index in range(20)]
@@ -183,14 +186,14 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals, code:
 
 
 def test_ctrl_c_ends_it_also_where_a_shell_had_it_ignored(hub: RunningHub) -> None:
-    with ignored(signal.SIGINT):
+    with born_with(signal.SIG_IGN, signal.SIGINT):
         hub.start()
     assert hub.end(signal.SIGINT) == ExitCode.INTERRUPTED
     assert "SIGINT: shutting down" in hub.log
 
 
 def test_the_end_of_a_terminal_does_not_end_it_under_nohup(hub: RunningHub) -> None:
-    with ignored(signal.SIGHUP):
+    with born_with(signal.SIG_IGN, signal.SIGHUP):
         hub.start()
     assert hub.process is not None
     hub.process.send_signal(signal.SIGHUP)
