@@ -1,0 +1,93 @@
+"""What all ledgers of a client share: its options, bookies and metadata, and whom it suspects."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from hedwig.errors import ConfigurationError
+from hub.ledgers.bookkeeper.bookies import Bookies, Registry
+from hub.ledgers.bookkeeper.metadata_store import LedgerMetadataStore
+
+__all__ = ["Cluster", "ClusterOptions", "Suspects"]
+
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """The deadlines and bounds of a client.
+
+    `append_timeout_s` is how long an append may wait for its quorum, changes of the ensemble included; then the ledger
+    is given up, and what was appended is uncertain. `suspicion_s` is how long a bookie that failed is left out of new
+    ensembles. `spare_retry_s` is how often a writer without a spare bookie looks for one.
+    """
+
+    add_timeout_s: float = 5.0
+    read_timeout_s: float = 5.0
+    append_timeout_s: float = 30.0
+    speculative_read_s: float = 2.0
+    suspicion_s: float = 30.0
+    spare_retry_s: float = 1.0
+    busy_pause_s: float = 0.05
+    pending_bytes_max: int = 64 * _MIB
+    read_ahead: int = 32
+
+    def __post_init__(self) -> None:
+        for name in (
+            "add_timeout_s",
+            "read_timeout_s",
+            "append_timeout_s",
+            "speculative_read_s",
+            "suspicion_s",
+            "spare_retry_s",
+            "busy_pause_s",
+            "pending_bytes_max",
+            "read_ahead",
+        ):
+            if not getattr(self, name) > 0:
+                raise ConfigurationError(f"bookkeeper: {name} is {getattr(self, name)}; it must be above 0")
+
+
+class Suspects:
+    """Bookies that failed lately: a dead one stays registered until its session ends."""
+
+    def __init__(self, suspicion_s: float) -> None:
+        self._suspicion_s = suspicion_s
+        self._until: dict[str, float] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def add(self, bookie: str) -> None:
+        self._until[bookie] = self._loop.time() + self._suspicion_s
+
+    def clear(self, bookie: str) -> None:
+        """Forget about one that answered."""
+        self._until.pop(bookie, None)
+
+    def current(self) -> Collection[str]:
+        now = self._loop.time()
+        for bookie in [bookie for bookie, until in self._until.items() if until <= now]:
+            del self._until[bookie]
+        return self._until.keys()
+
+
+class Cluster:
+    """The surroundings of every ledger of one client. For one event loop."""
+
+    def __init__(
+        self,
+        bookies: Bookies,
+        registry: Registry,
+        metadata: LedgerMetadataStore,
+        options: ClusterOptions,
+        random: Random,
+    ) -> None:
+        self.bookies = bookies
+        self.registry = registry
+        self.metadata = metadata
+        self.options = options
+        self.random = random
+        self.suspects = Suspects(options.suspicion_s)
+        self.pending_bytes = 0
+        """What all writers have sent and not acknowledged."""

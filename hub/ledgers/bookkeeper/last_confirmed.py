@@ -1,0 +1,82 @@
+"""Finding the last add confirmed of a ledger, and fencing it on the way."""
+
+import asyncio
+from collections.abc import Iterator
+
+from hedwig.errors import LedgerStoreUnavailableError
+from hub.ledgers.bookkeeper.bookies import ask
+from hub.ledgers.bookkeeper.cluster import Cluster
+from hub.ledgers.bookkeeper.digests import Digest
+from hub.ledgers.bookkeeper.entries import UnverifiedError, decode_entry, decode_lac
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hub.ledgers.bookkeeper.outcomes import Outcome
+from hub.ledgers.bookkeeper.quorums import Coverage
+from hub.ledgers.bookkeeper.requests import LAST_ENTRY, Answer, ReadEntry, ReadLac
+
+__all__ = ["fence", "read_last_confirmed"]
+
+
+async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes) -> int:
+    """Fence the ledger, and return the last add confirmed that any bookie of the last ensemble knows, -1 for none.
+
+    Once this returns, no entry can be acknowledged to the writer without one of the bookies that were fenced.
+
+    Raises: LedgerStoreUnavailableError - too few bookies answered; the others are fenced.
+    """
+    request = ReadEntry(ledger_id=ledger_id, entry_id=LAST_ENTRY, fence_key=key)
+    return await _ask_all(cluster, ledger_id, metadata, digest, request)
+
+
+async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest) -> int:
+    """Return a last add confirmed of the ledger that its writer has told bookies, at least one entry late.
+
+    Raises: LedgerStoreUnavailableError - too few bookies answered.
+    """
+    return await _ask_all(cluster, ledger_id, metadata, digest, ReadLac(ledger_id=ledger_id))
+
+
+async def _ask_all(
+    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry | ReadLac
+) -> int:
+    coverage = Coverage(metadata.quorums)
+    lac = -1
+    failures: list[str] = []
+    timeout_s = cluster.options.read_timeout_s
+    tasks = {
+        asyncio.create_task(ask(cluster.bookies, bookie, request, timeout_s)): position
+        for position, bookie in enumerate(metadata.last_ensemble.bookies)
+    }
+    waiting = set(tasks)
+    try:
+        while waiting and not coverage.is_complete:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                answer, position = task.result(), tasks[task]
+                try:
+                    found = max(_confirmed(digest, ledger_id, answer), default=-1)
+                except UnverifiedError as exc:
+                    failures.append(f"{metadata.last_ensemble.bookies[position]}: {exc}")
+                    continue
+                if answer.outcome is Outcome.DONE or answer.outcome.is_absence:
+                    coverage.add(position)
+                    lac = max(lac, found)
+                else:
+                    failures.append(f"{metadata.last_ensemble.bookies[position]}: {answer}")
+    finally:
+        for task in waiting:
+            task.cancel()
+    if not coverage.is_complete:
+        text = "; ".join(failures)
+        raise LedgerStoreUnavailableError(f"too few bookies say how far ledger {ledger_id} goes: {text}")
+    return lac
+
+
+def _confirmed(digest: Digest, ledger_id: int, answer: Answer) -> Iterator[int]:
+    """Yield what an answer proves; what a bookie says without a digest proves nothing."""
+    if answer.outcome is Outcome.DONE:
+        if not answer.body and not answer.lac_body:
+            raise UnverifiedError("an answer without anything in it")
+        if answer.body:
+            yield decode_entry(digest, ledger_id, None, answer.body).lac
+        if answer.lac_body:
+            yield decode_lac(digest, ledger_id, answer.lac_body)

@@ -1,0 +1,40 @@
+"""The options of a BookKeeper ledger store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hedwig.errors import ConfigurationError
+from hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hub.ledgers.bookkeeper.digests import DigestKind
+from hub.ledgers.bookkeeper.quorums import Quorums
+
+__all__ = ["BookkeeperOptions"]
+
+_FORMATS: Final = (2, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookkeeperOptions:
+    """How new ledgers are made, and how bookies are treated.
+
+    `custom` goes into the metadata of each new ledger, so that it can be told from those of others. Metadata of format
+    2 is for readers of BookKeeper 4.3, which know neither custom metadata nor digests other than CRC32 and HMAC.
+    """
+
+    quorums: Quorums = field(default_factory=lambda: Quorums(ensemble=3, write=3, ack=2))
+    digest: DigestKind = DigestKind.CRC32C
+    password: bytes = b""
+    metadata_format: int = 3
+    custom: Mapping[str, bytes] = field(default_factory=dict)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+
+    def __post_init__(self) -> None:
+        if self.metadata_format not in _FORMATS:
+            raise ConfigurationError(f"bookkeeper: metadata_format is {self.metadata_format}; it must be 2 or 3")
+        if self.metadata_format == 2 and self.digest not in (DigestKind.CRC32, DigestKind.HMAC):
+            raise ConfigurationError(
+                f"bookkeeper: metadata of format 2 cannot name {self.digest.name}: choose CRC32 or HMAC, or format 3"
+            )
+        if self.metadata_format == 2 and self.custom:
+            raise ConfigurationError("bookkeeper: metadata of format 2 has no custom metadata: leave it out")

@@ -1,0 +1,254 @@
+"""The ledger store on BookKeeper: what asyncio callers meet."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from hedwig.errors import (
+    BadVersionError,
+    CorruptEntryError,
+    EntryOrderError,
+    HedwigError,
+    InvalidArgumentError,
+    LedgerFencedError,
+    LedgerStoreClosedError,
+    LedgerStoreUnavailableError,
+    LedgerWriteError,
+)
+from hedwig.versions import Versioned
+from hub.ledgers.bookkeeper.cluster import Cluster
+from hub.ledgers.bookkeeper.digests import Digest, master_key
+from hub.ledgers.bookkeeper.entries import Entry
+from hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
+from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hub.ledgers.bookkeeper.placement import choose_ensemble
+from hub.ledgers.bookkeeper.reading import ReadAhead, read_entry
+from hub.ledgers.bookkeeper.recovery import recover
+from hub.ledgers.bookkeeper.writer import LedgerWriter
+from hub.ledgers.store import LedgerStoreStats
+
+__all__ = ["BookkeeperLedgerStore"]
+
+T = TypeVar("T")
+
+_CREATIONS_MAX: Final = 16
+_CLOSED_KEPT_MAX: Final = 10_000
+"""How many records of closed ledgers are kept: they do not change any more but by repairs of bookies."""
+
+
+class BookkeeperLedgerStore:
+    """A LedgerStore on bookies, for one event loop.
+
+    Its operations end by the deadlines of `options.cluster`. A ledger open for append costs its writer; others cost at
+    most a record among the last ten thousand.
+    """
+
+    def __init__(self, cluster: Cluster, options: BookkeeperOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._digest = Digest(options.digest, options.password)
+        self._key = master_key(options.password)
+        self._writers: dict[int, LedgerWriter] = {}
+        self._closed_ledgers: OrderedDict[int, LedgerMetadata] = OrderedDict()
+        self._is_closed = False
+
+    async def create(self, custom: Mapping[str, bytes] | None = None) -> int:
+        """Return the id of a new ledger; see LedgerStore. `custom` is added to its custom metadata."""
+        self._check_open()
+        if custom and self._options.metadata_format == 2:
+            raise InvalidArgumentError("ledger metadata of format 2 has no custom metadata")
+        cluster = self._cluster
+        size = self._options.quorums.ensemble
+        for _ in range(_CREATIONS_MAX):
+            writable = cluster.registry.writable()
+            ensemble = choose_ensemble(writable, cluster.suspects.current(), size, cluster.random)
+            if ensemble is None:
+                raise LedgerStoreUnavailableError(f"a ledger needs {size} bookies, and {len(writable)} are registered")
+            ledger_id = await cluster.metadata.new_ledger_id()
+            metadata = LedgerMetadata(
+                format_version=self._options.metadata_format,
+                quorums=self._options.quorums,
+                state=LedgerState.OPEN,
+                ensembles=(Ensemble(first_entry_id=0, bookies=ensemble),),
+                digest=self._options.digest,
+                password=self._options.password,
+                custom={**self._options.custom, **(custom or {})},
+                creation_token=cluster.random.randrange(1, 1 << 63),
+            )
+            try:
+                version = await cluster.metadata.create(ledger_id, metadata)
+            except LedgerWriteError as exc:
+                # A record without entries may be left, under an id that nobody will ever be given.
+                raise LedgerStoreUnavailableError(f"no ledger could be made: {exc}") from exc
+            if version is not None:
+                held = Versioned(metadata, version)
+                self._writers[ledger_id] = LedgerWriter(cluster, ledger_id, held, self._digest, self._key)
+                return ledger_id
+        raise LedgerStoreUnavailableError(f"{_CREATIONS_MAX} new ledger ids were taken: is the id counter damaged?")
+
+    async def open_and_fence(self, ledger_id: int) -> int:
+        self._check_open()
+        writer = self._writers.pop(ledger_id, None)
+        if writer is not None:
+            await writer.abandon()
+        return (await self._recovered(ledger_id)).last_entry_id
+
+    def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
+        writer = self._writers.get(ledger_id)
+        if self._is_closed:
+            return _failed(LedgerStoreClosedError("the ledger store was closed"))
+        if writer is None:
+            return _failed(LedgerFencedError(f"ledger {ledger_id} is not open for append here"))
+        if writer.failure is None and entry_id != writer.next_entry_id:
+            text = f"entry {entry_id} of ledger {ledger_id} is out of turn: {writer.next_entry_id} is next"
+            return _failed(EntryOrderError(text))
+        try:
+            return writer.start_append(payload)
+        except HedwigError as exc:
+            return _failed(exc)
+
+    async def append(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        await self.start_append(ledger_id, entry_id, payload)
+
+    async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
+        if first_entry_id < 0 or entries_max < 1:
+            raise InvalidArgumentError("reading begins at entry 0 or later, and takes at least one entry")
+        self._check_open()
+        metadata, last = await self._extent(ledger_id)
+        last = min(last, first_entry_id + entries_max - 1)
+        digest = self._digest_of(ledger_id, metadata)
+
+        async def read(entry_id: int) -> Entry:
+            return await read_entry(self._cluster, ledger_id, metadata, digest, entry_id)
+
+        payloads: list[bytes] = []
+        size = 0
+        entries = ReadAhead(read, first_entry_id, last, self._cluster.options.read_ahead)
+        try:
+            for _ in range(first_entry_id, last + 1):
+                try:
+                    entry = await entries.next()
+                except (CorruptEntryError, LedgerStoreUnavailableError):
+                    if not payloads:
+                        # A deleted ledger looks like this too, and one whose bookies were repaired: the record tells.
+                        self._closed_ledgers.pop(ledger_id, None)
+                        await self._cluster.metadata.read(ledger_id)
+                        raise
+                    break
+                size += len(entry.payload)
+                if payloads and size > bytes_max:
+                    break
+                payloads.append(entry.payload)
+        finally:
+            await entries.aclose()
+        return payloads
+
+    async def last_entry_id(self, ledger_id: int) -> int:
+        self._check_open()
+        _, last = await self._extent(ledger_id)
+        return last
+
+    async def close(self, ledger_id: int) -> int:
+        self._check_open()
+        writer = self._writers.get(ledger_id)
+        if writer is not None:
+            try:
+                await writer.close()
+            except LedgerFencedError:
+                # Whoever took it over, or gave it up: recovery says what is in it.
+                self._writers.pop(ledger_id, None)
+                await writer.abandon()
+            else:
+                self._writers.pop(ledger_id, None)
+                self._keep(ledger_id, writer.held.value)
+                return writer.lac
+        return (await self._recovered(ledger_id)).last_entry_id
+
+    async def delete(self, ledger_id: int) -> None:
+        self._check_open()
+        writer = self._writers.pop(ledger_id, None)
+        if writer is not None:
+            await writer.abandon()
+        self._closed_ledgers.pop(ledger_id, None)
+        await self._cluster.metadata.delete(ledger_id)
+
+    def ledgers(self) -> AsyncIterator[int]:
+        return self._cluster.metadata.ledgers()
+
+    async def stats(self) -> LedgerStoreStats:
+        """Return what this client knows; what bookies store is theirs to say."""
+        return LedgerStoreStats(
+            ledgers=len([ledger_id async for ledger_id in self.ledgers()]),
+            open_ledgers=len(self._writers),
+            segments=0,
+            stored_bytes=0,
+            live_bytes=0,
+            queued_bytes=self._cluster.pending_bytes,
+            damaged_places=0,
+            is_full=len(self._cluster.registry.writable()) < self._options.quorums.ensemble,
+        )
+
+    async def aclose(self) -> None:
+        """Finish the appends at hand, and leave the ledgers open for whoever takes them over. May be called twice."""
+        self._is_closed = True
+        writers = list(self._writers.values())
+        self._writers.clear()
+        for writer in writers:
+            with suppress(HedwigError):
+                await writer.drained()
+            await writer.abandon()
+
+    # Inside.
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LedgerStoreClosedError("the ledger store was closed")
+
+    async def _extent(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
+        """Return the record of a ledger, and its last acknowledged entry as far as it is known here."""
+        writer = self._writers.get(ledger_id)
+        if writer is not None:
+            return writer.held.value, writer.lac
+        metadata = self._closed_ledgers.get(ledger_id)
+        if metadata is None:
+            metadata = (await self._cluster.metadata.read(ledger_id)).value
+        if metadata.state is LedgerState.CLOSED:
+            self._keep(ledger_id, metadata)
+            return metadata, metadata.last_entry_id
+        digest = self._digest_of(ledger_id, metadata)
+        return metadata, await read_last_confirmed(self._cluster, ledger_id, metadata, digest)
+
+    async def _recovered(self, ledger_id: int) -> LedgerMetadata:
+        held = await self._cluster.metadata.read(ledger_id)
+        if held.value.state is not LedgerState.CLOSED:
+            digest = self._digest_of(ledger_id, held.value)
+            try:
+                held = await recover(self._cluster, ledger_id, held, digest, self._key)
+            except (BadVersionError, LedgerWriteError) as exc:
+                # Closing is decided once and for all whatever became of this attempt, so it may be said to be undone.
+                text = f"whether ledger {ledger_id} was closed is not known: {exc}: repeat it"
+                raise LedgerStoreUnavailableError(text) from exc
+        self._keep(ledger_id, held.value)
+        return held.value
+
+    def _digest_of(self, ledger_id: int, metadata: LedgerMetadata) -> Digest:
+        """Return the digest of a ledger's entries. Raises: LedgerStoreUnavailableError - it has another password."""
+        if metadata.password is not None and metadata.password != self._options.password:
+            raise LedgerStoreUnavailableError(f"ledger {ledger_id} has another password than this store")
+        kind = self._options.digest if metadata.digest is None else metadata.digest
+        return self._digest if kind is self._options.digest else Digest(kind, self._options.password)
+
+    def _keep(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        self._closed_ledgers[ledger_id] = metadata
+        self._closed_ledgers.move_to_end(ledger_id)
+        if len(self._closed_ledgers) > _CLOSED_KEPT_MAX:
+            self._closed_ledgers.popitem(last=False)
+
+
+def _failed(error: HedwigError) -> "asyncio.Future[None]":
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future

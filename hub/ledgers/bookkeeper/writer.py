@@ -1,0 +1,381 @@
+"""The writer of one ledger: entries to write quorums, acknowledged in order by ack quorums, past bookies that fail.
+
+What may happen to an entry, and why acknowledging is safe:
+
+- An entry is complete once the ack quorum of its write set stored it. It is acknowledged once it is complete and all
+  before it are, and never while the ensemble is being changed: the change says from which entry on it holds, which is
+  the one behind the last acknowledged.
+- A bookie that fails is replaced, and gets every entry that is not acknowledged. Without a spare the others carry on as
+  long as they make an ack quorum; when a spare or the bookie itself comes back, it gets what is not acknowledged.
+- An entry that waits too long, a bookie that says that the ledger was taken over, and metadata that say so end the
+  writer. Entries that were sent and not acknowledged are uncertain then: whoever recovers the ledger may keep them.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from hedwig.errors import (
+    HedwigError,
+    InvalidArgumentError,
+    LedgerClosedError,
+    LedgerFencedError,
+    LedgerStoreUnavailableError,
+    LedgerWriteError,
+)
+from hedwig.versions import Versioned
+from hub.ledgers.bookkeeper.cluster import Cluster
+from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
+from hub.ledgers.bookkeeper.digests import Digest
+from hub.ledgers.bookkeeper.entries import Entry, encode_entry
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
+from hub.ledgers.bookkeeper.metadata_store import update
+from hub.ledgers.bookkeeper.outcomes import Outcome
+from hub.ledgers.bookkeeper.placement import choose_replacements
+from hub.ledgers.bookkeeper.requests import AddEntry, Answer
+
+__all__ = ["LedgerWriter"]
+
+_log = logging.getLogger(__name__)
+
+_WAITS_MAX: Final = 65_536
+"""How many entries of one ledger may wait for their quorum."""
+
+
+class _Pending:
+    """An entry that is not acknowledged. `stored` has the bit of each position of the ensemble that has it."""
+
+    __slots__ = ("body", "deadline", "entry_id", "future", "length", "size", "stored")
+
+    def __init__(
+        self, entry_id: int, length: int, size: int, body: bytes, deadline: float, future: "asyncio.Future[None]"
+    ) -> None:
+        self.entry_id = entry_id
+        self.length = length
+        self.size = size
+        self.body = body
+        self.deadline = deadline
+        self.future = future
+        self.stored = 0
+
+
+class LedgerWriter:
+    """Appends to one ledger, whose record is `held`, behind `lac`. For recovery, adds pass the fence.
+
+    A recovering writer keeps changes of the ensemble to itself, in `held`, until the ledger is closed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger_id: int,
+        held: Versioned[LedgerMetadata],
+        digest: Digest,
+        key: bytes,
+        *,
+        lac: int = -1,
+        length: int = 0,
+        is_recovery: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._options = cluster.options
+        self._ledger_id = ledger_id
+        self.held = held
+        self._digest = digest
+        self._key = key
+        self._is_recovery = is_recovery
+        self._loop = asyncio.get_running_loop()
+        self._quorums = held.value.quorums
+        self._ensemble = held.value.last_ensemble.bookies
+        self.lac = lac
+        """The last entry that was acknowledged."""
+        self.length = length
+        """The payload bytes up to that entry's last."""
+        self.next_entry_id = lac + 1
+        self._pushed_length = length
+        self._queue: deque[_Pending] = deque()
+        self._broken: dict[int, str] = {}
+        """The positions whose bookie failed, with the reason, until they are mended."""
+        self._is_changing = False
+        self._mending: asyncio.Task[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._is_sealed = False
+        self.failure: HedwigError | None = None
+        """Why nothing can be appended any more, if it was not closed."""
+        self._idle: asyncio.Future[None] | None = None
+
+    @property
+    def degraded(self) -> frozenset[int]:
+        """The positions of the ensemble that take no entries now."""
+        return frozenset(self._broken)
+
+    def start_append(self, payload: bytes) -> "asyncio.Future[None]":
+        """Give the payload the next entry id and send it; the future is done once it is acknowledged.
+
+        Raises: LedgerFencedError, LedgerClosedError, InvalidArgumentError, LedgerStoreUnavailableError - too much
+            waits; nothing was appended, and the entry id is still the next. The future: LedgerWriteError - not known.
+        """
+        self._check_open(len(payload))
+        entry_id = self.next_entry_id
+        length = self._pushed_length + len(payload)
+        entry = Entry(ledger_id=self._ledger_id, entry_id=entry_id, lac=self.lac, length=length, payload=payload)
+        body = encode_entry(self._digest, entry)
+        deadline = self._loop.time() + self._options.append_timeout_s
+        pending = _Pending(entry_id, length, len(body), body, deadline, self._loop.create_future())
+        self.next_entry_id += 1
+        self._pushed_length = length
+        self._cluster.pending_bytes += pending.size
+        self._queue.append(pending)
+        if self._alarm is None:
+            self._alarm = self._loop.call_at(deadline, self._check_deadline)
+        for position in self._quorums.write_set(entry_id):
+            if position not in self._broken:
+                self._send(pending, position)
+        return pending.future
+
+    async def close(self) -> None:
+        """Seal the ledger behind what is at hand, in its record too. May be repeated; cancelling leaves it sealed.
+
+        Raises: LedgerFencedError - somebody took it over, or the writer had to give up; LedgerStoreUnavailableError -
+            the record could not be changed, which may be tried again.
+        """
+        self._is_sealed = True
+        while self._queue and self.failure is None:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
+        if self.failure is not None:
+            raise LedgerFencedError(f"ledger {self._ledger_id} cannot be closed by its writer: {self.failure}")
+        await self._stop_mending()
+        self.held = await update(self._cluster.metadata, self._ledger_id, self.held, self._closing)
+
+    async def drained(self) -> None:
+        """Wait until nothing is at hand, for recovery. Raises: what made the writer fail."""
+        while self._queue and self.failure is None:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
+        await self._stop_mending()
+        if self.failure is not None:
+            raise self.failure
+
+    async def abandon(self) -> None:
+        """Append no more and let go of everything, without a word to anybody; what is at hand is uncertain."""
+        self._fail(LedgerFencedError(f"ledger {self._ledger_id} is not open here any more"))
+        await self._stop_mending()
+
+    # ------------------------------------------------------------------------------------------------------- entries
+
+    def _check_open(self, size: int) -> None:
+        if self.failure is not None:
+            raise LedgerFencedError(f"ledger {self._ledger_id} is not open any more: {self.failure}")
+        if self._is_sealed:
+            raise LedgerClosedError(f"ledger {self._ledger_id} was closed")
+        if size > PAYLOAD_BYTES_MAX:
+            raise InvalidArgumentError(f"an entry of {size} bytes is too large: bookies take {PAYLOAD_BYTES_MAX}")
+        if self._queue and self._cluster.pending_bytes + size > self._options.pending_bytes_max:
+            raise LedgerStoreUnavailableError(
+                f"{self._cluster.pending_bytes} bytes wait for bookies already: append less at a time"
+            )
+        if len(self._queue) >= _WAITS_MAX:
+            raise LedgerStoreUnavailableError(f"{len(self._queue)} entries of ledger {self._ledger_id} wait already")
+
+    def _send(self, pending: _Pending, position: int) -> None:
+        bookie = self._ensemble[position]
+        request = AddEntry(
+            ledger_id=self._ledger_id,
+            entry_id=pending.entry_id,
+            master_key=self._key,
+            body=pending.body,
+            is_recovery=self._is_recovery,
+        )
+        done = partial(self._answered, pending, position, bookie)
+        self._cluster.bookies.send(bookie, request, self._options.add_timeout_s, done)
+
+    def _answered(self, pending: _Pending, position: int, bookie: str, answer: Answer) -> None:
+        if self.failure is not None or self._ensemble[position] != bookie:
+            return
+        outcome = answer.outcome
+        if outcome is Outcome.DONE:
+            pending.stored |= 1 << position
+            self._acknowledge()
+        elif outcome.ends_writing:
+            self._fail(LedgerFencedError(f"bookie {bookie} refuses ledger {self._ledger_id}: {answer}"))
+        elif outcome is Outcome.BUSY:
+            self._loop.call_later(self._options.busy_pause_s, self._send_again, pending, position, bookie)
+        else:
+            self._break(position, bookie, answer)
+
+    def _send_again(self, pending: _Pending, position: int, bookie: str) -> None:
+        if self.failure is not None or self._ensemble[position] != bookie:
+            return
+        if self._loop.time() < pending.deadline:
+            self._send(pending, position)
+        else:
+            self._break(position, bookie, Answer(outcome=Outcome.BUSY, why="for too long"))
+
+    def _acknowledge(self) -> None:
+        if self._is_changing:
+            return
+        while self._queue and self._queue[0].stored.bit_count() >= self._quorums.ack:
+            pending = self._queue.popleft()
+            self._cluster.pending_bytes -= pending.size
+            self.lac = pending.entry_id
+            self.length = pending.length
+            if not pending.future.done():
+                pending.future.set_result(None)
+        if not self._queue:
+            self._wake()
+
+    def _check_deadline(self) -> None:
+        self._alarm = None
+        if not self._queue or self.failure is not None:
+            return
+        head = self._queue[0]
+        if head.deadline <= self._loop.time():
+            broken = "; ".join(f"{self._ensemble[position]}: {why}" for position, why in self._broken.items())
+            self._fail(
+                LedgerWriteError(
+                    f"entry {head.entry_id} of ledger {self._ledger_id} found no {self._quorums.ack} bookies within "
+                    f"{self._options.append_timeout_s:g} s ({broken or 'they are too slow'})"
+                )
+            )
+        else:
+            self._alarm = self._loop.call_at(head.deadline, self._check_deadline)
+
+    def _fail(self, error: HedwigError) -> None:
+        if self.failure is not None:
+            return
+        self.failure = error
+        _log.info("the writer of ledger %d ends: %s", self._ledger_id, error)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        while self._queue:
+            pending = self._queue.popleft()
+            self._cluster.pending_bytes -= pending.size
+            if not pending.future.done():
+                text = f"{error}; whether entry {pending.entry_id} is kept is not known"
+                pending.future.set_exception(LedgerWriteError(text))
+                pending.future.exception()  # Whoever was cancelled does not look at it.
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._idle is not None:
+            if not self._idle.done():
+                self._idle.set_result(None)
+            self._idle = None
+
+    # ------------------------------------------------------------------------------------------------------ ensemble
+
+    def _break(self, position: int, bookie: str, answer: Answer) -> None:
+        self._cluster.suspects.add(bookie)
+        if position in self._broken:
+            return
+        _log.info("bookie %s of ledger %d failed: %s", bookie, self._ledger_id, answer)
+        self._broken[position] = str(answer)
+        if self._mending is None and not (self._is_sealed and not self._queue):
+            self._mending = self._loop.create_task(self._mend())
+
+    async def _mend(self) -> None:
+        """Replace broken bookies, or take them back, until none is left."""
+        try:
+            while self._broken and self.failure is None:
+                if not await self._replace():
+                    self._take_back()
+                    if self._broken:
+                        await asyncio.sleep(self._options.spare_retry_s)
+        except HedwigError as exc:
+            self._fail(exc)
+        finally:
+            self._mending = None
+
+    async def _replace(self) -> bool:
+        """Put spare bookies into the places of broken ones; return whether that came about for any."""
+        writable = self._cluster.registry.writable()
+        suspects = self._cluster.suspects.current()
+        found = choose_replacements(writable, suspects, self._ensemble, self._broken, self._cluster.random)
+        if not found:
+            return False
+        ensemble = tuple(found.get(position, bookie) for position, bookie in enumerate(self._ensemble))
+        self._is_changing = True
+        try:
+            is_recorded = await self._record(self.lac + 1, ensemble)
+            if is_recorded and self.failure is None:
+                _log.info("ledger %d goes to %s from entry %d on", self._ledger_id, ensemble, self.lac + 1)
+                # What the replaced bookies stored counts no more, so this comes before anything is acknowledged.
+                self._ensemble = ensemble
+                self._restore(found)
+        finally:
+            self._is_changing = False
+        self._acknowledge()
+        return is_recorded
+
+    def _restore(self, positions: Iterable[int]) -> None:
+        """Send what is not acknowledged to positions that have a working bookie again."""
+        for position in positions:
+            self._broken.pop(position, None)
+        for pending in self._queue:
+            for position in positions:
+                if self._quorums.holds(position, pending.entry_id):
+                    pending.stored &= ~(1 << position)
+                    self._send(pending, position)
+
+    def _take_back(self) -> None:
+        """Resume with broken bookies that are no suspects any more: they may have missed entries, but take new ones."""
+        suspects = self._cluster.suspects.current()
+        writable = self._cluster.registry.writable()
+        fit = [place for place in self._broken if (name := self._ensemble[place]) in writable and name not in suspects]
+        if fit:
+            self._restore(fit)
+
+    async def _record(self, first_entry_id: int, ensemble: tuple[str, ...]) -> bool:
+        """Write the ensemble into the record; False if that is surely not done, and may be tried later."""
+        if self._is_recovery:
+            self.held = Versioned(self.held.value.with_ensemble(first_entry_id, ensemble), self.held.version)
+            return True
+        last = self.held.value.last_ensemble
+
+        def change(stored: LedgerMetadata) -> LedgerMetadata | None:
+            if stored.state is not LedgerState.OPEN:
+                raise LedgerFencedError(f"ledger {self._ledger_id} was taken over: it is {stored.state.name}")
+            found = stored.last_ensemble
+            if (found.first_entry_id, found.bookies) == (first_entry_id, ensemble):
+                return None
+            if (found.first_entry_id, found.bookies) != (last.first_entry_id, last.bookies):
+                raise LedgerFencedError(f"somebody else changed the ensemble of ledger {self._ledger_id}")
+            return stored.with_ensemble(first_entry_id, ensemble)
+
+        is_uncertain = False
+        while self.failure is None:
+            try:
+                self.held = await update(self._cluster.metadata, self._ledger_id, self.held, change)
+            except LedgerWriteError as exc:
+                # It may be the record already, so nothing may be acknowledged before that is known.
+                _log.warning("changing the ensemble of ledger %d: %s", self._ledger_id, exc)
+                is_uncertain = True
+            except LedgerStoreUnavailableError as exc:
+                _log.warning("changing the ensemble of ledger %d: %s", self._ledger_id, exc)
+                if not is_uncertain:
+                    return False
+            else:
+                return True
+            await asyncio.sleep(self._options.spare_retry_s)
+        return False
+
+    async def _stop_mending(self) -> None:
+        mending = self._mending
+        if mending is not None:
+            mending.cancel()
+            await asyncio.wait([mending])
+
+    def _closing(self, stored: LedgerMetadata) -> LedgerMetadata | None:
+        if stored.state is LedgerState.CLOSED:
+            if (stored.last_entry_id, stored.length) == (self.lac, self.length):
+                return None
+            raise LedgerFencedError(f"somebody else closed ledger {self._ledger_id} at entry {stored.last_entry_id}")
+        if stored.state is not LedgerState.OPEN:
+            raise LedgerFencedError(f"ledger {self._ledger_id} was taken over: it is {stored.state.name}")
+        return stored.closed(self.lac, self.length)

@@ -1,0 +1,235 @@
+"""Bookies and ledger metadata in memory, which answer late, wrongly in time, or not at all, as a seed decides.
+
+A model of what the rules of the protocol allow, to try the logic of ledgers against; no proof of how bookies behave.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from random import Random
+
+from hedwig.errors import (
+    BadVersionError,
+    LedgerStoreUnavailableError,
+    LedgerWriteError,
+    NoSuchLedgerError,
+)
+from hedwig.versions import Version, Versioned
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
+from hub.ledgers.bookkeeper.outcomes import Outcome
+from hub.ledgers.bookkeeper.requests import LAST_ENTRY, AddEntry, Answer, Done, ReadEntry, ReadLac, Request, WriteLac
+
+__all__ = ["ModelBookies", "ModelMetadata", "View"]
+
+
+class _Bookie:
+    def __init__(self) -> None:
+        self.entries: dict[int, dict[int, bytes]] = {}
+        self.keys: dict[int, bytes] = {}
+        self.fenced: set[int] = set()
+        self.is_up = True
+        self.is_registered = True
+        self.refusal: Outcome | None = None
+
+    def serve(self, request: Request) -> Answer:
+        if self.refusal is not None:
+            return Answer(outcome=self.refusal)
+        match request:
+            case AddEntry():
+                return self._add(request)
+            case ReadEntry():
+                return self._read(request)
+            case ReadLac():
+                held = self.entries.get(request.ledger_id)
+                if not held:
+                    return Answer(outcome=Outcome.NO_LEDGER)
+                return Answer(outcome=Outcome.DONE, body=held[max(held)])
+            case WriteLac():
+                return Answer(outcome=Outcome.BAD_REQUEST)
+
+    def _add(self, request: AddEntry) -> Answer:
+        if self.keys.setdefault(request.ledger_id, request.master_key) != request.master_key:
+            return Answer(outcome=Outcome.UNAUTHORIZED)
+        if request.ledger_id in self.fenced and not request.is_recovery:
+            return Answer(outcome=Outcome.FENCED)
+        # The first copy stays.
+        self.entries.setdefault(request.ledger_id, {}).setdefault(request.entry_id, request.body)
+        return Answer(outcome=Outcome.DONE, entry_id=request.entry_id)
+
+    def _read(self, request: ReadEntry) -> Answer:
+        held = self.entries.get(request.ledger_id)
+        if request.fence_key is not None:
+            if self.keys.setdefault(request.ledger_id, request.fence_key) != request.fence_key:
+                return Answer(outcome=Outcome.UNAUTHORIZED)
+            self.fenced.add(request.ledger_id)
+        if held is None:
+            return Answer(outcome=Outcome.NO_ENTRY if request.fence_key else Outcome.NO_LEDGER)
+        entry_id = max(held, default=-1) if request.entry_id == LAST_ENTRY else request.entry_id
+        if entry_id not in held:
+            return Answer(outcome=Outcome.NO_ENTRY)
+        return Answer(outcome=Outcome.DONE, entry_id=request.entry_id, body=held[entry_id])
+
+
+class ModelBookies:
+    """All bookies. `slow` is the chance that one takes seconds for a request, longer than anybody waits perhaps."""
+
+    def __init__(self, names: Collection[str], random: Random, *, slow: float = 0.0, delay_s: float = 0.01) -> None:
+        self.bookies = {name: _Bookie() for name in names}
+        self.random = random
+        self.slow = slow
+        self.delay_s = delay_s
+        self.adds_sent = 0
+
+    def __getitem__(self, name: str) -> _Bookie:
+        return self.bookies[name]
+
+    def crash(self, name: str) -> None:
+        """Stop a bookie; what it stored stays."""
+        self[name].is_up = False
+
+    def start(self, name: str) -> None:
+        self[name].is_up = True
+
+    def heal(self) -> None:
+        self.slow = 0.0
+        for name in self.bookies:
+            self.start(name)
+
+
+class View:
+    """The bookies as one client sees them: some may be out of its reach."""
+
+    def __init__(self, model: ModelBookies) -> None:
+        self._model = model
+        self.cut_off: set[str] = set()
+
+    def writable(self) -> Collection[str]:
+        return [name for name, bookie in self._model.bookies.items() if bookie.is_registered]
+
+    def send(self, bookie: str, request: Request, timeout_s: float, done: Done) -> None:
+        model = self._model
+        model.adds_sent += isinstance(request, AddEntry)
+        _Exchange(model, self, bookie, request, timeout_s, done)
+
+
+class _Exchange:
+    """One request on its way: it arrives or not, it is answered or not, and nobody waits longer than said."""
+
+    def __init__(
+        self, model: ModelBookies, view: View, bookie: str, request: Request, timeout_s: float, done: Done
+    ) -> None:
+        self._model, self._view, self._bookie, self._request = model, view, bookie, request
+        self._done: Done | None = done
+        self._loop = asyncio.get_running_loop()
+        if not self._is_reachable():
+            self._loop.call_later(model.delay_s, self._answer, Answer(outcome=Outcome.NOT_SENT, why="down"))
+            return
+        self._timeout = self._loop.call_later(timeout_s, self._answer, Answer(outcome=Outcome.UNANSWERED, why="slow"))
+        self._loop.call_later(self._delay(), self._arrive)
+
+    def _is_reachable(self) -> bool:
+        return self._model[self._bookie].is_up and self._bookie not in self._view.cut_off
+
+    def _delay(self) -> float:
+        random = self._model.random
+        if random.random() < self._model.slow:
+            return random.uniform(0.5, 12.0)
+        return random.uniform(0.0, 2 * self._model.delay_s)
+
+    def _arrive(self) -> None:
+        if not self._is_reachable():
+            self._answer(Answer(outcome=Outcome.UNANSWERED, why="the connection ended"))
+            return
+        self._loop.call_later(self._delay(), self._return, self._model[self._bookie].serve(self._request))
+
+    def _return(self, answer: Answer) -> None:
+        if self._is_reachable():
+            self._answer(answer)
+        else:
+            self._answer(Answer(outcome=Outcome.UNANSWERED, why="the connection ended"))
+
+    def _answer(self, answer: Answer) -> None:
+        if self._done is not None:
+            done, self._done = self._done, None
+            done(answer)
+
+
+class ModelMetadata:
+    """Ledger metadata with compare-and-set. `lost` is the chance that the answer to a write gets lost."""
+
+    def __init__(self, random: Random, *, lost: float = 0.0, delay_s: float = 0.01) -> None:
+        self._random = random
+        self.lost = lost
+        self.delay_s = delay_s
+        self.is_down = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.records: dict[int, tuple[bytes, int]] = {}
+        self._next_id = 0
+        self._writes = 0
+
+    async def new_ledger_id(self) -> int:
+        await self._travel()
+        self._next_id += 1
+        return self._next_id - 1
+
+    async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
+        await self._travel()
+        if ledger_id in self.records:
+            return None
+        return self._put(ledger_id, metadata)
+
+    async def read(self, ledger_id: int) -> Versioned[LedgerMetadata]:
+        await self._travel()
+        if ledger_id not in self.records:
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        content, version = self.records[ledger_id]
+        return Versioned(decode_metadata(content), _version(version))
+
+    async def write(self, ledger_id: int, metadata: LedgerMetadata, version: Version) -> Version:
+        await self._travel()
+        await self.gate.wait()
+        if self._random.random() < self.lost:
+            # It may happen at any time from now on, or never.
+            if self._random.random() < 0.7:
+                later = self._random.choice([0.0, 0.0, 0.05, 1.0, 8.0])
+                asyncio.get_running_loop().call_later(later, self._write_late, ledger_id, metadata, version)
+            await asyncio.sleep(0.03)
+            raise LedgerWriteError("no answer")
+        return self._write(ledger_id, metadata, version)
+
+    async def delete(self, ledger_id: int) -> None:
+        await self._travel()
+        self.records.pop(ledger_id, None)
+
+    async def ledgers(self) -> AsyncIterator[int]:
+        for ledger_id in sorted(self.records):
+            yield ledger_id
+
+    def current(self, ledger_id: int) -> LedgerMetadata:
+        return decode_metadata(self.records[ledger_id][0])
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self._random.uniform(0.0, 2 * self.delay_s))
+        if self.is_down:
+            raise LedgerStoreUnavailableError("nobody answers")
+
+    def _write_late(self, ledger_id: int, metadata: LedgerMetadata, version: Version) -> None:
+        if ledger_id in self.records and _version(self.records[ledger_id][1]) == version:
+            self._put(ledger_id, metadata)
+
+    def _write(self, ledger_id: int, metadata: LedgerMetadata, version: Version) -> Version:
+        if ledger_id not in self.records:
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        if _version(self.records[ledger_id][1]) != version:
+            raise BadVersionError("another version")
+        return self._put(ledger_id, metadata)
+
+    def _put(self, ledger_id: int, metadata: LedgerMetadata) -> Version:
+        self._writes += 1
+        self.records[ledger_id] = encode_metadata(metadata), self._writes
+        return _version(self._writes)
+
+
+def _version(number: int) -> Version:
+    return Version(b"m%d" % number)
