@@ -4,7 +4,8 @@ A model of what the rules of the protocol allow, to try the logic of ledgers aga
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
 from random import Random
 
 from hedwig.errors import (
@@ -30,6 +31,13 @@ class _Bookie:
         self.is_up = True
         self.is_registered = True
         self.refusal: Outcome | None = None
+        self.held_back: list[Callable[[], None]] | None = None
+        """Answers that wait to be let go, if it holds them back."""
+
+    def let_go(self) -> None:
+        held, self.held_back = self.held_back or [], None
+        for give in held:
+            give()
 
     def serve(self, request: Request) -> Answer:
         if self.refusal is not None:
@@ -143,7 +151,10 @@ class _Exchange:
         self._loop.call_later(self._delay(), self._return, self._model[self._bookie].serve(self._request))
 
     def _return(self, answer: Answer) -> None:
-        if self._is_reachable():
+        held_back = self._model[self._bookie].held_back
+        if held_back is not None:
+            held_back.append(partial(self._return, answer))
+        elif self._is_reachable():
             self._answer(answer)
         else:
             self._answer(Answer(outcome=Outcome.UNANSWERED, why="the connection ended"))
