@@ -61,10 +61,6 @@ class Suspects:
     def add(self, bookie: str) -> None:
         self._until[bookie] = self._loop.time() + self._suspicion_s
 
-    def clear(self, bookie: str) -> None:
-        """Forget about one that answered."""
-        self._until.pop(bookie, None)
-
     def current(self) -> Collection[str]:
         now = self._loop.time()
         for bookie in [bookie for bookie, until in self._until.items() if until <= now]:

@@ -73,13 +73,17 @@ async def read_entry(
 
 
 class ReadAhead(Generic[T]):
-    """Results of `read(entry_id)` for consecutive entries, in order, several of them under way. Close it at the end."""
+    """Results of `read(entry_id)` for consecutive entries, in order, several of them under way. Close it at the end.
+
+    Where the last entry is not known, it begins with one at a time and doubles that: most ends are near.
+    """
 
     def __init__(self, read: Callable[[int], Coroutine[Any, Any, T]], first: int, last: int | None, depth: int) -> None:
         self._read = read
         self._next = first
         self._last = last
-        self._depth = depth
+        self._depth_max = depth
+        self._depth = depth if last is not None else 1
         self._tasks: deque[asyncio.Task[T]] = deque()
 
     async def next(self) -> T:
@@ -87,6 +91,7 @@ class ReadAhead(Generic[T]):
         while len(self._tasks) < self._depth and (self._last is None or self._next <= self._last):
             self._tasks.append(asyncio.create_task(self._read(self._next)))
             self._next += 1
+        self._depth = min(2 * self._depth, self._depth_max)
         task = self._tasks.popleft()
         try:
             return await task

@@ -14,7 +14,7 @@ What may happen to an entry, and why acknowledging is safe:
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final
 
@@ -283,19 +283,22 @@ class LedgerWriter:
         """Replace broken bookies, or take them back, until none is left."""
         try:
             while self._broken and self.failure is None:
-                if not await self._replace():
-                    self._take_back()
-                    if self._broken:
-                        await asyncio.sleep(self._options.spare_retry_s)
+                if await self._replace(self._cluster.suspects.current()):
+                    continue
+                await asyncio.sleep(self._options.spare_retry_s)
+                # Others may have had bad luck with a bookie, but where nothing else helps it is worth trying.
+                suspects = () if self._is_stuck() else self._cluster.suspects.current()
+                if self._broken and not await self._replace(suspects):
+                    # They may have missed entries, which counts against nothing, and take new ones again perhaps.
+                    self._restore(tuple(self._broken))
         except HedwigError as exc:
             self._fail(exc)
         finally:
             self._mending = None
 
-    async def _replace(self) -> bool:
-        """Put spare bookies into the places of broken ones; return whether that came about for any."""
+    async def _replace(self, suspects: Collection[str]) -> bool:
+        """Put spare bookies into the places of broken ones, if any are; return whether that came about."""
         writable = self._cluster.registry.writable()
-        suspects = self._cluster.suspects.current()
         found = choose_replacements(writable, suspects, self._ensemble, self._broken, self._cluster.random)
         if not found:
             return False
@@ -307,6 +310,9 @@ class LedgerWriter:
                 _log.info("ledger %d goes to %s from entry %d on", self._ledger_id, ensemble, self.lac + 1)
                 # What the replaced bookies stored counts no more, so this comes before anything is acknowledged.
                 self._ensemble = ensemble
+                gone = sum(1 << position for position in found)
+                for pending in self._queue:
+                    pending.stored &= ~gone
                 self._restore(found)
         finally:
             self._is_changing = False
@@ -314,22 +320,22 @@ class LedgerWriter:
         return is_recorded
 
     def _restore(self, positions: Iterable[int]) -> None:
-        """Send what is not acknowledged to positions that have a working bookie again."""
+        """Send to positions that may have a working bookie again what is not acknowledged and they do not have."""
         for position in positions:
             self._broken.pop(position, None)
         for pending in self._queue:
             for position in positions:
-                if self._quorums.holds(position, pending.entry_id):
-                    pending.stored &= ~(1 << position)
+                if self._quorums.holds(position, pending.entry_id) and not pending.stored >> position & 1:
                     self._send(pending, position)
 
-    def _take_back(self) -> None:
-        """Resume with broken bookies that are no suspects any more: they may have missed entries, but take new ones."""
-        suspects = self._cluster.suspects.current()
-        writable = self._cluster.registry.writable()
-        fit = [place for place in self._broken if (name := self._ensemble[place]) in writable and name not in suspects]
-        if fit:
-            self._restore(fit)
+    def _is_stuck(self) -> bool:
+        """Say whether the next entry to be acknowledged cannot be, for lack of bookies."""
+        if not self._queue:
+            return False
+        head = self._queue[0]
+        places = self._quorums.write_set(head.entry_id)
+        hopeful = sum(place not in self._broken or bool(head.stored >> place & 1) for place in places)
+        return hopeful < self._quorums.ack
 
     async def _record(self, first_entry_id: int, ensemble: tuple[str, ...]) -> bool:
         """Write the ensemble into the record; False if that is surely not done, and may be tried later."""

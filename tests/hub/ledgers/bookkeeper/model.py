@@ -32,12 +32,7 @@ class _Bookie:
         self.is_registered = True
         self.refusal: Outcome | None = None
         self.held_back: list[Callable[[], None]] | None = None
-        """Answers that wait to be let go, if it holds them back."""
-
-    def let_go(self) -> None:
-        held, self.held_back = self.held_back or [], None
-        for give in held:
-            give()
+        """Answers that wait for somebody to give them, if it holds them back."""
 
     def serve(self, request: Request) -> Answer:
         if self.refusal is not None:

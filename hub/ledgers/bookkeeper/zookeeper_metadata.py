@@ -1,0 +1,201 @@
+"""Ledger metadata in ZooKeeper, laid out and changed as the original does."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final, Self
+
+from kazoo.exceptions import BadVersionError as ZnodeVersionError
+from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError, ZookeeperError
+
+from hedwig.clock import Clock, Deadline
+from hedwig.errors import (
+    BadVersionError,
+    ConfigurationError,
+    CorruptRecordError,
+    LedgerStoreUnavailableError,
+    LedgerWriteError,
+    NoSuchLedgerError,
+)
+from hedwig.versions import Version, Versioned
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
+from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, parse_layout
+from hub.ledgers.bookkeeper.zookeeper import Request, Session, children, create, delete, get, set_at
+from hub.ledgers.bookkeeper.zookeeper_ids import LedgerIds
+
+__all__ = ["ZookeeperLedgerMetadata"]
+
+_VERSION_MARK: Final = b"k"
+_PAUSE_S: Final = 0.05
+
+
+class ZookeeperLedgerMetadata:
+    """A LedgerMetadataStore below one root of a ZooKeeper. Each operation ends within `timeout_s`."""
+
+    def __init__(self, session: Session, root: str, layout: LedgerLayout, clock: Clock, timeout_s: float) -> None:
+        self._session = session
+        self._root = root
+        self._layout = layout
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._ids = LedgerIds(session, root, layout)
+
+    @classmethod
+    async def open(cls, session: Session, root: str, clock: Clock, timeout_s: float = 10.0) -> Self:
+        """Find out how ledgers are laid out below `root`.
+
+        Raises: ConfigurationError - no BookKeeper was ever set up there, or its layout is not known here;
+            LedgerStoreUnavailableError - ZooKeeper does not answer.
+        """
+        path = f"{root}/LAYOUT"
+        try:
+            (found,) = await session.send(Deadline.after(clock, timeout_s), get(path))
+        except LedgerWriteError as exc:
+            raise LedgerStoreUnavailableError(f"{path} cannot be read: {exc}") from exc
+        if isinstance(found, NoNodeError):
+            raise ConfigurationError(f"there is no {path}: start a bookie with this root first, or correct the root")
+        if isinstance(found, ZookeeperError):
+            raise LedgerStoreUnavailableError(f"{path} cannot be read: {type(found).__name__}")
+        return cls(session, root, parse_layout(found[0]), clock, timeout_s)
+
+    async def new_ledger_id(self) -> int:
+        try:
+            return await self._ids.next(self._deadline())
+        except LedgerWriteError as exc:
+            # An id that was drawn without our learning it is left out.
+            raise LedgerStoreUnavailableError(f"no ledger id could be had: {exc}") from exc
+
+    async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
+        deadline = self._deadline()
+        path, content = self._path(ledger_id), encode_metadata(metadata)
+        lost: LedgerWriteError | None = None
+        while True:
+            try:
+                (made,) = await self._session.send(deadline, create(path, content))
+            except LedgerWriteError as exc:
+                if deadline.remaining_s() <= _PAUSE_S:
+                    raise
+                lost = exc
+                await self._clock.sleep(_PAUSE_S)
+                continue
+            except LedgerStoreUnavailableError as exc:
+                if lost is not None:
+                    raise LedgerWriteError(f"whether ledger {ledger_id} was made is not known: {exc}") from exc
+                raise
+            if isinstance(made, NoNodeError):
+                await self._make_parents(deadline, path)
+            elif isinstance(made, NodeExistsError):
+                return await self._ours(ledger_id, metadata) if lost is not None else None
+            elif isinstance(made, ZookeeperError):
+                raise _refused(ledger_id, made)
+            else:
+                return _version(0)
+
+    async def read(self, ledger_id: int) -> Versioned[LedgerMetadata]:
+        deadline = self._deadline()
+        found = await self._read(deadline, get(self._path(ledger_id)), f"the metadata of ledger {ledger_id}")
+        if isinstance(found, NoNodeError):
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        if isinstance(found, ZookeeperError):
+            raise _refused(ledger_id, found)
+        content, stat = found
+        try:
+            return Versioned(decode_metadata(content), _version(stat.version))
+        except CorruptRecordError as exc:
+            raise CorruptRecordError(f"ledger {ledger_id}, {self._path(ledger_id)}: {exc}") from exc
+
+    async def write(self, ledger_id: int, metadata: LedgerMetadata, version: Version) -> Version:
+        content = encode_metadata(metadata)
+        request = set_at(self._path(ledger_id), content, _znode_version(version))
+        (stat,) = await self._session.send(self._deadline(), request)
+        if isinstance(stat, NoNodeError):
+            raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+        if isinstance(stat, ZnodeVersionError):
+            raise BadVersionError(f"the metadata of ledger {ledger_id} were changed by somebody else")
+        if isinstance(stat, ZookeeperError):
+            raise _refused(ledger_id, stat)
+        return _version(stat.version)
+
+    async def delete(self, ledger_id: int) -> None:
+        deadline = self._deadline()
+        path = self._path(ledger_id)
+        gone = await self._read(deadline, delete(path), f"ledger {ledger_id}, which is to be deleted,")
+        if isinstance(gone, ZookeeperError) and not isinstance(gone, NoNodeError):
+            raise _refused(ledger_id, gone)
+        # The folders go with their last ledger, as the original does it; whoever makes one there makes them again.
+        parent = path.rpartition("/")[0]
+        while parent != self._root:
+            if isinstance(await self._read(deadline, delete(parent), parent), (NotEmptyError, NoNodeError)):
+                return
+            parent = parent.rpartition("/")[0]
+
+    async def ledgers(self) -> AsyncIterator[int]:
+        """Yield all ledgers. Raises: LedgerStoreUnavailableError."""
+        async for path in self._walk(""):
+            ledger_id = self._layout.ledger_id(path)
+            if ledger_id is not None:
+                yield ledger_id
+
+    # Inside.
+
+    async def _walk(self, path: str) -> AsyncIterator[str]:
+        full = f"{self._root}/{path}" if path else self._root
+        names = await self._read(self._deadline(), children(full), full)
+        if isinstance(names, NoNodeError):
+            return
+        if isinstance(names, ZookeeperError):
+            raise LedgerStoreUnavailableError(f"{full} cannot be listed: {type(names).__name__}")
+        # Two digits before three: short ids are lower than long ones.
+        for name in sorted(names, key=lambda name: (len(name), name)):
+            inner = f"{path}/{name}" if path else name
+            if self._layout.is_directory(inner):
+                async for found in self._walk(inner):
+                    yield found
+            else:
+                yield inner
+
+    async def _read(self, deadline: Deadline, request: Request, what: str) -> Any:
+        """Send what may be repeated until it is answered. Raises: LedgerStoreUnavailableError."""
+        while True:
+            try:
+                (result,) = await self._session.send(deadline, request)
+                return result
+            except LedgerWriteError as exc:
+                if deadline.remaining_s() <= _PAUSE_S:
+                    raise LedgerStoreUnavailableError(f"{what} could not be reached: {exc}") from exc
+                await self._clock.sleep(_PAUSE_S)
+
+    async def _ours(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
+        """Return the version if the record is the one that a lost attempt of ours has made."""
+        try:
+            found = await self.read(ledger_id)
+        except LedgerStoreUnavailableError as exc:
+            raise LedgerWriteError(f"whether ledger {ledger_id} was made is not known: {exc}") from exc
+        is_ours = metadata.creation_token is not None and found.value.creation_token == metadata.creation_token
+        return found.version if is_ours else None
+
+    async def _make_parents(self, deadline: Deadline, path: str) -> None:
+        below = path.removeprefix(f"{self._root}/").split("/")[:-1]
+        parent = self._root
+        for name in below:
+            parent = f"{parent}/{name}"
+            made = await self._read(deadline, create(parent), parent)
+            if isinstance(made, ZookeeperError) and not isinstance(made, (NodeExistsError, NoNodeError)):
+                raise LedgerStoreUnavailableError(f"{parent} cannot be made: {type(made).__name__}")
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._clock, self._timeout_s)
+
+    def _path(self, ledger_id: int) -> str:
+        return f"{self._root}/{self._layout.path(ledger_id)}"
+
+
+def _version(number: int) -> Version:
+    return Version(_VERSION_MARK + b"%d" % number)
+
+
+def _znode_version(version: Version) -> int:
+    return int(version.raw.removeprefix(_VERSION_MARK))
+
+
+def _refused(ledger_id: int, error: ZookeeperError) -> LedgerStoreUnavailableError:
+    return LedgerStoreUnavailableError(f"ledger {ledger_id}: ZooKeeper answered {type(error).__name__}")
