@@ -1,17 +1,16 @@
 """Finding the last add confirmed of a ledger, and fencing it on the way."""
 
 import asyncio
-from collections.abc import Iterator
 
 from hedwig.errors import LedgerStoreUnavailableError
 from hub.ledgers.bookkeeper.bookies import ask
 from hub.ledgers.bookkeeper.cluster import Cluster
 from hub.ledgers.bookkeeper.digests import Digest
-from hub.ledgers.bookkeeper.entries import UnverifiedError, decode_entry, decode_lac
+from hub.ledgers.bookkeeper.entries import UnverifiedError, decode_entry
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.quorums import Coverage
-from hub.ledgers.bookkeeper.requests import LAST_ENTRY, Answer, ReadEntry, ReadLac
+from hub.ledgers.bookkeeper.requests import LAST_ENTRY, NO_ENTRY_ID, Answer, ReadEntry
 
 __all__ = ["fence", "read_last_confirmed"]
 
@@ -28,15 +27,19 @@ async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, dige
 
 
 async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest) -> int:
-    """Return a last add confirmed of the ledger that its writer has told bookies, at least one entry late.
+    """Return a last add confirmed that an entry carries: at least one entry late.
+
+    The last entry is asked for, not what a writer may have told bookies besides: those of 4.3 take that question for
+    bytes of another protocol.
 
     Raises: LedgerStoreUnavailableError - too few bookies answered.
     """
-    return await _ask_all(cluster, ledger_id, metadata, digest, ReadLac(ledger_id=ledger_id))
+    request = ReadEntry(ledger_id=ledger_id, entry_id=LAST_ENTRY)
+    return await _ask_all(cluster, ledger_id, metadata, digest, request)
 
 
 async def _ask_all(
-    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry | ReadLac
+    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry
 ) -> int:
     coverage = Coverage(metadata.quorums)
     lac = -1
@@ -53,7 +56,7 @@ async def _ask_all(
             for task in done:
                 answer, position = task.result(), tasks[task]
                 try:
-                    found = max(_confirmed(digest, ledger_id, answer), default=-1)
+                    found = _confirmed(digest, ledger_id, answer)
                 except UnverifiedError as exc:
                     failures.append(f"{metadata.last_ensemble.bookies[position]}: {exc}")
                     continue
@@ -71,12 +74,8 @@ async def _ask_all(
     return lac
 
 
-def _confirmed(digest: Digest, ledger_id: int, answer: Answer) -> Iterator[int]:
-    """Yield what an answer proves; what a bookie says without a digest proves nothing."""
-    if answer.outcome is Outcome.DONE:
-        if not answer.body and not answer.lac_body:
-            raise UnverifiedError("an answer without anything in it")
-        if answer.body:
-            yield decode_entry(digest, ledger_id, None, answer.body).lac
-        if answer.lac_body:
-            yield decode_lac(digest, ledger_id, answer.lac_body)
+def _confirmed(digest: Digest, ledger_id: int, answer: Answer) -> int:
+    """Return what an answer proves; what a bookie says without a digest proves nothing."""
+    if answer.outcome is not Outcome.DONE:
+        return NO_ENTRY_ID
+    return decode_entry(digest, ledger_id, None, answer.body).lac
