@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
 from hub.ledgers.bookkeeper.cluster import ClusterOptions
@@ -12,6 +12,7 @@ from hub.ledgers.bookkeeper.quorums import Quorums
 __all__ = ["BookkeeperOptions"]
 
 _FORMATS: Final = (2, 3)
+_ORIGINAL_PASSWORD: Final = b"sillysecret"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,20 @@ class BookkeeperOptions:
     metadata_format: int = 3
     custom: Mapping[str, bytes] = field(default_factory=dict)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+
+    @classmethod
+    def for_original_hub(cls, quorums: Quorums, cluster: ClusterOptions | None = None) -> Self:
+        """Return the options under which the original hub can read the ledgers: those under which it writes its own.
+
+        Source: Hedwig 4.3.2 BookkeeperPersistenceManager.
+        """
+        return cls(
+            quorums=quorums,
+            digest=DigestKind.CRC32,
+            password=_ORIGINAL_PASSWORD,
+            metadata_format=2,
+            cluster=cluster or ClusterOptions(),
+        )
 
     def __post_init__(self) -> None:
         if self.metadata_format not in _FORMATS:

@@ -671,6 +671,17 @@ def test_records_for_the_original_hub_have_neither_custom_metadata_nor_new_diges
         BookkeeperOptions(metadata_format=1)
 
 
+def test_the_options_of_the_original_hub_are_those_by_which_it_writes() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        room.options = BookkeeperOptions.for_original_hub(TWO_OF_THREE)
+        ledger_id = await room.client().create()
+        content = room.metadata.records[ledger_id][0].decode()
+        assert content.endswith('digestType: CRC32\npassword: "sillysecret"\nackQuorumSize: 2\n')
+
+    run(work)
+
+
 def test_a_closed_store_finishes_what_was_begun_and_refuses_the_rest() -> None:
     async def work() -> None:
         room = Room(3, TWO_OF_THREE)
