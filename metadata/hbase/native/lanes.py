@@ -101,16 +101,17 @@ class Lane:
         self._watch()
 
     def _take(self, number: int) -> list[Action]:
-        """Take up to so many of those that still wait, fewer if they are large."""
+        """Take up to so many of those that still wait, fewer if they are large; what is too large goes alone."""
         company: list[Action] = []
         size = 0
         while self._waiting and len(company) < number:
-            action = self._waiting.popleft()
+            action = self._waiting[0]
+            size += _weight(action)
+            if company and size > _COMPANY_BYTES:
+                break
+            self._waiting.popleft()
             if not action.outcome.done():
                 company.append(action)
-                size += _weight(action)
-                if size > _COMPANY_BYTES:
-                    break
         return company
 
     def _send(self, connection: Connection, company: Sequence[Action]) -> None:

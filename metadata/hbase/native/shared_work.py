@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hedwig.clock import Deadline
 from metadata.attempts import AbortedError, NotAppliedError
@@ -35,8 +35,8 @@ class SharedWork(Generic[T]):
         if self._closed:
             raise AbortedError("the store was closed", sent=False)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(_run(work))
-            self._task.add_done_callback(self._over)
+            self._task = asyncio.get_running_loop().create_task(self._run(work))
+            self._task.add_done_callback(_look_at)
         try:
             async with asyncio.timeout(deadline.remaining_s()):
                 return await asyncio.shield(self._task)
@@ -51,15 +51,19 @@ class SharedWork(Generic[T]):
     async def close(self) -> None:
         """Give up what is under way; nothing begins afterwards. May be called twice."""
         self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
-    def _over(self, task: "asyncio.Task[T]") -> None:
-        self._task = None
-        if not task.cancelled():
-            task.exception()  # Nobody may be left who waits for it.
+    async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await work()
+        finally:
+            # Before anybody who waits goes on: what is over is not to be joined again.
+            self._task = None
 
 
-async def _run(work: Callable[[], Awaitable[T]]) -> T:
-    return await work()
+def _look_at(task: "asyncio.Task[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # Nobody may be left who waits for it.

@@ -160,6 +160,21 @@ async def test_a_row_that_moves_is_no_trouble_for_the_others() -> None:
     assert locations.find(b"a") is not None
 
 
+async def test_many_rows_that_nobody_knows_are_found_one_after_the_other() -> None:
+    starts = [b"%d" % number for number in range(6)]
+    regions = [region(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)]
+    locations, directory = await known(*regions)
+    locations.forget_server(ONE)
+    directory.gate.clear()
+    looks = [asyncio.ensure_future(locations.look_up(start, soon())) for start in starts]
+    await asyncio.sleep(0)
+    directory.gate.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*looks)
+    assert all(locations.find(start) is not None for start in starts)
+    assert directory.looks == len(starts)
+
+
 async def test_a_missing_table_is_told_from_a_missing_region() -> None:
     directory = Map()
     locations = Locations("t", directory)

@@ -1,0 +1,106 @@
+"""What an administrator does to HBase regions while others work: splitting, merging and moving them."""
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from hedwig.clock import Deadline, SystemClock
+from metadata.hbase.native.codec import delimited
+from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.hbase_pb2 import (
+    MetaRegionLocations,
+    ProcedureResponse,
+    ProcedureResult,
+    ProcedureResultRequest,
+    RegionInfo,
+    RegionSpecifier,
+)
+from metadata.hbase.native.links import DATA, MASTER, REGISTRY
+from metadata.hbase.native.meta import list_regions, meta_region
+from metadata.hbase.native.places import Region, Server, table_name
+
+__all__ = ["Administrator"]
+
+_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.05
+
+
+class Administrator:
+    """An administrator of the cluster whose master is at `address`. Use it as an async context manager."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._master = Server(host, int(port))
+        self._connections: dict[tuple[Server, str], Connection] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    async def connection(self, server: Server, service: str) -> Connection:
+        """Return a connection to one service of a server."""
+        found = self._connections.get((server, service))
+        if found is None or found.ended is not None:
+            found = await Connection.open(server, service, "administrator", lambda _: None)
+            self._connections[server, service] = found
+        return found
+
+    async def regions(self, table: str) -> list[Region]:
+        """Return the open regions of a table as hbase:meta has them."""
+        registry = await self.connection(self._master, REGISTRY)
+        found = MetaRegionLocations.FromString(await registry.ask("GetMetaRegionLocations", b"", _soon()))
+        name = found.meta_locations[0].server_name
+        server = Server(name.host_name, name.port)
+        return await list_regions(await self.connection(server, DATA), meta_region(server), table, _soon())
+
+    async def split(self, region: Region, row: bytes) -> None:
+        """Split a region before `row`, and wait until it is done."""
+        info = RegionInfo(
+            region_id=int(region.name.rsplit(b",", 1)[1].split(b".")[0]),
+            table_name=table_name(region.table),
+            start_key=region.start,
+            end_key=region.end,
+            offline=False,
+            split=False,
+            replica_id=0,
+        )
+        await self._carry_out("SplitRegion", delimited(b"\x0a", info.SerializeToString()) + delimited(b"\x12", row))
+
+    async def merge(self, regions: Sequence[Region]) -> None:
+        """Merge neighbouring regions, and wait until it is done."""
+        await self._carry_out(
+            "MergeTableRegions", b"".join(delimited(b"\x0a", _encoded_specifier(region)) for region in regions)
+        )
+
+    async def move(self, region: Region) -> None:
+        """Move a region to another server of the master's choice; it goes on after this returns."""
+        await self._ask("MoveRegion", delimited(b"\x0a", _encoded_specifier(region)))
+
+    async def _carry_out(self, method: str, request: bytes) -> None:
+        procedure = ProcedureResponse.FromString(await self._ask(method, request)).proc_id
+        question = ProcedureResultRequest(proc_id=procedure).SerializeToString()
+        async with asyncio.timeout(_TIMEOUT_S):
+            while True:
+                found = ProcedureResult.FromString(await self._ask("getProcedureResult", question))
+                if found.state != ProcedureResult.RUNNING:
+                    break
+                await asyncio.sleep(_POLL_S)
+        assert not found.HasField("exception"), found.exception
+
+    async def _ask(self, method: str, request: bytes) -> bytes:
+        return await (await self.connection(self._master, MASTER)).ask(method, request, _soon())
+
+
+def _encoded_specifier(region: Region) -> bytes:
+    name = region.name.split(b".")[-2]
+    return RegionSpecifier(type=RegionSpecifier.ENCODED_REGION_NAME, value=name).SerializeToString()
+
+
+def _soon() -> Deadline:
+    return Deadline.after(SystemClock(), _TIMEOUT_S)
