@@ -293,6 +293,10 @@ class LedgerWriter:
                     self._restore(tuple(self._broken))
         except HedwigError as exc:
             self._fail(exc)
+        except Exception as exc:
+            # A defect of ours; without this task nothing broken would ever be mended.
+            _log.exception("mending ledger %d failed", self._ledger_id)
+            self._fail(LedgerWriteError(f"the ensemble of ledger {self._ledger_id} could not be mended: {exc!r}"))
         finally:
             self._mending = None
 
