@@ -29,8 +29,7 @@ async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, dige
 async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest) -> int:
     """Return a last add confirmed that an entry carries: at least one entry late.
 
-    The last entry is asked for, not what a writer may have told bookies besides: those of 4.3 take that question for
-    bytes of another protocol.
+    The last entry is asked for, and not what a writer may have told bookies besides: those of 4.3 do not answer that.
 
     Raises: LedgerStoreUnavailableError - too few bookies answered.
     """
