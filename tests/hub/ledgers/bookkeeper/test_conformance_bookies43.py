@@ -1,22 +1,28 @@
 """Ledgers on real bookies of BookKeeper 4.3.2, the release of the original hub."""
 
 import asyncio
+import re
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
+from kazoo.client import KazooClient
 
 from cli.dev import DevServers
 from hedwig.clock import SystemClock
 from hedwig.errors import LedgerError, LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
-from hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
+from hub.ledgers.bookkeeper.cluster import Cluster
 from hub.ledgers.bookkeeper.digests import DigestKind
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
 from hub.ledgers.bookkeeper.links import BookieLinks
+from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hub.ledgers.bookkeeper.quorums import Quorums
 from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
 from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
 from tests.hub.ledgers.bookkeeper.bridged_session import session_with
@@ -40,6 +46,26 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
 
 
 @pytest.fixture
+def shell(stack: DevServers, tmp_path: Path) -> Callable[..., str]:
+    """Run a command of the original's shell, and return what it says."""
+    conf = tmp_path / "shell.conf"
+    settings = {
+        "zkServers": stack.address("zookeeper"),
+        "zkLedgersRootPath": ROOT,
+        "journalDirectory": tmp_path / "journal",
+        "ledgerDirectories": tmp_path / "ledgers",
+    }
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def run(*arguments: str) -> str:
+        words = ["-conf", str(conf), *arguments]
+        command = stack.java_command("hedwig43", "org.apache.bookkeeper.bookie.BookieShell", words)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    return run
+
+
+@pytest.fixture
 async def client(stack: DevServers) -> AsyncIterator[Client]:
     """Open a store: `await client(quorums, digest)`."""
     async with session_with(stack.address("zookeeper")) as session:
@@ -49,10 +75,12 @@ async def client(stack: DevServers) -> AsyncIterator[Client]:
         opened: list[tuple[BookkeeperLedgerStore, BookieLinks]] = []
 
         async def open_(
-            quorums: Quorums, digest: DigestKind = DigestKind.CRC32, cluster: ClusterOptions | None = None
+            quorums: Quorums, digest: DigestKind = DigestKind.CRC32, password: bytes | None = None
         ) -> BookkeeperLedgerStore:
             links = BookieLinks(registry)
-            options = replace(BookkeeperOptions.for_original_hub(quorums, cluster), digest=digest)
+            options = replace(BookkeeperOptions.for_original_hub(quorums), digest=digest)
+            if password is not None:
+                options = replace(options, password=password)
             store = BookkeeperLedgerStore(Cluster(links, registry, metadata, options.cluster, Random()), options)
             opened.append((store, links))
             return store
@@ -95,6 +123,47 @@ async def test_a_ledger_is_written_closed_and_read_by_another(client: Client, di
     reader = await client(STRIPES)
     assert await read_all(reader, ledger_id, 499) == payloads(500)
     assert await reader.last_entry_id(ledger_id) == 499
+
+
+async def test_the_original_shell_reads_our_metadata(client: Client, shell: Callable[..., str]) -> None:
+    store = await client(STRIPES)
+    ledger_id = await store.create()
+    await append_all(store, ledger_id, [b"abc", b"", b"defgh"])
+    await store.close(ledger_id)
+    said = await asyncio.to_thread(shell, "ledgermetadata", "-ledgerid", str(ledger_id))
+    for line in (
+        "quorumSize: 2",
+        "ensembleSize: 3",
+        "length: 8",
+        "lastEntryId: 2",
+        "state: CLOSED",
+        "ackQuorumSize: 2",
+    ):
+        assert line in said
+
+
+async def test_we_read_what_the_original_client_wrote(
+    client: Client, shell: Callable[..., str], stack: DevServers
+) -> None:
+    words = ("simpletest", "-ensemble", "3", "-writeQuorum", "2", "-ackQuorum", "2", "-numEntries", "20")
+    found = re.search(r"20 entries written to ledger (\d+)", await asyncio.to_thread(shell, *words))
+    assert found is not None
+    ledger_id = int(found[1])
+    reader = await client(STRIPES, password=b"")
+    metadata = (await reader._cluster.metadata.read(ledger_id)).value
+    assert (metadata.state, metadata.digest, metadata.last_entry_id) == (LedgerState.CLOSED, DigestKind.HMAC, 19)
+    payloads = await reader.read(ledger_id, 0, entries_max=100, bytes_max=1 << 20)
+    assert len(payloads) == 20
+    assert sum(map(len, payloads)) == metadata.length
+    # What the original wrote comes out as it went in.
+    raw = KazooClient(stack.address("zookeeper"))
+    raw.start(30)
+    try:
+        content, _ = raw.get(f"{ROOT}/{LedgerLayout.FLAT.path(ledger_id)}")
+    finally:
+        raw.stop()
+        raw.close()
+    assert encode_metadata(decode_metadata(content)) == content
 
 
 async def test_a_ledger_is_taken_over_and_its_writer_shut_out(client: Client) -> None:
