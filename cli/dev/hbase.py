@@ -53,6 +53,8 @@ def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str
         "hbase.master.wait.on.regionservers.interval": 100,
         "hbase.master.wait.on.regionservers.timeout": 1_000,
         "hbase.procedure.remote.dispatcher.delay.msec": 10,
+        # Each family of each HBase region that is written to would set 2 MiB aside: a test run makes hundreds of them.
+        "hbase.hregion.memstore.mslab.enabled": "false",
         # Regions move only when a server dies or somebody asks.
         "hbase.balancer.period": _NEVER_MS,
         "hbase.normalizer.period": _NEVER_MS,

@@ -7,7 +7,8 @@ from typing import Final
 from metadata import MetadataUrl
 from tests.faults.proxy import Plan, Proxy
 from tests.faults.wires import ThriftWire, Wire, ZooKeeperWire
-from tests.metadata.place import BACKENDS, BackendRow, Place
+from tests.metadata.hbase.native.wire import WRITE, HBaseWire
+from tests.metadata.place import BACKENDS, BackendRow, Place, RoutedPlace
 
 __all__ = ["NETWORKED", "Networked"]
 
@@ -40,6 +41,19 @@ class Networked:
         return replace(place, url=place.url.replace(MetadataUrl.parse(place.url).hosts, proxy.address, 1))
 
 
+@dataclass(frozen=True, slots=True)
+class _NetworkedHBase(Networked):
+    """HBase without a gateway: the proxy stands before the region server, which clients find elsewhere."""
+
+    def proxy(self, place: Place, plan: Plan) -> Proxy:
+        assert isinstance(place, RoutedPlace), "its rows make no others"
+        return Proxy(place.server, self.wire, plan)
+
+    def behind(self, proxy: Proxy, place: Place) -> Place:
+        assert isinstance(place, RoutedPlace), "its rows make no others"
+        return replace(place, route=proxy.address)
+
+
 _ROWS: Final = {row.label: row for row in BACKENDS}
 
 NETWORKED: Final = (
@@ -53,5 +67,6 @@ NETWORKED: Final = (
         {"create": 1, "create again": 2, "update": 1, "delete": 1},
         "?connections=1",
     ),
+    _NetworkedHBase(_ROWS["hbase"], HBaseWire, WRITE, {"create": 1, "create again": 2, "update": 1, "delete": 1}),
 )
 """Every backend over a network."""

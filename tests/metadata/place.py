@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
+from metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, open_metadata
+from metadata.hbase import HBaseFactory
+from metadata.hbase.native import connect
+from metadata.hbase.native.places import Server
 from tests.metadata.probe import Probe
 from tests.metadata.probe_hbase import HBaseProbe
 from tests.metadata.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
 from tests.metadata.probe_zookeeper import ZooKeeperProbe
 from tests.servers import RunningServers
 
-__all__ = ["BACKENDS", "KEPT_BACKENDS", "BackendRow", "Place", "Surroundings"]
+__all__ = ["BACKENDS", "KEPT_BACKENDS", "BackendRow", "Place", "RoutedPlace", "Surroundings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,28 @@ class Place:
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         """Open the store."""
         return await open_metadata(self.url, replace(_few_regions(options), gather=self.gather))
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedPlace(Place):
+    """A place on an HBase whose region server, at `server`, clients of `open` reach at `route` if that is given."""
+
+    server: str = ""
+    route: str = ""
+
+    async def open(self, options: StoreOptions | None = None) -> MetadataStore:
+        if not self.route:
+            return await Place.open(self, options)
+        chosen, url = _few_regions(options), MetadataUrl.parse(self.url)
+        factory = HBaseFactory(lambda url, options: connect(url, options, self._reach))
+        return MetadataStore(url, await factory.open(url, chosen), chosen)
+
+    def _reach(self, server: Server) -> Server:
+        # The server calls itself by the name of this machine, so only the port tells it from others.
+        if server.port != int(self.server.rpartition(":")[2]):
+            return server
+        host, _, port = self.route.rpartition(":")
+        return Server(host, int(port))
 
 
 class BackendRow(Protocol):
@@ -174,6 +199,37 @@ class _HBaseThrift:
         return f"hbase+thrift://{host}:{port}/hedwig"
 
 
+@dataclass(frozen=True, slots=True)
+class _HBaseNative:
+    label: str = "hbase"
+    quick_pairs: int = 2000
+    places_are_cheap: bool = False
+    examples: int = 8
+    wrong_urls: tuple[str, ...] = (
+        "hbase:///hedwig",
+        "hbase://localhost:port/hedwig",
+        "hbase://localhost:2181,:1/hedwig",
+        "hbase://localhost:99999/hedwig",
+        "hbase://localhost:2181",
+        "hbase://localhost:2181/",
+        "hbase://localhost:2181/two/levels",
+        "hbase://localhost:2181/not:a:namespace",
+        "hbase://localhost:2181/hedwig?sync=off",
+        "hbase://localhost:2181/hedwig?registry=dns",
+        "hbase://localhost:2181/hedwig?znode=hbase",
+        "hbase://localhost:16000/hedwig?registry=rpc&znode=/hbase",
+    )
+
+    def place(self, surroundings: Surroundings) -> Place:
+        _, quorum, reader = (surroundings.servers.address(name) for name in ("hbase", "zookeeper", "thrift1"))
+        namespace = f"t{uuid.uuid4().hex}"
+        server = surroundings.servers.launcher.address("regionserver")
+        return RoutedPlace(f"hbase://{quorum}/{namespace}", lambda _: HBaseProbe(reader, namespace), server=server)
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return f"hbase://{host}:{port}/hedwig"
+
+
 _REGIONS: Final = 3
 
 BACKENDS: Final[tuple[BackendRow, ...]] = (
@@ -183,6 +239,7 @@ BACKENDS: Final[tuple[BackendRow, ...]] = (
     _SqliteMemory(label="gathering", gather=True),
     _ZooKeeper(),
     _HBaseThrift(),
+    _HBaseNative(),
 )
 """Every backend that the suite runs over."""
 
