@@ -185,20 +185,21 @@ class Pointers:
 
         Raises: MetadataError - not stored, or not known.
         """
-        for _ in range(_TRIES):
-            if not subscription.is_dirty:
-                break
+        refusals = 0
+        # It may move on meanwhile, and each round stores what there is; only refusals are a reason to stop.
+        while subscription.is_dirty:
             consumed, write = subscription.consumed, _write(subscription)
             (outcome,) = await self._manager.apply([write])
             if outcome.error is None:
                 subscription.version = outcome.written()
                 self._stored(subscription, consumed)
-            elif isinstance(outcome.error, BadVersionError | NoRecordError):
-                self._refused(subscription, outcome.error)
-            else:
+                continue
+            if not isinstance(outcome.error, BadVersionError | NoRecordError):
                 raise outcome.error
-        else:
-            raise ServiceDownError(f"{subscription} is changed by others at the same time")
+            self._refused(subscription, outcome.error)
+            refusals += 1
+            if refusals == _TRIES:
+                raise ServiceDownError(f"{subscription} is changed by others at the same time")
         self.forget(subscription)
 
 

@@ -137,7 +137,7 @@ class Requests:
                 else:
                     # It has no answer, but it waits for the metadata, so it counts among those that may.
                     self._begin(channel, size)
-                    self._start(self._consume(topic, channel, size, action))
+                    self._start(self._consume(topic, channel, request, size, tries, action))
             case Subscribe() as action:
                 self._answer_when_done(
                     self._subscribing.subscribe(topic, channel, size, request.txn_id, action),
@@ -195,13 +195,24 @@ class Requests:
 
         self._start(carry_out())
 
-    async def _consume(self, topic: OwnedTopic, channel: Channel, size: int, action: Consume) -> None:
+    async def _consume(
+        self, topic: OwnedTopic, channel: Channel, request: Request, size: int, tries: int, action: Consume
+    ) -> None:
         try:
             await self._subscribing.consume(topic, action)
-        except (HedwigError, TopicGoneError) as exc:
-            # It has no answer; the messages come again, as after any lost consume.
+        except TopicGoneError:
+            if tries > 1:
+                # Now, so that it stays in front of what the client sent after it, which goes the same way.
+                channel.end_unanswered(size)
+                self._with_topic(channel, request, size, tries - 1)
+            else:
+                error = ServiceDownError("the topic is released again and again; try later")
+                self._refuse(channel, size, request.txn_id, error)
+        except HedwigError as exc:
+            # It has no answer but this one; the messages come again, as after any lost consume.
             _log.warning("a consume of topic '%s' is lost: %r", show_name(topic.name), exc)
-        finally:
+            self._refuse(channel, size, request.txn_id, exc)
+        else:
             channel.end_unanswered(size)
 
     def _refuse(self, channel: Channel, size: int, txn_id: int, error: HedwigError) -> None:

@@ -222,3 +222,40 @@ async def test_consumes_without_end_stop_the_reading_of_their_channel(start_hub:
         assert any(channel._is_paused for channel in hub.channels)
     await stored(hub, 5)
     await client.barrier()
+
+
+async def test_a_consume_that_waits_while_its_topic_is_released_is_carried_out(lazy: Hub, connect: Connect) -> None:
+    client = await attached(lazy, connect, 6)
+    await client.close_subscription(T, S)
+    topic = lazy.topics.get(T)
+    assert topic is not None
+    async with lazy.subscribing._turns.turn((T, S)):
+        client.consume(T, S, 4)
+        await eventually(lambda: lazy.requests.unanswered_bytes > 0, "the consume waits for its turn")
+        await lazy.topics.release(topic)
+    await client.subscribed(T, S)
+    assert await client.delivered(2) == [5, 6]
+    assert await pointer(lazy) == 4
+
+
+async def test_a_pointer_that_moves_while_it_is_stored_is_stored_all_the_same(lazy: Hub, connect: Connect) -> None:
+    """However often that happens: only refusals are a reason to give up."""
+    client = await attached(lazy, connect, 30)
+    topic = lazy.topics.get(T)
+    assert topic is not None
+    subscription = topic.subscription(S)
+    assert subscription is not None
+    apply = lazy.subscribing.pointers._manager.apply
+    rounds = 0
+
+    async def apply_while_it_moves(operations):  # type: ignore[no-untyped-def]
+        nonlocal rounds
+        rounds += 1
+        subscription.consume(MessageSeqId(min(30, subscription.consumed + 1)))
+        return await apply(operations)
+
+    subscription.consume(MessageSeqId(10))
+    lazy.subscribing.pointers._manager.apply = apply_while_it_moves  # type: ignore[method-assign]
+    await client.close_subscription(T, S)
+    assert rounds > 10
+    assert await pointer(lazy) == 30
