@@ -12,7 +12,9 @@ from cli.dev import DevError, DevServers
 
 __all__ = ["RunningServers", "servers"]
 
-_FULL_HEAP_MB: Final = {"zookeeper": 2048}
+_HEAP_MB: Final = {"regionserver": 1024}
+"""Every store of a test is some HBase regions more, of several hundred in a run."""
+_FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
 """ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 
 
@@ -64,7 +66,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if kept is not None:
         yield RunningServers(kept)
         return
-    heap_mb = _FULL_HEAP_MB if request.config.getoption("--full") else None
+    heap_mb = _FULL_HEAP_MB if request.config.getoption("--full") else _HEAP_MB
     running = RunningServers(tmp_path_factory.mktemp("servers") / "run", heap_mb)
     # Whoever ends a run that takes too long must not leave its servers behind.
     previous = signal.signal(signal.SIGTERM, _end_in_order)
