@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from tests.faults.wires import Request, Wire
 
-__all__ = ["PASS", "Action", "Exchange", "Plan", "Proxy", "Step", "at_random", "scripted"]
+__all__ = ["PASS", "Action", "Exchange", "Plan", "Proxy", "Step", "at_random", "mute_from", "scripted"]
 
 _LOOPBACK: Final = "127.0.0.1"
 _CHUNK: Final = 1 << 16
@@ -65,6 +65,18 @@ def scripted(name: str, steps: Sequence[Step]) -> Plan:
     """Return a plan that treats the next requests called `name` by `steps` in turn, and all others well."""
     left = list(steps)
     return lambda exchange: left.pop(0) if exchange.name == name and left else PASS
+
+
+def mute_from(name: str) -> Plan:
+    """Return a plan that forwards everything, but from the first request called `name` on no reply to any request."""
+    mute = False
+
+    def plan(exchange: Exchange) -> Step:
+        nonlocal mute
+        mute = mute or exchange.name == name
+        return Step(Action.HOLD_REPLY) if mute else PASS
+
+    return plan
 
 
 def at_random(source: random.Random, name: str, shares: Mapping[Step, float]) -> Plan:
