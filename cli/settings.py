@@ -90,7 +90,8 @@ def shared_options() -> list[click.Parameter]:
         click.Option(
             ["--metadata"],
             metavar="URL",
-            help="Metadata store: sqlite:///path, zookeeper://host:port/hedwig/REGION, hbase+thrift://host:port/NAMESPACE."
+            help="Metadata store: sqlite:///path, zookeeper://host:port/hedwig/REGION, "
+            "hbase://zookeeper:port/NAMESPACE, hbase+thrift://gateway:port/NAMESPACE."
             "  [env: HEDWIG_METADATA; default: a SQLite file in the user's data directory]",
             **_kept("metadata"),
         ),
