@@ -1,0 +1,135 @@
+"""What an append promises and when it is refused or uncertain, one rule at a time, in virtual time."""
+
+import asyncio
+
+import pytest
+
+from hedwig.errors import (
+    EntryOrderError,
+    InvalidArgumentError,
+    LedgerFencedError,
+    LedgerStoreUnavailableError,
+    LedgerWriteError,
+)
+from hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
+from hub.ledgers.bookkeeper.outcomes import Outcome
+from tests.hub.ledgers.bookkeeper.room import BOTH, STRIPES, TWO_OF_THREE, Room, outcome, run
+
+
+def test_entries_are_acknowledged_in_order_and_carry_what_was_confirmed() -> None:
+    async def work() -> None:
+        room = Room(3, STRIPES)
+        ledger_id = await room.store.create()
+        order: list[int] = []
+        futures = [room.store.start_append(ledger_id, entry, b"x" * entry) for entry in range(50)]
+        for entry, future in enumerate(futures):
+            future.add_done_callback(lambda _, entry=entry: order.append(entry))  # type: ignore[misc]
+        await asyncio.gather(*futures)
+        await asyncio.sleep(0)
+        assert order == list(range(50))
+        # Sent before anything was confirmed, and stored by exactly the write set.
+        for entry in range(50):
+            holders = {room.members(ledger_id)[place] for place in STRIPES.write_set(entry)}
+            assert {
+                name for name, bookie in room.model.bookies.items() if entry in bookie.entries[ledger_id]
+            } == holders
+        assert await room.store.close(ledger_id) == 49
+        assert (room.record(ledger_id).state, room.record(ledger_id).length) == (LedgerState.CLOSED, sum(range(50)))
+
+    run(work)
+
+
+def test_appends_go_on_as_soon_as_a_quorum_is_back() -> None:
+    async def work() -> None:
+        room = Room(4, TWO_OF_THREE)
+        ledger_id = await room.filled(3)
+        lost = room.members(ledger_id)[1:]
+        for name in (*lost, room.spare(ledger_id)):
+            room.model.crash(name)
+        future = room.store.start_append(ledger_id, 3, b"")
+        await asyncio.sleep(10)
+        assert not future.done()
+        room.model.start(lost[0])
+        async with asyncio.timeout(2):
+            await future
+
+    run(work)
+
+
+def test_an_append_without_a_quorum_is_uncertain_in_the_end_and_ends_the_writer() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=10.0))
+        ledger_id = await room.filled(2)
+        for name in room.members(ledger_id)[1:]:
+            room.model.crash(name)
+        begun = asyncio.get_running_loop().time()
+        first, second = (room.store.start_append(ledger_id, entry, b"") for entry in (2, 3))
+        for future in (first, second):
+            with pytest.raises(LedgerWriteError):
+                await future
+        assert 9.9 < asyncio.get_running_loop().time() - begun < 11
+        with pytest.raises(LedgerFencedError):
+            await room.store.append(ledger_id, 4, b"")
+        room.model.heal()
+        # Both are on one bookie; the first of them at least may be kept, and nothing else.
+        assert await room.store.close(ledger_id) in (1, 3)
+        assert room.record(ledger_id).state is LedgerState.CLOSED
+
+    run(work)
+
+
+@pytest.mark.parametrize("refusal", [Outcome.FENCED, Outcome.UNAUTHORIZED])
+def test_a_writer_that_is_shut_out_stops_and_leaves_its_last_entries_uncertain(refusal: Outcome) -> None:
+    async def work() -> None:
+        room = Room(3, BOTH)
+        ledger_id = await room.filled(1)
+        room.model[room.members(ledger_id)[0]].refusal = refusal
+        futures = [room.store.start_append(ledger_id, entry, b"") for entry in (1, 2)]
+        assert [await outcome(future) for future in futures] == ["LedgerWriteError"] * 2
+        with pytest.raises(LedgerFencedError):
+            await room.store.append(ledger_id, 3, b"")
+        assert len(room.record(ledger_id).ensembles) == 1
+
+    run(work)
+
+
+def test_what_waits_is_bounded_and_a_refusal_takes_no_entry_id() -> None:
+    async def work() -> None:
+        room = Room(2, BOTH, cluster=ClusterOptions(pending_bytes_max=300))
+        ledger_id = await room.filled(0)
+        first = room.store.start_append(ledger_id, 0, bytes(200))
+        with pytest.raises(LedgerStoreUnavailableError):
+            await room.store.append(ledger_id, 1, bytes(200))
+        await first
+        await room.store.append(ledger_id, 1, bytes(200))
+        # One is always taken.
+        await room.store.append(ledger_id, 2, bytes(1000))
+        assert await room.store.close(ledger_id) == 2
+
+    run(work)
+
+
+def test_appends_out_of_turn_too_large_or_elsewhere_are_refused() -> None:
+    async def work() -> None:
+        room = Room(2, BOTH)
+        ledger_id = await room.filled(1)
+        with pytest.raises(EntryOrderError):
+            await room.store.append(ledger_id, 2, b"")
+        with pytest.raises(InvalidArgumentError):
+            await room.store.append(ledger_id, 1, bytes(PAYLOAD_BYTES_MAX + 1))
+        with pytest.raises(LedgerFencedError):
+            await room.client().append(ledger_id, 1, b"")
+        await room.store.append(ledger_id, 1, b"")
+
+    run(work)
+
+
+def test_too_few_bookies_for_a_ledger() -> None:
+    async def work() -> None:
+        room = Room(2, TWO_OF_THREE)
+        with pytest.raises(LedgerStoreUnavailableError, match="2 are registered"):
+            await room.store.create()
+
+    run(work)

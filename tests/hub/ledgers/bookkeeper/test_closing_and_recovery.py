@@ -1,0 +1,131 @@
+"""How a ledger ends: closed by its writer, or fenced and taken over by another, in virtual time."""
+
+import asyncio
+
+import pytest
+
+from hedwig.errors import LedgerFencedError, LedgerStoreUnavailableError
+from hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hub.ledgers.bookkeeper.digests import Digest, DigestKind, master_key
+from hub.ledgers.bookkeeper.last_confirmed import fence
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
+from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hub.ledgers.bookkeeper.outcomes import Outcome
+from tests.hub.ledgers.bookkeeper.room import BOTH, TWO_OF_THREE, Room, outcome, run
+
+
+def test_closing_waits_for_what_is_at_hand_and_may_be_repeated() -> None:
+    async def work() -> None:
+        room = Room(3, BOTH)
+        ledger_id = await room.filled(1)
+        futures = [room.store.start_append(ledger_id, entry, b"abc") for entry in range(1, 20)]
+        assert await room.store.close(ledger_id) == 19
+        assert all(future.done() for future in futures)
+        assert await room.store.close(ledger_id) == 19
+        assert await room.client().close(ledger_id) == 19
+        assert await room.client().open_and_fence(ledger_id) == 19
+
+    run(work)
+
+
+def test_an_empty_ledger_closes_and_opens_empty() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id, other = await room.store.create(), await room.store.create()
+        assert await room.store.close(ledger_id) == -1
+        assert await room.client().open_and_fence(other) == -1
+        for each in (ledger_id, other):
+            assert (room.record(each).last_entry_id, room.record(each).length) == (-1, 0)
+            assert await room.client().read(each, 0, entries_max=5, bytes_max=5) == []
+        with pytest.raises(LedgerFencedError):
+            await room.client().append(other, 0, b"")
+
+    run(work)
+
+
+def test_the_deposed_writer_gets_nothing_acknowledged() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(4)
+        assert await room.client().open_and_fence(ledger_id) == 3
+        assert await outcome(room.store.append(ledger_id, 4, b"late")) == "LedgerWriteError"
+        assert await outcome(room.store.append(ledger_id, 5, b"later")) == "LedgerFencedError"
+        assert await room.store.close(ledger_id) == 3
+
+    run(work)
+
+
+def test_an_entry_on_one_bookie_of_three_may_be_kept_and_is_then_on_enough() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=5.0))
+        ledger_id = await room.filled(4)
+        for name in room.members(ledger_id)[1:]:
+            room.model.crash(name)
+        assert await outcome(room.store.append(ledger_id, 4, b"uncertain")) == "LedgerWriteError"
+        room.model.heal()
+        last = await room.client().open_and_fence(ledger_id)
+        assert last in (3, 4)
+        holders = [name for name in room.members(ledger_id) if 4 in room.model[name].entries[ledger_id]]
+        assert last == 3 or len(holders) >= 2
+
+    run(work)
+
+
+def test_fencing_needs_so_many_that_no_quorum_is_left() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(4)
+        metadata, digest = room.record(ledger_id), Digest(DigestKind.CRC32, b"pw")
+        for name in room.members(ledger_id)[1:]:
+            room.model.crash(name)
+        with pytest.raises(LedgerStoreUnavailableError, match="too few"):
+            await fence(room.cluster(), ledger_id, metadata, digest, master_key(b"pw"))
+        room.model.start(room.members(ledger_id)[1])
+        assert await fence(room.cluster(), ledger_id, metadata, digest, master_key(b"pw")) >= 2
+
+    run(work)
+
+
+@pytest.mark.parametrize("refusal", [Outcome.UNKNOWN_STATE, Outcome.FAILED, Outcome.UNRECOGNISED, Outcome.BUSY])
+def test_recovery_does_not_guess(refusal: Outcome) -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(4)
+        for name in room.members(ledger_id)[:2]:
+            room.model[name].refusal = refusal
+        with pytest.raises(LedgerStoreUnavailableError):
+            await room.client().open_and_fence(ledger_id)
+        assert room.record(ledger_id).state is LedgerState.IN_RECOVERY
+        for name in room.members(ledger_id):
+            room.model[name].refusal = None
+        assert await room.client().open_and_fence(ledger_id) == 3
+
+    run(work)
+
+
+def test_recovery_goes_past_a_dead_bookie_and_replaces_it() -> None:
+    async def work() -> None:
+        room = Room(4, TWO_OF_THREE)
+        ledger_id = await room.store.create()
+        await asyncio.gather(*[room.store.start_append(ledger_id, entry, b"%d" % entry) for entry in range(20)])
+        dead = room.members(ledger_id)[1]
+        room.model.crash(dead)
+        assert await room.client().open_and_fence(ledger_id) == 19
+        assert dead not in room.members(ledger_id)
+        found = await room.client().read(ledger_id, 0, entries_max=100, bytes_max=1000)
+        assert found == [b"%d" % entry for entry in range(20)]
+
+    run(work)
+
+
+def test_another_password_opens_nothing() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(2)
+        room.options = BookkeeperOptions(quorums=TWO_OF_THREE, digest=DigestKind.CRC32, password=b"other")
+        stranger = room.client()
+        with pytest.raises(LedgerStoreUnavailableError, match="password"):
+            await stranger.open_and_fence(ledger_id)
+        assert room.record(ledger_id).state is LedgerState.OPEN
+
+    run(work)
