@@ -23,7 +23,7 @@ from tests.hub.delivery_history import (
     Session,
     Unknown,
 )
-from tests.hub.raw_channel import RawChannel
+from tests.hub.wire_channel import WireChannel
 
 __all__ = ["CrashWorkload"]
 
@@ -184,14 +184,14 @@ class _Roamer:
         """Go on until everything was delivered."""
         while not self._has_everything:
             try:
-                async with await RawChannel.open(self._load.port) as channel:
+                async with await WireChannel.open(self._load.port) as channel:
                     await self._use(channel)
             except (OSError, TimeoutError):
                 self._load.outcomes["connections lost"] += 1
             self._told = None
             await asyncio.sleep(self._source.uniform(0, 0.2))
 
-    async def _use(self, channel: RawChannel) -> None:
+    async def _use(self, channel: WireChannel) -> None:
         session = await self._attach(channel, None)
         while session is not None and not self._has_everything:
             await self._read(channel, session, self._source.randint(1, 150), self._source.randint(1, 30))
@@ -206,7 +206,7 @@ class _Roamer:
             elif dice < 0.8:
                 session = await self._rest(channel, session)
 
-    async def _rest(self, channel: RawChannel, session: Session) -> Session | None:
+    async def _rest(self, channel: WireChannel, session: Session) -> Session | None:
         """Have the hub confirm what is consumed, and then consume nothing for a while: only time stores the last."""
         confirmed = await self._attach(channel, session)
         for _ in range(self._source.randint(8, 24)):
@@ -215,7 +215,7 @@ class _Roamer:
             await self._read(channel, confirmed, 20, consume_every=1 << 30, consume_when_idle=False)
         return confirmed
 
-    async def _attach(self, channel: RawChannel, before: Session | None) -> Session | None:
+    async def _attach(self, channel: WireChannel, before: Session | None) -> Session | None:
         """Send SUBSCRIBE; return the session that begins. `before` is the one that it ends on the same channel."""
         mode = CreateOrAttach.ATTACH if self._is_subscribed else CreateOrAttach.CREATE_OR_ATTACH
         asked = time.monotonic()
@@ -236,13 +236,13 @@ class _Roamer:
         self._confirm(session, asked, is_stored=False)
         return session
 
-    async def _close(self, channel: RawChannel, session: Session) -> None:
+    async def _close(self, channel: WireChannel, session: Session) -> None:
         asked = time.monotonic()
         txn_id = await channel.close_subscription(self._topic, self._subscriber)
         if await self._answer(channel, txn_id, session) is StatusCode.SUCCESS:
             self._confirm(session, asked, is_stored=True)
 
-    async def _answer(self, channel: RawChannel, txn_id: int, session: Session | None) -> StatusCode:
+    async def _answer(self, channel: WireChannel, txn_id: int, session: Session | None) -> StatusCode:
         """Return the status of an answer; deliveries before it belong to `session`."""
         while True:
             heard = await channel.receive()
@@ -259,7 +259,7 @@ class _Roamer:
 
     async def _read(
         self,
-        channel: RawChannel,
+        channel: WireChannel,
         session: Session,
         messages: int,
         consume_every: int,
@@ -285,7 +285,7 @@ class _Roamer:
         self._seen = self._load.took(session, delivery, self._last)
         self._last = max(self._last, self._seen)
 
-    async def _consume(self, channel: RawChannel, session: Session, local: int) -> None:
+    async def _consume(self, channel: WireChannel, session: Session, local: int) -> None:
         if local <= self._consumed and self._told is not None:
             return
         local = max(local, self._consumed) if self._seen else self._consumed

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Delivery
-from tests.hub.raw_channel import RawChannel
+from tests.hub.wire_channel import WireChannel
 
 __all__ = ["GoodTopic", "memory_peak"]
 
@@ -16,7 +16,7 @@ _SUBSCRIBER: Final = b"good"
 class GoodTopic:
     """One publisher and one subscriber, each with a connection of its own."""
 
-    def __init__(self, topic: bytes, publisher: RawChannel, subscriber: RawChannel) -> None:
+    def __init__(self, topic: bytes, publisher: WireChannel, subscriber: WireChannel) -> None:
         """Take up two connections. `open` is the door."""
         self.topic = topic
         self.exchanged = 0
@@ -26,7 +26,7 @@ class GoodTopic:
     @classmethod
     async def open(cls, port: int, topic: bytes = b"good") -> Self:
         """Subscribe to a new topic of the hub on `port`."""
-        made = cls(topic, await RawChannel.open(port), await RawChannel.open(port))
+        made = cls(topic, await WireChannel.open(port), await WireChannel.open(port))
         answer = await made._subscriber.answer(await made._subscriber.subscribe(topic, _SUBSCRIBER))
         assert answer.status is StatusCode.SUCCESS
         return made

@@ -31,8 +31,8 @@ from hedwig.wire import (
 )
 from tests.faults.waiting import until
 from tests.hub.good_topic import GoodTopic, memory_peak
-from tests.hub.raw_channel import RawChannel
 from tests.hub.running import RunningHub
+from tests.hub.wire_channel import WireChannel
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -84,16 +84,16 @@ async def opened() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-async def _open(stack: AsyncExitStack, hub: RunningHub, *, receive_bytes: int | None = None) -> RawChannel:
-    return await stack.enter_async_context(await RawChannel.open(hub.port, receive_bytes=receive_bytes))
+async def _open(stack: AsyncExitStack, hub: RunningHub, *, receive_bytes: int | None = None) -> WireChannel:
+    return await stack.enter_async_context(await WireChannel.open(hub.port, receive_bytes=receive_bytes))
 
 
-async def _attach(channel: RawChannel, topic: bytes, subscriber: bytes, window: int | None = None) -> None:
+async def _attach(channel: WireChannel, topic: bytes, subscriber: bytes, window: int | None = None) -> None:
     answer = await channel.answer(await channel.subscribe(topic, subscriber, window=window))
     assert answer.status is StatusCode.SUCCESS
 
 
-async def _flood(channel: RawChannel, topic: bytes, size: int, count: int, in_flight: int = 50) -> None:
+async def _flood(channel: WireChannel, topic: bytes, size: int, count: int, in_flight: int = 50) -> None:
     """Publish `count` messages of `size` bytes, some at a time; all must be accepted."""
     body, waiting = bytes(size), 0
     for number in range(count):
@@ -106,7 +106,7 @@ async def _flood(channel: RawChannel, topic: bytes, size: int, count: int, in_fl
             waiting -= 1
 
 
-async def _ids(channel: RawChannel, count: int) -> list[int]:
+async def _ids(channel: WireChannel, count: int) -> list[int]:
     ids: list[int] = []
     while len(ids) < count:
         heard = await channel.receive()
@@ -171,7 +171,7 @@ async def test_subscriber_that_vanishes_in_the_middle_of_deliveries_can_come_bac
     await _attach(await _open(opened, hub), b"busy", b"s")
     await _flood(await _open(opened, hub), b"busy", 16 * KIB, 200)
     for _ in range(20):
-        channel = await RawChannel.open(hub.port, receive_bytes=4 * KIB)
+        channel = await WireChannel.open(hub.port, receive_bytes=4 * KIB)
         txn_id = await channel.send(b"busy", Subscribe(subscriber=SubscriberId(b"s"), force_attach=True))
         assert (await channel.answer(txn_id)).status is StatusCode.SUCCESS
         assert await _ids(channel, 3) == [1, 2, 3]
@@ -413,7 +413,7 @@ async def test_large_answers_wait_in_small_requests_for_clients_that_do_not_read
         assert [each.txn_id for each in heard if isinstance(each, Answer)] == list(range(1, count + 1))
 
 
-async def _asked(channel: RawChannel, action: Subscribe) -> Answer:
+async def _asked(channel: WireChannel, action: Subscribe) -> Answer:
     return await channel.answer(await channel.send(b"t", action))
 
 
@@ -459,7 +459,7 @@ async def test_publishers_that_are_faster_than_the_disk_are_held_back_or_refused
         hub.stop()
 
 
-async def _hurry(channel: RawChannel, topic: bytes, size: int, count: int, statuses: Counter[StatusCode]) -> None:
+async def _hurry(channel: WireChannel, topic: bytes, size: int, count: int, statuses: Counter[StatusCode]) -> None:
     """Publish as fast as the hub reads, and count the answers, one to each."""
 
     async def send() -> None:
@@ -477,7 +477,7 @@ async def _hurry(channel: RawChannel, topic: bytes, size: int, count: int, statu
 async def _accepted(hub: RunningHub, topic: bytes, count: int) -> int:
     """Publish until so many were accepted, as a client does that tries again when the hub is overloaded."""
     accepted = 0
-    async with asyncio.timeout(60), await RawChannel.open(hub.port) as channel:
+    async with asyncio.timeout(60), await WireChannel.open(hub.port) as channel:
         while accepted < count:
             answer = await channel.answer(await channel.publish(topic, b"modest"))
             assert answer.status in (StatusCode.SUCCESS, StatusCode.SERVICE_DOWN)
@@ -487,7 +487,7 @@ async def _accepted(hub: RunningHub, topic: bytes, count: int) -> int:
 
 async def test_more_requests_than_may_wait_for_a_topic_are_refused(tmp_path: Path) -> None:
     with RunningHub(tmp_path, "topic_requests_max=10") as hub:
-        async with await GoodTopic.open(hub.port) as good, await RawChannel.open(hub.port) as channel:
+        async with await GoodTopic.open(hub.port) as good, await WireChannel.open(hub.port) as channel:
             statuses = await _all_at_once(channel, [b"new"] * 100)
             # They arrive together, so none but the first ten can have found a place.
             assert [*statuses] == [StatusCode.SUCCESS] * 10 + [StatusCode.SERVICE_DOWN] * 90
@@ -496,7 +496,7 @@ async def test_more_requests_than_may_wait_for_a_topic_are_refused(tmp_path: Pat
 
 async def test_more_topics_than_may_wait_to_be_acquired_are_refused(tmp_path: Path) -> None:
     with RunningHub(tmp_path, "acquisitions_max=1", "acquisitions_waiting_max=10") as hub:
-        async with await GoodTopic.open(hub.port) as good, await RawChannel.open(hub.port) as channel:
+        async with await GoodTopic.open(hub.port) as good, await WireChannel.open(hub.port) as channel:
             statuses = await _all_at_once(channel, [b"new-%d" % number for number in range(100)])
             assert statuses.count(StatusCode.SUCCESS) >= 10
             assert statuses.count(StatusCode.SERVICE_DOWN) > 50
@@ -504,7 +504,7 @@ async def test_more_topics_than_may_wait_to_be_acquired_are_refused(tmp_path: Pa
             await good.exchange(10)
 
 
-async def _all_at_once(channel: RawChannel, topics: list[bytes]) -> list[StatusCode]:
+async def _all_at_once(channel: WireChannel, topics: list[bytes]) -> list[StatusCode]:
     """Publish to all topics in one packet; return the statuses in the order of the requests."""
     frames = [
         encode_frame(

@@ -1,6 +1,7 @@
 """The TLS listener: the same protocol inside, TLS 1.2 at most, and no plain bytes."""
 
 import asyncio
+import contextlib
 import ssl
 import subprocess
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from hedwig.errors import ConfigurationError
 from hub.hub import Hub
 from tests.hub.conftest import StartHub
-from tests.hub.wire_client import DEADLINE_S, WireClient
+from tests.hub.wire_channel import WireChannel
+from tests.hub.wire_client import DEADLINE_S, WireClient, raw_request
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +73,12 @@ async def test_plain_bytes_on_the_tls_port_disturb_nobody(hub: Hub) -> None:
     assert hub.tls_port is not None
     async with (
         await WireClient.connect(hub.tls_port, trusting()) as secure,
-        await WireClient.connect(hub.tls_port) as confused,
+        await WireChannel.open(hub.tls_port) as confused,
     ):
-        confused.send_raw(topic=b"T")
-        await confused.closed_by_hub()
+        confused.write_frame(raw_request(topic=b"T"))
+        async with asyncio.timeout(DEADLINE_S):
+            with contextlib.suppress(ConnectionResetError):
+                await confused.reader.read()  # To its end, whatever TLS has to say before.
         assert await secure.publish(b"T", b"m") == 1
 
 

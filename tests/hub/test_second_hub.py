@@ -19,8 +19,8 @@ from hedwig.wire import CreateOrAttach, Delivery
 from hub.ownership import Ownership, StandaloneLiveness
 from metadata import open_metadata
 from tests.faults.waiting import until
-from tests.hub.raw_channel import RawChannel
 from tests.hub.running import RunningHub
+from tests.hub.wire_channel import WireChannel
 
 T: Final = b"t"
 U: Final = b"u"
@@ -37,7 +37,7 @@ async def _publish(hub: RunningHub, topic: bytes, count: int) -> list[int | Stat
     """Publish one after the other; return the ids, or the statuses of what was refused, 503 if the hub ended."""
     told: list[int | StatusCode] = []
     try:
-        async with await RawChannel.open(hub.port) as channel:
+        async with await WireChannel.open(hub.port) as channel:
             for _ in range(count):
                 answer = await channel.answer(await channel.publish(topic, b"%s of %d" % (topic, hub.pid)))
                 told.append(answer.status if answer.published is None else answer.published.local)
@@ -47,7 +47,7 @@ async def _publish(hub: RunningHub, topic: bytes, count: int) -> list[int | Stat
 
 
 async def _delivered(hub: RunningHub, topic: bytes, subscriber: bytes, count: int) -> list[tuple[int, bytes]]:
-    async with await RawChannel.open(hub.port) as channel:
+    async with await WireChannel.open(hub.port) as channel:
         txn_id = await channel.subscribe(topic, subscriber, CreateOrAttach.ATTACH)
         assert (await channel.answer(txn_id)).status is StatusCode.SUCCESS
         deliveries = [await channel.receive() for _ in range(count)]
@@ -59,7 +59,7 @@ async def _delivered(hub: RunningHub, topic: bytes, subscriber: bytes, count: in
 
 
 async def _subscribe(hub: RunningHub, topic: bytes, subscriber: bytes) -> None:
-    async with await RawChannel.open(hub.port) as channel:
+    async with await WireChannel.open(hub.port) as channel:
         answer = await channel.answer(await channel.subscribe(topic, subscriber))
         assert answer.status is StatusCode.SUCCESS
 
@@ -94,7 +94,7 @@ async def test_second_hub_on_the_same_metadata_is_refused_and_the_first_serves_o
 
 async def test_replaced_hub_ends_by_itself_and_says_who_replaced_it(tmp_path: Path) -> None:
     with _hub(tmp_path, "first") as first:
-        async with await RawChannel.open(first.port) as channel:
+        async with await WireChannel.open(first.port) as channel:
             assert (await channel.answer(await channel.subscribe(T, b"s"))).status is StatusCode.SUCCESS
             with _hub(tmp_path, "second", replaces=True) as second:
                 await _assert_ends(first, "was replaced", second.address)
@@ -139,7 +139,7 @@ async def test_topic_whose_messages_are_elsewhere_is_refused_and_gets_no_others(
             for topic in (b"v", b"w", U):
                 assert await _publish(second, topic, 3) == [1, 2, 3]
             assert await _publish(second, T, 1) == [StatusCode.UNEXPECTED_CONDITION]
-            async with await RawChannel.open(second.port) as channel:
+            async with await WireChannel.open(second.port) as channel:
                 answer = await channel.answer(await channel.subscribe(T, b"s"))
             assert answer.status is StatusCode.UNEXPECTED_CONDITION
             assert "no ledger" in (answer.text or "")

@@ -1,11 +1,11 @@
-"""A raw client: sends any request or bytes to a hub, and keeps everything that comes back, in order.
+"""A raw client: sends any request or bytes to a hub, listens all the time, and keeps everything that comes, in order.
 
-It knows nothing of redirects, retries or consumption, so a test sees exactly what the hub did.
+It knows nothing of redirects, retries or consumption, so a test sees exactly what the hub did. It stands on
+`WireChannel`, which is for tests whose side reads late or not at all.
 """
 
 import asyncio
 import contextlib
-import itertools
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from hedwig.errors import RemoteProtocolError
-from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences
 from hedwig.status import StatusCode
 from hedwig.wire import (
-    CLIENT_FRAME_BYTES_MAX,
     Action,
     Answer,
     CloseSubscription,
@@ -24,17 +23,14 @@ from hedwig.wire import (
     CreateOrAttach,
     Delivery,
     Event,
-    FrameDecoder,
     Message,
     Publish,
-    Request,
     Response,
     Subscribe,
     Unsubscribe,
-    decode_response,
-    encode_request,
 )
 from hedwig.wire import pubsub_pb2 as pb
+from tests.hub.wire_channel import WireChannel
 
 __all__ = ["DEADLINE_S", "ChannelClosedError", "WireClient", "eventually", "raw_request"]
 
@@ -42,7 +38,6 @@ DEADLINE_S: Final = 20.0
 """How long a test waits for what the hub has to do before it fails."""
 
 _PAUSE_S: Final = 0.005
-_LENGTH_BYTES: Final = 4
 
 
 class ChannelClosedError(Exception):
@@ -52,16 +47,15 @@ class ChannelClosedError(Exception):
 class WireClient:
     """One channel to a hub. `received` is everything that came, in order, deliveries and answers alike."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, channel: WireChannel) -> None:
         """Take a connection over; `connect` makes one."""
         self.received: list[Response] = []
         self.answers: dict[int, list[Answer]] = {}
         self.events: list[Event] = []
         self.is_closed = False
-        self._reader = reader
-        self._writer = writer
+        self._channel = channel
+        self._fault: RemoteProtocolError | None = None
         self._deliveries: deque[Delivery] = deque()
-        self._txn_ids = itertools.count(1)
         self._news = asyncio.Event()
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -70,8 +64,7 @@ class WireClient:
     @classmethod
     async def connect(cls, port: int, tls: ssl.SSLContext | None = None) -> Self:
         """Open a channel to a hub on loopback."""
-        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port, ssl=tls), DEADLINE_S)
-        return cls(reader, writer)
+        return cls(await WireChannel.open(port, tls=tls))
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,14 +78,14 @@ class WireClient:
         """End the channel from this side, at once."""
         self._task.cancel()
         await asyncio.wait([self._task])
-        self._writer.transport.abort()
+        self._channel.abort()
         with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+            await self.writer.wait_closed()
 
     @property
     def writer(self) -> asyncio.StreamWriter:
         """The connection, to send what no method here does."""
-        return self._writer
+        return self._channel.writer
 
     def stop_reading(self) -> None:
         """Leave what the hub sends in the connection, as a slow client does."""
@@ -105,27 +98,24 @@ class WireClient:
 
     @property
     def _transport(self) -> asyncio.Transport:
-        return cast(asyncio.Transport, self._writer.transport)
+        return cast(asyncio.Transport, self.writer.transport)
 
     # ---------------------------------------------------------------------------------------------- sending
 
     def send_bytes(self, data: bytes) -> None:
-        self._writer.write(data)
+        self.writer.write(data)
 
     def send_frame(self, body: bytes) -> None:
         """Send a body behind its length, whatever it is."""
-        self.send_bytes(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+        self._channel.write_frame(body)
 
     def send(self, topic: bytes, action: Action, *, should_claim: bool = True) -> int:
         """Send a request without waiting; return its number."""
-        txn_id = next(self._txn_ids)
-        request = Request(topic=Topic(topic), txn_id=txn_id, action=action, should_claim=should_claim)
-        self.send_frame(encode_request(request))
-        return txn_id
+        return self._channel.write(topic, action, should_claim=should_claim)
 
     def send_raw(self, **fields: Any) -> int:
         """Send a request made of protobuf fields, see `raw_request`; return its number."""
-        txn_id: int = fields.setdefault("txnId", next(self._txn_ids))
+        txn_id: int = fields.setdefault("txnId", self._channel.next_txn_id())
         self.send_frame(raw_request(**fields))
         return txn_id
 
@@ -227,12 +217,18 @@ class WireClient:
             while not self.is_closed:
                 self._news.clear()
                 await self._news.wait()
+        self._check()
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise AssertionError(f"the hub sent what is no response: {self._fault}")
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 while not condition():
                     if self.is_closed:
+                        self._check()
                         raise ChannelClosedError(f"the hub closed the channel before {what}")
                     self._news.clear()
                     await self._news.wait()
@@ -240,14 +236,15 @@ class WireClient:
             raise AssertionError(f"the hub did not send {what} within {DEADLINE_S:g} s: {self.received[-5:]}") from None
 
     async def _receive(self) -> None:
-        decoder = FrameDecoder(CLIENT_FRAME_BYTES_MAX)
         try:
-            while data := await self._reader.read(1 << 16):
+            while True:
+                response = await self._channel.receive(None)
                 await self._may_read.wait()
-                for body in decoder.receive(data):
-                    self._take(decode_response(body))
-        except (OSError, RemoteProtocolError):
+                self._take(response)
+        except OSError:
             pass
+        except RemoteProtocolError as exc:
+            self._fault = exc
         finally:
             self.is_closed = True
             self._news.set()

@@ -1,8 +1,13 @@
-"""A connection to a hub without a client's manners: one reader, everything in the order in which it arrives."""
+"""A connection to a hub without a client's manners: what the hub sends is read when a test asks for it, and no sooner.
+
+What nobody asked for stays with the kernel and then with the hub, as it does for a client that reads slowly. A client
+that always listens is `WireClient`, which stands on this.
+"""
 
 import asyncio
 import itertools
 import socket
+import ssl
 from collections import deque
 from types import TracebackType
 from typing import Final, Self
@@ -26,15 +31,15 @@ from hedwig.wire import (
     encode_request,
 )
 
-__all__ = ["RawChannel"]
+__all__ = ["WireChannel"]
 
 _READ_BYTES: Final = 1 << 16
 _WAIT_S: Final = 30.0
 _FRAME_BYTES_MAX: Final = 1 << 30
 
 
-class RawChannel:
-    """One TCP connection, for one task. `receive_bytes` bounds what the kernel takes in unread, None: as it likes.
+class WireChannel:
+    """One TCP connection, for one task that receives. Requests are numbered from 1.
 
     Raises, from whatever sends or receives: OSError - the connection is over; TimeoutError - nothing for 30 s.
     """
@@ -48,8 +53,11 @@ class RawChannel:
         self._txn_ids = itertools.count(1)
 
     @classmethod
-    async def open(cls, port: int, *, receive_bytes: int | None = None) -> Self:
-        """Connect to the hub on a port of this machine. Raises OSError, TimeoutError."""
+    async def open(cls, port: int, *, receive_bytes: int | None = None, tls: ssl.SSLContext | None = None) -> Self:
+        """Connect to the hub on a port of this machine. Raises OSError, TimeoutError.
+
+        `receive_bytes` bounds what the kernel takes in unread, None: as it likes.
+        """
         connection = socket.socket()
         try:
             if receive_bytes is not None:
@@ -58,7 +66,12 @@ class RawChannel:
             async with asyncio.timeout(_WAIT_S):
                 await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
                 # As much as this is read ahead of the test; the rest waits in the kernel, and then in the hub.
-                reader, writer = await asyncio.open_connection(sock=connection, limit=receive_bytes or _READ_BYTES)
+                reader, writer = await asyncio.open_connection(
+                    sock=connection,
+                    limit=receive_bytes or _READ_BYTES,
+                    ssl=tls,
+                    server_hostname="127.0.0.1" if tls else None,
+                )
         except BaseException:
             connection.close()
             raise
@@ -76,16 +89,35 @@ class RawChannel:
         """End the connection at once, with whatever is on its way."""
         self.writer.transport.abort()
 
+    # ---------------------------------------------------------------------------------------------- sending
+
+    def next_txn_id(self) -> int:
+        """Return the number of a request that the caller sends with `write_frame`."""
+        return next(self._txn_ids)
+
+    def write(self, topic: bytes, action: Action, *, should_claim: bool = True) -> int:
+        """Send a request without waiting for room, and return its number."""
+        txn_id = self.next_txn_id()
+        request = Request(topic=Topic(topic), txn_id=txn_id, action=action, should_claim=should_claim)
+        self.write_frame(encode_request(request))
+        return txn_id
+
+    def write_frame(self, body: bytes) -> None:
+        """Send a body behind its length, whatever it is, without waiting for room."""
+        self.writer.write(encode_frame(body, _FRAME_BYTES_MAX))
+
     async def send(self, topic: bytes, action: Action) -> int:
         """Send a request, and return its number."""
-        txn_id = next(self._txn_ids)
-        request = Request(topic=Topic(topic), txn_id=txn_id, action=action)
-        await self.send_bytes(encode_frame(encode_request(request), _FRAME_BYTES_MAX))
+        txn_id = self.write(topic, action)
+        await self._drain()
         return txn_id
 
     async def send_bytes(self, data: bytes) -> None:
         """Send bytes, whatever they are."""
         self.writer.write(data)
+        await self._drain()
+
+    async def _drain(self) -> None:
         async with asyncio.timeout(_WAIT_S):
             await self.writer.drain()
 
@@ -115,8 +147,13 @@ class RawChannel:
         """Send a CLOSESUBSCRIPTION, and return its number."""
         return await self.send(topic, CloseSubscription(SubscriberId(subscriber)))
 
-    async def receive(self, timeout_s: float = _WAIT_S) -> Response:
-        """Return what comes next. Raises ConnectionResetError - nothing comes any more. Cancelling loses nothing."""
+    # -------------------------------------------------------------------------------------------- receiving
+
+    async def receive(self, timeout_s: float | None = _WAIT_S) -> Response:
+        """Return what comes next, None: however long that takes. Cancelling loses nothing.
+
+        Raises: ConnectionResetError - nothing comes any more; RemoteProtocolError - what comes is no response.
+        """
         async with asyncio.timeout(timeout_s):
             while not self._heard:
                 data = await self.reader.read(_READ_BYTES)
