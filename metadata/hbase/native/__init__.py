@@ -6,6 +6,7 @@ from hedwig.errors import ConfigurationError
 from metadata.backend import StoreOptions
 from metadata.hbase.backend import HBaseFactory
 from metadata.hbase.native.driver import NativeDriver
+from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
 from metadata.hbase.native.registry import Registry, RpcRegistry, ZooKeeperRegistry
 from metadata.url import MetadataUrl
@@ -17,7 +18,12 @@ _MASTER_PORT: Final = 16000
 _PARENT: Final = "/hbase"
 
 
-async def connect(url: MetadataUrl, options: StoreOptions, route: Route = lambda server: server) -> NativeDriver:
+async def connect(
+    url: MetadataUrl,
+    options: StoreOptions,
+    route: Route = lambda server: server,
+    gathering: Gathering = GATHERING,
+) -> NativeDriver:
     """Return a driver for the cluster that a URL names, whose servers are reached as `route` says.
 
     Raises: ConfigurationError - the URL cannot work, or the cluster is too old; MetadataUnavailableError - it does not
@@ -39,7 +45,7 @@ async def connect(url: MetadataUrl, options: StoreOptions, route: Route = lambda
         return ZooKeeperRegistry(endpoints, parent, options.clock)
 
     advice = f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
-    driver = NativeDriver(make_registry, options, advice=advice, route=route)
+    driver = NativeDriver(make_registry, options, advice=advice, route=route, gathering=gathering)
     try:
         await driver.check_version()
     except BaseException:

@@ -20,7 +20,7 @@ from metadata.hbase.native.scanning import row_of
 __all__ = ["Action", "Change", "Look", "condition", "delete_of", "get_of", "put_of"]
 
 _FILTERS: Final = "org.apache.hadoop.hbase.filter."
-_BINARY: Final = delimited(b"\x0a", (_FILTERS + "BinaryComparator").encode())
+_EQUALS: Final = delimited(b"\x0a", (_FILTERS + "BinaryComparator").encode())
 _ABSENT: Final = delimited(b"\x2a", delimited(b"\x0a", (_FILTERS + "NullComparator").encode()) + b"\x12\x00")
 _EQUAL: Final = b"\x20\x02"
 _PUT: Final = b"\x10\x02"
@@ -74,26 +74,15 @@ class Change:
         self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def request(self) -> bytes:
-        return b"".join(
-            (
-                delimited(b"\x0a", self.region.specifier),
-                delimited(b"\x12", self.mutation),
-                delimited(b"\x1a", self.condition),
-            )
-        )
+        return self.region.encoded + delimited(b"\x12", self.mutation) + delimited(b"\x1a", self.condition)
 
     def answer(self, body: bytes) -> bool:
         processed = _PROCESSED.get(body)
         return MutateResponse.FromString(body).processed if processed is None else processed
 
     def part(self) -> bytes:
-        return b"".join(
-            (
-                delimited(b"\x0a", self.region.specifier),
-                delimited(b"\x1a", b"\x08\x00" + delimited(b"\x12", self.mutation)),
-                delimited(b"\x22", self.condition),
-            )
-        )
+        action = delimited(b"\x1a", b"\x08\x00" + delimited(b"\x12", self.mutation))
+        return self.region.encoded + action + delimited(b"\x22", self.condition)
 
     def part_answer(self, result: RegionActionResult) -> bool:
         _check(result)
@@ -116,7 +105,7 @@ class Look:
         self.outcome: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
 
     def request(self) -> bytes:
-        return delimited(b"\x0a", self.region.specifier) + delimited(b"\x12", self.get)
+        return self.region.encoded + delimited(b"\x12", self.get)
 
     def answer(self, body: bytes) -> Row | None:
         result = GetResponse.FromString(body).result
@@ -124,7 +113,7 @@ class Look:
 
     def part(self) -> bytes:
         action = b"\x08\x00" + delimited(b"\x1a", self.get)
-        return delimited(b"\x0a", self.region.specifier) + delimited(b"\x1a", action)
+        return self.region.encoded + delimited(b"\x1a", action)
 
     def part_answer(self, result: RegionActionResult) -> Row | None:
         _check(result)
@@ -136,12 +125,21 @@ class Look:
 
 def put_of(row: bytes, values: Mapping[bytes, bytes]) -> bytes:
     """Return the encoded mutation that writes `values` (column to value) to a row."""
-    return _mutation(row, _PUT, {name: delimited(b"\x12", value) for name, value in values.items()})
+    families: dict[bytes, bytes] = {}
+    for column, value in values.items():
+        family, head = _cell_head(column, len(value))
+        families[family] = families.get(family, family) + head + value
+    return _mutation(row, _PUT, families)
 
 
 def delete_of(row: bytes, cells: Mapping[bytes, int]) -> bytes:
     """Return the encoded mutation that deletes of each column the version at a timestamp (ms) and older ones."""
-    return _mutation(row, _DELETE, {name: b"\x18" + varint(at) + b"\x20\x01" for name, at in cells.items()})
+    families: dict[bytes, bytes] = {}
+    for column, at in cells.items():
+        family, qualifier = _fields(column)
+        cell = delimited(b"\x12", qualifier + b"\x18" + varint(at) + b"\x20\x01")
+        families[family] = families.get(family, family) + cell
+    return _mutation(row, _DELETE, families)
 
 
 def get_of(row: bytes, columns: Sequence[bytes]) -> bytes:
@@ -151,42 +149,58 @@ def get_of(row: bytes, columns: Sequence[bytes]) -> bytes:
 
 def condition(row: bytes, column: bytes, expected: bytes | None) -> bytes:
     """Return the encoded condition that `column` holds `expected`; None: it is absent or empty."""
-    family, qualifier = _split(column)
-    comparator = _ABSENT
-    if expected is not None:
-        value = delimited(b"\x12", delimited(b"\x0a", delimited(b"\x0a", expected)))
-        comparator = delimited(b"\x2a", _BINARY + value)
-    return b"".join(
-        (delimited(b"\x0a", row), delimited(b"\x12", family), delimited(b"\x1a", qualifier), _EQUAL, comparator)
-    )
+    if expected is None:
+        return delimited(b"\x0a", row) + _compared(column) + _ABSENT
+    return delimited(b"\x0a", row) + _compared(column) + _equals_head(len(expected)) + expected
 
 
-def _mutation(row: bytes, kind: bytes, columns: Mapping[bytes, bytes]) -> bytes:
-    by_family: dict[bytes, bytes] = {}
-    for name, rest in columns.items():
-        family, qualifier = _split(name)
-        cell = delimited(b"\x12", delimited(b"\x0a", qualifier) + rest)
-        by_family[family] = by_family.get(family, b"") + cell
-    cells = [delimited(b"\x1a", delimited(b"\x0a", family) + cells) for family, cells in by_family.items()]
-    return b"".join((delimited(b"\x0a", row), kind, *cells, _SYNC_WAL))
+def _mutation(row: bytes, kind: bytes, families: Mapping[bytes, bytes]) -> bytes:
+    """Return a mutation of families, each its encoded name and cells."""
+    cells = b"".join([delimited(b"\x1a", family) for family in families.values()])
+    return delimited(b"\x0a", row) + kind + cells + _SYNC_WAL
+
+
+# The same columns and sizes come again with every record, so what surrounds a value is put together once.
+
+
+@lru_cache(maxsize=1024)
+def _cell_head(column: bytes, size: int) -> tuple[bytes, bytes]:
+    """Return the name of a column's family, and what stands before a value of `size` bytes in a put."""
+    family, qualifier = _fields(column)
+    head = qualifier + b"\x12" + varint(size)
+    return family, b"\x12" + varint(len(head) + size) + head
+
+
+@lru_cache(maxsize=256)
+def _equals_head(size: int) -> bytes:
+    """Return what stands before the value of `size` bytes that a condition expects."""
+    comparable = b"\x0a" + varint(size)
+    comparator = b"\x0a" + varint(len(comparable) + size) + comparable
+    head = _EQUALS + b"\x12" + varint(len(comparator) + size) + comparator
+    return b"\x2a" + varint(len(head) + size) + head
+
+
+@lru_cache(maxsize=256)
+def _compared(column: bytes) -> bytes:
+    """Return what a condition on a column says between the row and the value."""
+    family, _, qualifier = column.partition(b":")
+    return delimited(b"\x12", family) + delimited(b"\x1a", qualifier) + _EQUAL
 
 
 @lru_cache(maxsize=256)
 def _columns(names: tuple[bytes, ...]) -> bytes:
-    by_family: dict[bytes, list[bytes]] = {}
+    by_family: dict[bytes, bytes] = {}
     for name in names:
-        family, qualifier = _split(name)
-        by_family.setdefault(family, []).append(delimited(b"\x12", qualifier))
-    return b"".join(
-        delimited(b"\x12", delimited(b"\x0a", family) + b"".join(qualifiers))
-        for family, qualifiers in by_family.items()
-    )
+        family, _, qualifier = name.partition(b":")
+        by_family[family] = by_family.get(family, delimited(b"\x0a", family)) + delimited(b"\x12", qualifier)
+    return b"".join([delimited(b"\x12", column) for column in by_family.values()])
 
 
 @lru_cache(maxsize=256)
-def _split(column: bytes) -> tuple[bytes, bytes]:
+def _fields(column: bytes) -> tuple[bytes, bytes]:
+    """Return the names of a column's family and qualifier, each as the first field of a message."""
     family, _, qualifier = column.partition(b":")
-    return family, qualifier
+    return delimited(b"\x0a", family), delimited(b"\x0a", qualifier)
 
 
 def _check(result: RegionActionResult) -> None:

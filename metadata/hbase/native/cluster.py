@@ -9,7 +9,7 @@ from metadata.attempts import NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.failures import Meaning, ServerFailure
 from metadata.hbase.native.hbase_pb2 import TableDescriptors, TableDescriptorsRequest
-from metadata.hbase.native.lanes import Lane
+from metadata.hbase.native.lanes import Gathering, Lane
 from metadata.hbase.native.links import DATA, MASTER, Links, Route
 from metadata.hbase.native.locations import Locations
 from metadata.hbase.native.meta import find_region, list_regions, meta_region
@@ -36,16 +36,23 @@ class Cluster:
         in_flight_max: int,
         advice: str,
         route: Route,
+        gathering: Gathering,
     ) -> None:
         self._clock = clock
         self._in_flight_max = in_flight_max
         self._advice = advice
+        self._gathering = gathering
         self._links = Links(self._lost, route)
         self.registry = make_registry(self._links)
         self._lanes: dict[Server, Lane] = {}
         self._locations: dict[str, Locations] = {}
         self._meta: Region | None = None
         self._master: Server | None = None
+
+    def known(self, table: str, row: bytes) -> Region | None:
+        """Return the region that holds `row` as far as is known, without asking."""
+        found = self._locations.get(table)
+        return None if found is None else found.find(row)
 
     async def locate(self, table: str, row: bytes, deadline: Deadline) -> Region:
         """Return the region that holds `row`.
@@ -71,7 +78,8 @@ class Cluster:
         """Return the lane for actions on rows to a region server."""
         found = self._lanes.get(server)
         if found is None:
-            found = self._lanes[server] = Lane(self._links.to(server, DATA), self._clock, self._in_flight_max)
+            link = self._links.to(server, DATA)
+            found = self._lanes[server] = Lane(link, self._clock, self._in_flight_max, self._gathering)
         return found
 
     async def data_connection(self, server: Server, deadline: Deadline) -> Connection:

@@ -6,14 +6,14 @@
     a reply           varint and ResponseHeader, varint and response message unless the header tells of an exception
 
 Replies come in any order and name their call by its number. No cell codec is agreed on, so cells travel in the messages
-and nothing follows these. What is sent for each operation is put together by hand, from the numbers in hbase.proto:
-measured, that takes a fifth of the time that message objects do.
+and nothing follows these. What is sent and received for each operation is put together and taken apart by hand, from
+the numbers in hbase.proto: measured, that takes a fifth of the time that message objects do.
 """
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -36,13 +36,14 @@ FATAL_CALL: Final = 0xFFFFFFFF
 _PREAMBLE: Final = b"HBas\x00\x50"
 _LENGTH: Final = struct.Struct(">I")
 _ONE_BYTE: Final = [bytes([number]) for number in range(128)]
+_TWO_BYTES_END: Final = 1 << 14
+_CALL_ID_TAG: Final = 0x08
 _VERSION: Final = VersionInfo(
     version="2.6.1", url="", revision="", user="", date="", src_checksum="", version_major=2, version_minor=6
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The reply to one call: its encoded response message, or the failure that came instead."""
 
     call: int
@@ -54,6 +55,8 @@ def varint(number: int) -> bytes:
     """Return the variable-length form of a number that is not negative."""
     if number < 128:
         return _ONE_BYTE[number]
+    if number < _TWO_BYTES_END:
+        return bytes((number & 127 | 128, number >> 7))
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -64,7 +67,8 @@ def varint(number: int) -> bytes:
 
 def delimited(tag: bytes, content: bytes) -> bytes:
     """Return a field of bytes or of a message: its tag, its length, its content."""
-    return tag + varint(len(content)) + content
+    size = len(content)
+    return tag + (_ONE_BYTE[size] if size < 128 else varint(size)) + content
 
 
 def greeting(service: str, user: str) -> bytes:
@@ -80,12 +84,18 @@ def encode_call(call: int, method: str, request: bytes, timeout_ms: int) -> byte
 
     Raises: LocalProtocolError - it is longer than CALL_BYTES_MAX.
     """
-    header = b"".join((b"\x08", varint(call), delimited(b"\x1a", method.encode()), b"\x20\x01\x38", varint(timeout_ms)))
+    header = b"\x08" + varint(call) + _method(method) + varint(timeout_ms)
     head = varint(len(header)) + header + varint(len(request))
     length = len(head) + len(request)
     if length > CALL_BYTES_MAX:
         raise LocalProtocolError(f"a {method} of {length} bytes was not sent; HBase gets at most {CALL_BYTES_MAX}")
     return _LENGTH.pack(length) + head + request
+
+
+@lru_cache(maxsize=64)
+def _method(name: str) -> bytes:
+    """Return what stands between the number and the timeout of a call."""
+    return delimited(b"\x1a", name.encode()) + b"\x20\x01\x38"
 
 
 class ReplyDecoder:
@@ -108,22 +118,31 @@ def _reply(frame: bytes) -> Reply:
     try:
         size, start = _take_varint(frame, 0)
         end = start + size
-        header = ResponseHeader.FromString(frame[start:end])
-        if end > len(frame) or not header.HasField("call_id"):
-            raise RemoteProtocolError("a reply of HBase names no call")
-        if header.HasField("exception"):
-            return Reply(header.call_id, b"", ServerFailure.of_call(header.exception))
+        call, behind = _take_varint(frame, start + 1) if frame[start] == _CALL_ID_TAG else (0, 0)
+        # A header that has anything but a number is read as the message that it is.
+        if behind != end:
+            header = ResponseHeader.FromString(frame[start:end])
+            if end > len(frame) or not header.HasField("call_id"):
+                raise RemoteProtocolError("a reply of HBase names no call")
+            call = header.call_id
+            if header.HasField("exception"):
+                return Reply(call, b"", ServerFailure.of_call(header.exception))
         size, start = _take_varint(frame, end)
     except (DecodeError, IndexError) as exc:
         raise RemoteProtocolError(f"a reply of HBase cannot be read: {exc}") from exc
     if start + size != len(frame):
         raise RemoteProtocolError(f"a reply of HBase has {len(frame) - start} bytes where it announces {size}")
-    return Reply(header.call_id, frame[start:])
+    return Reply(call, frame[start:])
 
 
 def _take_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the number at `at` and where it ends. Raises IndexError if it does not end."""
-    value = shift = 0
+    value = data[at]
+    at += 1
+    if value < 128:
+        return value, at
+    value &= 127
+    shift = 7
     while True:
         byte = data[at]
         at += 1

@@ -33,6 +33,10 @@ _BYTES_MAX: Final = 16 << 20
 
 _WRITE_BUFFER_BYTES: Final = 1 << 20
 _CALL_NUMBERS: Final = 1 << 31
+_EARLY_S: Final = 0.001
+"""How much too early a call may expire: an event loop's timers may be no more exact than that."""
+
+_NEVER: Final = float("inf")
 _SILENCE_S: Final = 2.0
 """A connection on which a call expired, and nothing at all came since it was sent, for at least so long, is dead."""
 
@@ -46,14 +50,14 @@ Done: TypeAlias = Callable[[bytes | Exception], None]
 
 
 class _Call:
-    __slots__ = ("done", "method", "sent_at", "size", "timer")
+    __slots__ = ("done", "expires_at", "method", "sent_at", "size")
 
-    def __init__(self, method: str, size: int, done: Done) -> None:
+    def __init__(self, method: str, size: int, done: Done, expires_at: float) -> None:
         self.method = method
         self.size = size
         self.done = done
+        self.expires_at = expires_at
         self.sent_at: float | None = None
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -70,8 +74,12 @@ class Connection(asyncio.Protocol):
         self._bytes = 0
         self._number = 0
         self._out: dict[int, bytes] = {_GREETING: greeting(service, user)}
+        self._leaving = True
         self._paused = False
         self._heard_at = 0.0
+        # One timer for all calls: one for each would cost more than all else that a call takes here.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = _NEVER
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.ended: str | None = None
         """Why it is over, once it is."""
@@ -112,23 +120,40 @@ class Connection(asyncio.Protocol):
         finally:
             self.forget(number)
 
-    def send(self, method: str, request: bytes, timeout_s: float, done: Done) -> int:
+    def send(self, method: str, request: bytes, timeout_s: float, done: Done, *, held: bool = False) -> int:
         """Send a call, whatever else is in flight, and return its number; `done` is called once, and never from here.
+
+        It leaves at the end of this turn of the event loop; if `held`, with the next `flush`, which must follow.
 
         Raises: LocalProtocolError - it is too large; NotAppliedError, AbortedError - the connection is over.
         """
         if self.ended is not None:
             raise NotAppliedError(f"{self}: {self.ended}")
-        self._number = number = self._next_number()
+        number = self._next_number()
         timeout_ms = max(_TIMEOUT_MIN_MS, int(timeout_s * 950))
         frame = encode_call(number, method, request, timeout_ms)
-        self._calls[number] = call = _Call(method, len(frame), done)
-        self._bytes += call.size
-        call.timer = self._loop.call_later(timeout_s, self._expire, number)
-        if not self._out:
-            self._loop.call_soon(self._flush)
+        self._number = number
+        expires_at = self._loop.time() + timeout_s
+        self._calls[number] = _Call(method, len(frame), done, expires_at)
+        self._bytes += len(frame)
+        if expires_at < self._timer_at:
+            self._watch(expires_at)
         self._out[number] = frame
+        if not held and not self._leaving:
+            self._leaving = True
+            self._loop.call_soon(self._leave)
         return number
+
+    def flush(self) -> None:
+        """Let what was sent leave now."""
+        if self._paused or self._transport is None or not self._out:
+            return
+        now = self._loop.time()
+        out, self._out = self._out, {}
+        for number in out:
+            if number in self._calls:
+                self._calls[number].sent_at = now
+        self._transport.write(b"".join(out.values()))
 
     def forget(self, number: int) -> None:
         """Give up a call, if it is not over yet; its reply will be dropped, and `done` is not called."""
@@ -148,7 +173,7 @@ class Connection(asyncio.Protocol):
         if handle is not None:
             # Nothing ends an idle connection but this, should the other machine vanish.
             handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._loop.call_soon(self._flush)
+        self._loop.call_soon(self._leave)
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
@@ -169,7 +194,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._flush()
+        self.flush()
 
     # Inside.
 
@@ -180,23 +205,15 @@ class Connection(asyncio.Protocol):
             if number not in self._calls:
                 return number
 
-    def _flush(self) -> None:
-        if self._paused or self._transport is None or not self._out:
-            return
-        now = self._loop.time()
-        out, self._out = self._out, {}
-        for number in out:
-            if number in self._calls:
-                self._calls[number].sent_at = now
-        self._transport.write(b"".join(out.values()))
+    def _leave(self) -> None:
+        self._leaving = False
+        self.flush()
 
     def _take(self, number: int) -> _Call | None:
         call = self._calls.pop(number, None)
         if call is not None:
             self._out.pop(number, None)
             self._bytes -= call.size
-            if call.timer is not None:
-                call.timer.cancel()
         return call
 
     def _answer(self, reply: Reply) -> None:
@@ -207,16 +224,30 @@ class Connection(asyncio.Protocol):
         if call is not None:
             call.done(reply.failure or reply.body)
 
-    def _expire(self, number: int) -> None:
-        call = self._take(number)
-        if call is None:
-            return
-        call.done(self._unanswered(call, "no answer in time"))
+    def _watch(self, at: float) -> None:
+        """Look at the deadlines at `at`, when the first may have passed, and not before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        """Give up the calls whose time is over. The one that the timer was set for may have been answered long ago."""
+        self._timer, self._timer_at = None, _NEVER
         now = self._loop.time()
-        if call.sent_at is not None and now - max(call.sent_at, self._heard_at) >= _SILENCE_S:
+        silent = False
+        for number in [number for number, call in self._calls.items() if call.expires_at <= now + _EARLY_S]:
+            call = self._take(number)
+            if call is not None:
+                call.done(self._unanswered(call, "no answer in time"))
+                silent |= call.sent_at is not None and now - max(call.sent_at, self._heard_at) >= _SILENCE_S
+        if silent:
             self._end("it has been silent for too long")
-        else:
-            self._admit()
+            return
+        first = min((call.expires_at for call in self._calls.values()), default=_NEVER)
+        if first < self._timer_at:
+            self._watch(first)
+        self._admit()
 
     def _unanswered(self, call: _Call, why: str) -> Exception:
         if call.sent_at is None:
@@ -227,6 +258,8 @@ class Connection(asyncio.Protocol):
         if self.ended is not None:
             return
         self.ended = why
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
         for number in list(self._calls):

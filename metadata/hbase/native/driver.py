@@ -20,6 +20,7 @@ from metadata.hbase.native.cluster import Cluster
 from metadata.hbase.native.failures import Meaning, ServerFailure
 from metadata.hbase.native.filters import filter_of
 from metadata.hbase.native.hbase_pb2 import Column, Scan
+from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
 from metadata.hbase.native.registry import Registry
 from metadata.hbase.native.scanning import scan_region
@@ -43,11 +44,12 @@ class NativeDriver:
         *,
         advice: str,
         route: Route = lambda server: server,
+        gathering: Gathering = GATHERING,
     ) -> None:
         self._options = options
         # A call that nobody answers must leave time for another, to where the HBase region may be by then.
         self._try_s = max(_TRY_MIN_S, options.operation_timeout_s / _TRIES)
-        self._cluster = Cluster(make_registry, options.clock, options.in_flight_max, advice, route)
+        self._cluster = Cluster(make_registry, options.clock, options.in_flight_max, advice, route, gathering)
         self._administration = Administration(self._cluster, options.clock)
         self._loop = asyncio.get_running_loop()
 
@@ -64,12 +66,12 @@ class NativeDriver:
             )
 
     async def get(self, table: str, row: bytes, columns: Sequence[bytes], deadline: Deadline) -> Row | None:
-        region = await self._cluster.locate(table, row, deadline)
+        region = self._cluster.known(table, row) or await self._cluster.locate(table, row, deadline)
         found: Row | None = await self._carry_out(Look(region, get_of(row, columns), self._expiry(deadline)))
         return found
 
     async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
-        region = await self._cluster.locate(put.table, put.row, deadline)
+        region = self._cluster.known(put.table, put.row) or await self._cluster.locate(put.table, put.row, deadline)
         change = Change(region, put.row, put.column, put.expected, put_of(put.row, put.values), self._expiry(deadline))
         if await self._carry_out(change):
             return None
@@ -88,7 +90,7 @@ class NativeDriver:
         cells: Mapping[bytes, int],
         deadline: Deadline,
     ) -> bool:
-        region = await self._cluster.locate(table, row, deadline)
+        region = self._cluster.known(table, row) or await self._cluster.locate(table, row, deadline)
         done: bool = await self._carry_out(
             Change(region, row, column, expected, delete_of(row, cells), self._expiry(deadline))
         )

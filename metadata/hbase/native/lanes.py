@@ -1,9 +1,9 @@
 """Lanes: how the single actions of many callers travel to one region server in few calls.
 
-Up to CALLS_AT_ONCE calls are under way at once. While fewer are, an action leaves in a call of its own, at the end of
-the turn of the event loop in which it came; what is more than that, or comes while all are under way, shares calls
-evenly. A batch costs a server, and a client, several times less for each action than calls do, but its actions are
-carried out one after the other, and each waits for the last.
+An action that finds nothing under way leaves at once. While fewer calls than `Gathering.calls` are under way, the
+others leave in calls of their own, at the end of the turn of the event loop in which they came; what is more than that,
+or comes while all are under way, shares calls evenly. A batch costs a server, and a client, several times less for each
+action than calls do, but its actions are carried out one after the other, and each waits for the last.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -32,13 +33,13 @@ from metadata.hbase.native.hbase_pb2 import (
 )
 from metadata.hbase.native.links import Link
 
-__all__ = ["COMPANY_MAX", "Lane"]
+__all__ = ["GATHERING", "Gathering", "Lane"]
 
 _log = logging.getLogger(__name__)
 
-CALLS_AT_ONCE: Final = 16
-COMPANY_MAX: Final = 100
-"""How many actions a batch has at most: each is one more wait for the server's log."""
+_DONE: Final = bytes.fromhex("0a 06 0a 02 08 00 18 01")
+_NO_STATISTICS: Final = bytes.fromhex("1a 00")
+"""What an answer consists of when every change was done: a result for each, and an empty message at the end."""
 
 _COMPANY_BYTES: Final = 1 << 20
 _CONNECT_S: Final = 10.0
@@ -46,15 +47,30 @@ _LATE_S: Final = 0.05
 """An action that waits, or travels in a batch, may outlast its deadline by so much, which spares it its own timer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """When actions share calls: `calls` are under way at once, each of at most `company` actions.
+
+    The figures are measured, by benchmarks/native_gathering.py. Each action of a batch is one more wait for the
+    server's log.
+    """
+
+    calls: int = 16
+    company: int = 100
+
+
+GATHERING: Final = Gathering()
+
+
 class Lane:
     """The lane to one region server. `in_flight_max` bounds how many actions are under way at once."""
 
-    def __init__(self, link: Link, clock: Clock, in_flight_max: int) -> None:
+    def __init__(self, link: Link, clock: Clock, in_flight_max: int, gathering: Gathering) -> None:
         self._link = link
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._calls_max = min(CALLS_AT_ONCE, in_flight_max)
-        self._company_max = min(COMPANY_MAX, max(1, in_flight_max // self._calls_max))
+        self._calls_max = min(gathering.calls, in_flight_max)
+        self._company_max = min(gathering.company, max(1, in_flight_max // self._calls_max))
         self._waiting: deque[Action] = deque()
         self._calls = 0
         self._scheduled = False
@@ -70,7 +86,11 @@ class Lane:
         too large; MetadataError - the server is too old.
         """
         self._waiting.append(action)
-        if not self._scheduled:
+        if self._scheduled:
+            return
+        if self._calls == 0:
+            self._depart()
+        else:
             self._scheduled = True
             self._loop.call_soon(self._depart)
 
@@ -98,6 +118,7 @@ class Lane:
             company = self._take(share if self._knows_batches else 1)
             if company:
                 self._send(connection, company)
+        connection.flush()
         self._watch()
 
     def _take(self, number: int) -> list[Action]:
@@ -137,7 +158,7 @@ class Lane:
                     self._probe(connection, single)
             else:
                 method, request = "Multi", b"".join([delimited(b"\x0a", action.part()) for action in company])
-            connection.send(method, request, max(expires_at - now, 0.0), arrive)
+            connection.send(method, request, max(expires_at - now, 0.0), arrive, held=True)
         except (HedwigError, NotAppliedError, AbortedError) as exc:
             arrive(exc)
 
@@ -174,7 +195,7 @@ class Lane:
         probe.condition = condition(change.row, change.column, secrets.token_bytes(32))
         self._probing = True
         timeout_s = change.expires_at - self._loop.time()
-        connection.send("Multi", delimited(b"\x0a", probe.part()), timeout_s, self._probed)
+        connection.send("Multi", delimited(b"\x0a", probe.part()), timeout_s, self._probed, held=True)
 
     def _probed(self, result: bytes | Exception) -> None:
         self._probing = False
@@ -234,6 +255,10 @@ def _tell(company: Sequence[Action], body: bytes) -> None:
     if len(company) == 1:
         (single,) = company
         _settle(single, single.answer(body))
+        return
+    if body == _DONE * len(company) + _NO_STATISTICS and all(isinstance(action, Change) for action in company):
+        for action in company:
+            _settle(action, True)
         return
     results = MultiResponse.FromString(body).region_action_result
     if len(results) != len(company):

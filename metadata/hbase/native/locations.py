@@ -41,9 +41,8 @@ class Locations:
     def find(self, row: bytes) -> Region | None:
         """Return the region that holds `row` as far as is known, else None."""
         at = bisect_right(self._regions, row, key=_start) - 1
-        if at >= 0 and self._regions[at].holds(row):
-            return self._regions[at]
-        return None
+        found = self._regions[at] if at >= 0 else None
+        return found if found is not None and found.holds(row) else None
 
     def forget(self, region: Region) -> None:
         """Drop a region that was not where it was believed to be; one that was learnt since stays."""

@@ -33,11 +33,11 @@ class Region:
     start: bytes
     end: bytes
     server: Server
-    specifier: bytes = field(init=False)
-    """The encoded RegionSpecifier."""
+    encoded: bytes = field(init=False)
+    """The region as the first field of a request."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "specifier", b"\x08\x01" + delimited(b"\x12", self.name))
+        object.__setattr__(self, "encoded", delimited(b"\x0a", b"\x08\x01" + delimited(b"\x12", self.name)))
 
     def holds(self, row: bytes) -> bool:
         """Say whether `row` is between its bounds."""
