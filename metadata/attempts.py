@@ -63,9 +63,9 @@ class Refusal(Generic[S]):
 
 
 class Attempts:
-    """The attempts of one operation, within its deadline."""
+    """The attempts of one operation, within its deadline; `what` names it in errors, and is not looked at before."""
 
-    def __init__(self, options: StoreOptions, what: str) -> None:
+    def __init__(self, options: StoreOptions, what: object) -> None:
         self._options = options
         self._what = what
         self._pause_s = _BACKOFF_FIRST_S

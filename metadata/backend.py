@@ -30,7 +30,8 @@ class StoreOptions:
     `operation_timeout_s` bounds every operation; `in_flight_max` bounds how many wait for the store at once (more wait
     their turn here); `page_rows` is how many records one page of a listing holds at most; `regions` is how many
     HBase regions `format` splits each table into. With `gather`, single operations of concurrent callers travel
-    together: for a process with many callers, each with one operation at a time.
+    together, where the backend does not see to that by itself: for a process with many callers, each with one operation
+    at a time.
     """
 
     operation_timeout_s: float = 30.0
@@ -53,6 +54,11 @@ class Backend(Protocol):
     @property
     def partial_update(self) -> bool:
         """Say whether a merging write leaves absent parts' stored bytes untouched."""
+        ...
+
+    @property
+    def gathers(self) -> bool:
+        """Say whether single operations of concurrent callers travel together anyhow, below the tables."""
         ...
 
     @property

@@ -63,7 +63,7 @@ class Stamp:
 
 def make_token(source: Random) -> bytes:
     """Return a new token, never the one that means `no write before`."""
-    return source.randrange(1, 1 << (8 * TOKEN_BYTES)).to_bytes(TOKEN_BYTES, "big")
+    return (source.getrandbits(8 * TOKEN_BYTES) or 1).to_bytes(TOKEN_BYTES, "big")
 
 
 def judge(mine: Stamp, current: Stamp | None) -> Verdict:

@@ -58,7 +58,7 @@ class MetadataStore:
 
     def _table(self, kind: RecordKind[R]) -> VersionedTable[R]:
         table = self._backend.table(kind)
-        return GatheringTable(kind, table) if self._options.gather else table
+        return GatheringTable(kind, table) if self._options.gather and not self._backend.gathers else table
 
     async def __aenter__(self) -> Self:
         return self

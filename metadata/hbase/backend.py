@@ -76,6 +76,7 @@ class HBaseBackend:
     """An open namespace."""
 
     partial_update = True
+    gathers = True
 
     def __init__(self, url: MetadataUrl, tables: Tables, driver: HBaseDriver, options: StoreOptions) -> None:
         self._url = url

@@ -10,13 +10,13 @@ millisecond, do not arise.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata.attempts import Attempts, NotAppliedError, Refusal, Verdict
+from metadata.attempts import Attempts, NotAppliedError, Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, ScanRange
 from metadata.hbase.keys import BUCKETS, after, bucket_start, escape, past_prefix, split_row, topic_key
@@ -37,6 +37,17 @@ _SLICES: Final = 256
 
 _QUICK_S: Final = 0.2
 """An answer within this time makes the next slice twice as large, a later one half as large."""
+
+
+class _Work(NamedTuple):
+    """What an operation does, in words; put together only when somebody asks, which is when it failed."""
+
+    verb: str
+    noun: str
+    key: RecordKey
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.noun} of {self.key}"
 
 
 class HBaseTable(Generic[R]):
@@ -60,13 +71,13 @@ class HBaseTable(Generic[R]):
         self._kind.check(key)
         parts = self._codec.pack(record)
         self._kind.check_size(key, *parts)
-        if version == ANY:
-            return await self._write_any(key, parts, merge=merge)
         if version == NEW:
             return await self._create(key, parts)
+        if version == ANY:
+            return await self._write_any(key, parts, merge=merge)
         expected = await self._expected(key, version)
         mine = expected.next(make_token(self._options.random))
-        return await self._replace(key, expected.encode(), mine, self._values(parts, keep_absent=merge))
+        return await self._replace(key, _raw(version), mine, self._values(parts, keep_absent=merge))
 
     async def delete(self, key: RecordKey, version: Version) -> None:
         self._kind.check_delete(key, version)
@@ -75,7 +86,7 @@ class HBaseTable(Generic[R]):
         else:
             expected = await self._expected(key, version)
             mine = expected.next(make_token(self._options.random), live=False)
-            await self._replace(key, expected.encode(), mine, self._emptied())
+            await self._replace(key, _raw(version), mine, self._emptied())
 
     async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
         # A driver that can gather calls of the same moment into one does so below this.
@@ -183,7 +194,7 @@ class HBaseTable(Generic[R]):
         return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
 
     async def _get(self, key: RecordKey) -> Row | None:
-        attempts = Attempts(self._options, f"read {self._kind.noun} of {key}")
+        attempts = Attempts(self._options, _Work("read", self._kind.noun, key))
         return await attempts.read(
             lambda deadline: self._driver.get(self._table, _row(key), self._columns.all, deadline)
         )
@@ -192,7 +203,7 @@ class HBaseTable(Generic[R]):
         """Create a record where none is: in an absent row, or in one that holds a tombstone."""
         token = make_token(self._options.random)
         values = self._values(parts, keep_absent=True)
-        attempts = Attempts(self._options, f"create {self._kind.noun} of {key}")
+        attempts = Attempts(self._options, _Work("create", self._kind.noun, key))
         condition: bytes | None = None
         mine = Stamp.first(self._options.clock, token)
         while True:
@@ -207,7 +218,7 @@ class HBaseTable(Generic[R]):
 
     async def _replace(self, key: RecordKey, condition: bytes, mine: Stamp, values: dict[bytes, bytes]) -> Version:
         """Write over the record whose version column holds `condition`; with a tombstone, delete it."""
-        attempts = Attempts(self._options, f"{'write' if mine.live else 'delete'} {self._kind.noun} of {key}")
+        attempts = Attempts(self._options, _Work("write" if mine.live else "delete", self._kind.noun, key))
         refusal = await self._put_if(attempts, key, condition, mine, values)
         if refusal is not None:
             raise self._conflict(key, refusal.current)
@@ -267,24 +278,22 @@ class HBaseTable(Generic[R]):
             token=mine.token,
             show=self._columns.all,
         )
+        return await attempts.write(
+            lambda deadline: self._attempt(put, deadline), lambda row: judge(mine, self._stamp(key, row))
+        )
 
-        async def attempt(deadline: Deadline) -> Refusal[Row] | None:
-            refusal = await self._driver.put_if(put, deadline)
-            if refusal is not None and _compared(refusal.current, self._columns.version) == condition:
-                # The row came to what the condition asks for between the refusal and the look at it.
-                raise NotAppliedError("the record changed back and forth")
-            return refusal
-
-        def verdict(row: Row | None) -> Verdict:
-            return judge(mine, self._stamp(key, row))
-
-        return await attempts.write(attempt, verdict)
+    async def _attempt(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
+        refusal = await self._driver.put_if(put, deadline)
+        if refusal is not None and _compared(refusal.current, put.column) == put.expected:
+            # The row came to what the condition asks for between the refusal and the look at it.
+            raise NotAppliedError("the record changed back and forth")
+        return refusal
 
     async def _expected(self, key: RecordKey, version: Version) -> Stamp:
         """Return the stamp that `version` stands for. Raises the refusal if it is no version of ours."""
         if version.raw[:1] == _VERSION_TAG:
             with suppress(ValueError):
-                expected = Stamp.decode(version.raw[1:])
+                expected = Stamp.decode(_raw(version))
                 if expected.live:
                     return expected
         raise self._conflict(key, await self._get(key))
@@ -317,6 +326,11 @@ class HBaseTable(Generic[R]):
 
 def _row(key: RecordKey) -> bytes:
     return topic_key(key.topic) + (key.subscriber or b"")
+
+
+def _raw(version: Version) -> bytes:
+    """Return the stamp that a version of ours stands for, as it is stored."""
+    return version.raw[1:]
 
 
 def _version(stamp: Stamp) -> Version:

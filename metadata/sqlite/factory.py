@@ -89,6 +89,7 @@ class SqliteBackend:
     """An open SQLite store: one lane that writes, and for a file one that reads beside it."""
 
     partial_update = True
+    gathers = False
 
     def __init__(self, path: str, layout: Layout, writer: Lane, reader: Lane, options: StoreOptions) -> None:
         self.layout = layout

@@ -28,6 +28,7 @@ class ZookeeperBackend:
     """The tables of one store, over one session at a time."""
 
     partial_update = False
+    gathers = False
     """A subscription is one node's content, written whole."""
 
     def __init__(
