@@ -16,6 +16,8 @@ from benchmarks.connections_target import hold_connections
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.load import Load, Target
 from benchmarks.raw_target import RawTarget
+from benchmarks.record_clients import DRIVERS as RECORD_DRIVERS
+from benchmarks.record_session import serve_workloads
 from benchmarks.workloads import Workload
 
 __all__ = ["main"]
@@ -42,6 +44,9 @@ def main() -> None:
 
 
 async def _carry_out(plan: Mapping[str, Any]) -> None:
+    if plan["driver"] in RECORD_DRIVERS:
+        await serve_workloads(plan, _write, _read_later)
+        return
     host, _, port = plan["address"].rpartition(":")
     if plan["driver"] == "connections":
         await hold_connections(host, int(port), plan["connections"], lambda: _write({"ready": True}), _read_later)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -23,11 +23,14 @@ _SOURCES: Final = Path(__file__).parents[1]
 class GeneratorProcess:
     """A generator that `with` starts with its plan, and ends.
 
+    `command` starts another program that speaks the same lines.
+
     Raises: BenchmarkError - it failed, or said nothing in time.
     """
 
-    def __init__(self, plan: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Mapping[str, Any], command: Sequence[str] = ()) -> None:
         self._plan = plan
+        self._command = command or (sys.executable, "-m", "benchmarks.generator")
         self._lines: queue.Queue[str] = queue.Queue()
         self._process: subprocess.Popen[str] | None = None
         self._reader = threading.Thread(target=self._read, name="generator", daemon=True)
@@ -45,7 +48,7 @@ class GeneratorProcess:
     def _start(self) -> None:
         with interrupt_later():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.generator"],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -30,6 +30,10 @@ class Observer(Protocol):
         """Take note that one subscriber has received the message of an operation."""
         ...
 
+    def refused(self, number: int) -> None:
+        """Take note that an attempt of an operation came too late, others were faster; it is tried again."""
+        ...
+
     def lost(self) -> None:
         """Take note that the hub cannot be reached any more, so that there is no use in going on."""
         ...
@@ -123,6 +127,10 @@ class Load:
         recording.delivered_ns.append(now)
         recording.delivery_us.append((now - recording.intended_ns[number]) // 1000)
         self._step(number)
+
+    def refused(self, _: int) -> None:
+        """Take note of a refusal."""
+        self._recording.refused_ns.append(self._now_ns())
 
     def lost(self) -> None:
         """End the load now."""

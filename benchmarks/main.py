@@ -3,15 +3,14 @@
 import json
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
 
+from benchmarks.cas_command import cas
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.document import write_into
 from benchmarks.drivers import DRIVERS
@@ -19,39 +18,23 @@ from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_cases import HubCases
 from benchmarks.hub_suite import FULL, MEASUREMENTS, QUICK, SMOKE, USUAL, Case, Sizes, cases
-from benchmarks.results import Measurement, Result
-from benchmarks.tables import markdown, print_tables
+from benchmarks.numbers_option import numbers
+from benchmarks.results import Result
+from benchmarks.runs import carry_out, show_result
 from hedwig.errors import HedwigError
 
 __all__ = ["main"]
 
 _SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
-_WIDTH: Final = 200
-"""Of a table that goes into a file or a pipe."""
 
 
 @click.group()
 @click.version_option(package_name="hedwig", prog_name="hedwig-bench")
 def main() -> None:
-    """Measure hubs, and show what was measured."""
+    """Measure hubs and metadata backends, and show what was measured."""
 
 
-def _numbers(_: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    """Read 1,50,10000 or 1,50,10k; None if the option was not given."""
-    if text is None:
-        return None
-    try:
-        found = tuple(_number(part) for part in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of whole numbers such as 1,50,10k", param=parameter) from None
-    if min(found) < 0:
-        raise click.BadParameter("the numbers must not be negative", param=parameter)
-    return found
-
-
-def _number(text: str) -> int:
-    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
-    return int(text[:-1] if scale > 1 else text) * scale
+main.add_command(cas)
 
 
 @main.command(epilog="Example: hedwig-bench hub publish deliver --topics 50 --size 100 --rounds 1")
@@ -66,13 +49,13 @@ def _number(text: str) -> int:
 )
 @click.option("--full", "preset", flag_value="full", help="The same as --sizes full.")
 @click.option("--driver", "drivers", multiple=True, type=click.Choice(DRIVERS), help="Default: all three, in turn.")
-@click.option("--topics", callback=_numbers, metavar="N,N…", help="Topics to publish to.")
-@click.option("--size", "message_bytes", callback=_numbers, metavar="N,N…", help="Bytes of a message's body.")
-@click.option("--subscribers", callback=_numbers, metavar="N,N…", help="Subscribers of each topic, for deliver.")
+@click.option("--topics", callback=numbers, metavar="N,N…", help="Topics to publish to.")
+@click.option("--size", "message_bytes", callback=numbers, metavar="N,N…", help="Bytes of a message's body.")
+@click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscribers of each topic, for deliver.")
 @click.option(
     "--rate",
     "rates",
-    callback=_numbers,
+    callback=numbers,
     metavar="N,N…",
     help="Offered publishes a second, beside the closed loops; 0: closed loops only.",
 )
@@ -83,8 +66,8 @@ def _number(text: str) -> int:
 @click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
 @click.option("--subscriptions", type=click.IntRange(min=2), help="New subscriptions to make.")
 @click.option("--cold-topics", type=click.IntRange(min=1), help="Topics for publish-cold.")
-@click.option("--idle-topics", callback=_numbers, metavar="N,N…", help="The ladder of owned idle topics.")
-@click.option("--idle-connections", callback=_numbers, metavar="N,N…", help="Connections held open.")
+@click.option("--idle-topics", callback=numbers, metavar="N,N…", help="The ladder of owned idle topics.")
+@click.option("--idle-connections", callback=numbers, metavar="N,N…", help="Connections held open.")
 @click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
 @click.option(
     "--processes",
@@ -141,10 +124,10 @@ def hub(
                 environment=environment(Path(place)),
                 terms=_terms(label, settings, address, sizes, processes, seed),
             )
-            _run(runs, planned, sizes, result, path)
+            carry_out(planned, runs.measure, sizes.rounds, result, path, named=_named)
         except (BenchmarkError, HedwigError, ValueError) as exc:
             raise click.ClickException(str(exc)) from exc
-    _show(result, as_json=as_json, as_markdown=False)
+    show_result(result, as_json=as_json)
     click.echo(f"written to {path}", err=True)
     if not result.is_complete:
         sys.exit(130)
@@ -179,26 +162,6 @@ def _terms(
     }
 
 
-def _run(runs: HubCases, planned: list[Case], sizes: Sizes, result: Result, path: Path) -> None:
-    """Measure all cases, round by round, every other round in the opposite order; Ctrl-C ends it early."""
-    total = len(planned) * sizes.rounds
-    began = time.monotonic()
-    try:
-        for number in range(sizes.rounds):
-            for case in planned if number % 2 == 0 else reversed(planned):
-                done = len(result.measurements)
-                left = f", {(time.monotonic() - began) / done * (total - done) / 60:.0f} min left" if done else ""
-                click.echo(f"[{done + 1}/{total}{left}] round {number + 1}: {_named(case)}", err=True)
-                measurement = runs.measure(case, number + 1)
-                result.measurements.append(measurement)
-                result.write(path)
-                click.echo(f"    {_told(measurement)}", err=True)
-        result.is_complete = True
-    except KeyboardInterrupt:
-        click.echo("interrupted; what was measured is kept", err=True)
-    result.write(path)
-
-
 def _named(case: Case) -> str:
     workload = case.workload
     load = f"{workload.rate_per_s:,.0f}/s" if workload.is_open_loop else f"{workload.in_flight:,} in flight"
@@ -207,14 +170,6 @@ def _named(case: Case) -> str:
     subscribers = f", {workload.subscribers} subscribers" if workload.subscribers else ""
     return (
         f"{workload.name}, {case.driver}, {workload.topics:,} topics{subscribers}, {workload.message_bytes:,} B, {load}"
-    )
-
-
-def _told(measurement: Measurement) -> str:
-    grown = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in measurement.values.items() if "_per_" in name]
-    failed = sum(measurement.errors.values())
-    return "; ".join(
-        [f"{measurement.rate_per_s:,.0f}/s", *grown, *([f"{failed:,} failed"] if failed else []), *measurement.notes()]
     )
 
 
@@ -240,13 +195,4 @@ def show(results: tuple[Path, ...], as_json: bool, as_markdown: bool, into: Path
         click.echo(json.dumps([result.to_json() for result in found], indent=1))
         return
     for result in found:
-        _show(result, as_json=False, as_markdown=as_markdown)
-
-
-def _show(result: Result, *, as_json: bool, as_markdown: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(result.to_json(), indent=1))
-    elif as_markdown:
-        click.echo(markdown(result))
-    else:
-        print_tables(result, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+        show_result(result, as_markdown=as_markdown)

@@ -94,6 +94,9 @@ class _Attaching:
     def delivered(self, _: int) -> None:
         """Nothing is published yet, so what comes is from before; it does not count."""
 
+    def refused(self, _: int) -> None:
+        """Nothing is tried again here."""
+
     def lost(self) -> None:
         self.errors.append("connection lost")
 

@@ -50,6 +50,7 @@ class Summary:
 
     count: operations that finished well inside the window; `begin_ns` and `end_ns` are its borders.
     errors: operations that failed, by reason.
+    refusals: attempts that others were faster than, in the window; each is tried again.
     offered, missed: operations that should have begun in all, and those of them that did not.
     late_us_max: how late the generator itself was at most, with room in flight.
     service, response: from when an operation began, and from when it should have begun, to its end. A closed loop has
@@ -60,6 +61,7 @@ class Summary:
     begin_ns: int
     end_ns: int
     count: int = 0
+    refusals: int = 0
     deliveries: int = 0
     unexpected_deliveries: int = 0
     offered: int = 0
@@ -79,6 +81,7 @@ class Summary:
         self.begin_ns = min(self.begin_ns, other.begin_ns)
         self.end_ns = max(self.end_ns, other.end_ns)
         self.count += other.count
+        self.refusals += other.refusals
         self.deliveries += other.deliveries
         self.unexpected_deliveries += other.unexpected_deliveries
         self.offered += other.offered
@@ -96,6 +99,7 @@ class Summary:
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
             "count": self.count,
+            "refusals": self.refusals,
             "deliveries": self.deliveries,
             "unexpected_deliveries": self.unexpected_deliveries,
             "offered": self.offered,
@@ -120,7 +124,7 @@ class Summary:
         )
 
 
-_PLAIN: Final = ("begin_ns", "end_ns", "count", "deliveries", "unexpected_deliveries", "offered", "missed")
+_PLAIN: Final = ("begin_ns", "end_ns", "count", "refusals", "deliveries", "unexpected_deliveries", "offered", "missed")
 
 
 class Recording:
@@ -133,6 +137,7 @@ class Recording:
         self.begun_ns = array("q")
         self.finished_ns = array("q")
         self.errors: dict[int, str] = {}
+        self.refused_ns = array("q")
         self.missed = 0
         self.delivered_ns = array("q")
         self.delivery_us = array("q")
@@ -166,6 +171,7 @@ class Recording:
                 else:
                     service.append((finished - begun) // 1000)
                     response.append((finished - intended) // 1000)
+        summary.refusals = sum(begin_ns <= at <= end_ns for at in self.refused_ns)
         summary.offered = sum(1 for at in self.intended_ns if at >= begin_ns) + self.missed
         summary.service.record_all(service)
         summary.response.record_all(response)

@@ -1,21 +1,22 @@
 """Results as tables: for a terminal, and as Markdown."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.cas_tables import PROGRAM as CAS
+from benchmarks.cas_tables import cas_tables
+from benchmarks.figures import median, merged, percentiles
 from benchmarks.results import Measurement, Result, alike
 from benchmarks.workloads import Operation, Workload
-from hedwig.histograms import Histogram
 
 __all__ = ["Row", "markdown", "print_tables", "rows", "terms"]
 
 _MIB: Final = 1 << 20
-_SHOWN: Final = (50.0, 99.0, 99.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ def _row(rounds: Sequence[Measurement]) -> Row:
         latency=_latency(workload, good),
         errors=f"{failed:,} ({', '.join(reasons)})" if failed else "0",
         hub=_hub(good),
-        generator=_median(good, lambda measurement: measurement.generator_cores, "{:.2f}"),
+        generator=median(good, lambda measurement: measurement.generator_cores, "{:.2f}"),
         notes="; ".join(notes),
     )
 
@@ -86,7 +87,7 @@ def _growth(measurement: Measurement) -> float | None:
 
 
 def _rate(workload: Workload, good: Sequence[Measurement], rates: Sequence[float]) -> str:
-    if (growth := _median(good, _growth, "{:,.0f}")) != "–":
+    if (growth := median(good, _growth, "{:,.0f}")) != "–":
         unit = "connection" if workload.name == "idle-connections" else "topic"
         return f"{growth} B/{unit}"
     return f"{statistics.median(rates):,.0f}/s" if rates else "–"
@@ -109,43 +110,24 @@ def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
         return "; ".join(f"mean {each['mean']}, p99 {each['p99']}" for each in reported)
     if not any("service" in measurement.histograms for measurement in good):
         return "–"
-    service = _merged(good, "service")
-    text = _percentiles(service)
+    service = merged(good, "service")
+    text = percentiles(service)
     if workload.is_open_loop:
-        text = f"{_percentiles(_merged(good, 'response'))} (service {text})"
-    delivery = _merged(good, "delivery")
+        text = f"{percentiles(merged(good, 'response'))} (service {text})"
+    delivery = merged(good, "delivery")
     if delivery.count:
-        text = f"{_percentiles(delivery)} (to all: {text})"
+        text = f"{percentiles(delivery)} (to all: {text})"
     return text
 
 
-def _merged(good: Sequence[Measurement], name: str) -> Histogram:
-    return Histogram.merged(each.histograms[name] for each in good if name in each.histograms)
-
-
-def _percentiles(histogram: Histogram) -> str:
-    found = histogram.percentiles_us(_SHOWN)
-    return " / ".join(_ms(us) for us in (*(found[percentile] for percentile in _SHOWN), histogram.max_us))
-
-
-def _ms(us: float) -> str:
-    ms = us / 1000
-    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 10 else f"{ms:.2f}"
-
-
 def _hub(good: Sequence[Measurement]) -> str:
-    cores = _median(good, lambda measurement: measurement.hub_cores, "{:.2f}")
-    memory = _median(good, lambda measurement: _mib(measurement.hub_rss_bytes_max), "{:,.0f}")
+    cores = median(good, lambda measurement: measurement.hub_cores, "{:.2f}")
+    memory = median(good, lambda measurement: _mib(measurement.hub_rss_bytes_max), "{:,.0f}")
     return f"{cores} / {memory}"
 
 
 def _mib(size: int | None) -> float | None:
     return None if size is None else size / _MIB
-
-
-def _median(good: Sequence[Measurement], value: Callable[[Measurement], float | None], form: str) -> str:
-    found = [each for measurement in good if (each := value(measurement)) is not None]
-    return form.format(statistics.median(found)) if found else "–"
 
 
 _COLUMNS: Final = (
@@ -183,24 +165,34 @@ def _term(value: Any) -> str:
     return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
+def _tables(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+    """Return the tables of a result: each its title (empty if there is but one), its columns and its lines."""
+    if result.program == CAS:
+        return cas_tables(result.measurements)
+    lines = [[getattr(row, name) for name, _ in _COLUMNS] for row in rows(result.measurements)]
+    return [("", [title for _, title in _COLUMNS], lines)]
+
+
 def print_tables(result: Result, console: Console) -> None:
     """Print a result."""
-    for line in terms(result):
-        console.print(line, highlight=False, markup=False)
-    found = rows(result.measurements)
-    table = Table()
-    shown = [(name, title) for name, title in _COLUMNS if name != "notes" or any(row.notes for row in found)]
-    for _, title in shown:
-        table.add_column(title, overflow="fold")
-    for row in found:
-        table.add_row(*(getattr(row, name) for name, _ in shown))
-    console.print(table, markup=False)
+    for term in terms(result):
+        console.print(term, highlight=False, markup=False)
+    for name, columns, lines in _tables(result):
+        # A column of notes that nobody needed would only take width.
+        shown = [index for index, title in enumerate(columns) if title != "notes" or any(line[index] for line in lines)]
+        table = Table(title=name or None, title_justify="left")
+        for index in shown:
+            table.add_column(columns[index], overflow="fold")
+        for line in lines:
+            table.add_row(*(line[index] for index in shown))
+        console.print(table, markup=False)
 
 
 def markdown(result: Result) -> str:
     """Return a result as Markdown."""
-    lines = [f"- {line}" for line in terms(result)]
-    lines += ["", "| " + " | ".join(title for _, title in _COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
-    for row in rows(result.measurements):
-        lines.append("| " + " | ".join(getattr(row, name).replace("|", "\\|") for name, _ in _COLUMNS) + " |")
-    return "\n".join(lines) + "\n"
+    written = [f"- {line}" for line in terms(result)]
+    for name, columns, lines in _tables(result):
+        written += ["", *([f"**{name}**", ""] if name else [])]
+        written += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+        written += ["| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in lines]
+    return "\n".join(written) + "\n"

@@ -25,6 +25,17 @@ class Operation(StrEnum):
     """A new durable subscription, left attached; finished when the hub has acknowledged it."""
     SUBSCRIBE_AND_CLOSE = "subscribe-and-close"
     """A new durable subscription, then detached; finished when the hub has acknowledged both."""
+    READ = "read"
+    """A metadata record is read."""
+    CREATE = "create"
+    """A metadata record that must not exist; finished when the store has acknowledged it."""
+    UPDATE = "update"
+    """A whole metadata record, if it is at the version last seen; acknowledged."""
+    PARTIAL_UPDATE = "partial-update"
+    """The part of a metadata record that changes often, and nothing else of it, on the same condition; acknowledged."""
+    CONTENDED_UPDATE = "contended-update"
+    """A metadata record is read, and written at the version read; when others were faster, again at the version that
+    they left, until it is done."""
 
 
 class Choice(StrEnum):

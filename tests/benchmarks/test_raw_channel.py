@@ -50,6 +50,9 @@ class Noted:
     def delivered(self, number: int) -> None:
         self.deliveries.append(number)
 
+    def refused(self, number: int) -> None:
+        raise AssertionError(f"a channel tries nothing again, but did {number}")
+
     def lost(self) -> None:
         self.is_lost = True
 

@@ -1,0 +1,43 @@
+"""Figures of several rounds, as the tables of all results write them."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from benchmarks.results import Measurement
+from hedwig.histograms import Histogram
+
+__all__ = ["median", "merged", "percentiles", "spread"]
+
+_SHOWN: Final = (50.0, 99.0, 99.9)
+
+
+def median(good: Sequence[Measurement], value: Callable[[Measurement], float | None], form: str) -> str:
+    """Return the middle of a value over rounds, a dash if none has it."""
+    found = [each for measurement in good if (each := value(measurement)) is not None]
+    return form.format(statistics.median(found)) if found else "–"
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """Return the lowest and the highest of the rounds' values."""
+    if not values:
+        return "–"
+    if len(values) == 1:
+        return "1 round"
+    return f"{form.format(min(values))} – {form.format(max(values))}"
+
+
+def merged(good: Sequence[Measurement], name: str) -> Histogram:
+    """Return one of the histograms, of all rounds together."""
+    return Histogram.merged(each.histograms[name] for each in good if name in each.histograms)
+
+
+def percentiles(histogram: Histogram) -> str:
+    """Return the percentiles that tables show, and the maximum, in milliseconds."""
+    found = histogram.percentiles_us(_SHOWN)
+    return " / ".join(_ms(us) for us in (*(found[percentile] for percentile in _SHOWN), histogram.max_us))
+
+
+def _ms(us: float) -> str:
+    ms = us / 1000
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 10 else f"{ms:.2f}"

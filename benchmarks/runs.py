@@ -1,0 +1,69 @@
+"""A run: all cases, round by round, with progress, into one result."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from benchmarks.hub_suite import Case
+from benchmarks.results import Measurement, Result
+from benchmarks.tables import markdown, print_tables
+
+__all__ = ["carry_out", "show_result"]
+
+_WIDTH: Final = 200
+"""Of a table that goes into a file or a pipe."""
+
+
+def carry_out(
+    planned: Sequence[Case],
+    measure: Callable[[Case, int], Measurement],
+    rounds: int,
+    result: Result,
+    path: Path,
+    *,
+    named: Callable[[Case], str],
+) -> None:
+    """Measure all cases, every other round in the opposite order; Ctrl-C ends it early.
+
+    The file at `path` is written after each case.
+    """
+    total = len(planned) * rounds
+    began = time.monotonic()
+    try:
+        for number in range(rounds):
+            for case in planned if number % 2 == 0 else reversed(planned):
+                done = len(result.measurements)
+                left = f", {(time.monotonic() - began) / done * (total - done) / 60:.0f} min left" if done else ""
+                click.echo(f"[{done + 1}/{total}{left}] round {number + 1}: {named(case)}", err=True)
+                measurement = measure(case, number + 1)
+                result.measurements.append(measurement)
+                result.write(path)
+                click.echo(f"    {_told(measurement)}", err=True)
+        result.is_complete = True
+    except KeyboardInterrupt:
+        click.echo("interrupted; what was measured is kept", err=True)
+    result.write(path)
+
+
+def _told(measurement: Measurement) -> str:
+    grown = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in measurement.values.items() if "_per_" in name]
+    failed = sum(measurement.errors.values())
+    return "; ".join(
+        [f"{measurement.rate_per_s:,.0f}/s", *grown, *([f"{failed:,} failed"] if failed else []), *measurement.notes()]
+    )
+
+
+def show_result(result: Result, *, as_json: bool = False, as_markdown: bool = False) -> None:
+    """Print a result to standard output."""
+    if as_json:
+        click.echo(json.dumps(result.to_json(), indent=1))
+    elif as_markdown:
+        click.echo(markdown(result))
+    else:
+        print_tables(result, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
