@@ -14,6 +14,7 @@ __all__ = ["RunningServers", "servers"]
 
 _HEAP_MB: Final = {"regionserver": 1024}
 """Every store of a test is some HBase regions more, of several hundred in a run."""
+_HEAP_MB_ON_THREE: Final = {"regionserver": 512}
 _FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
 """ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 
@@ -24,10 +25,28 @@ class RunningServers:
     A service that could not be started fails every test that needs it, without another attempt.
     """
 
-    def __init__(self, directory: Path, heap_mb: Mapping[str, int] | None = None) -> None:
+    def __init__(self, directory: Path, heap_mb: Mapping[str, int] | None = None, *, region_servers: int = 1) -> None:
         self.launcher = DevServers(directory, heap_mb=heap_mb)
+        self._region_servers = region_servers
+        self._on_three: RunningServers | None = None
         self._failed: dict[str, DevError] = {}
         self._up: set[str] = set()
+
+    @property
+    def on_three(self) -> "RunningServers":
+        """The servers of another cluster, which has three region servers."""
+        if self._on_three is None:
+            directory = self.launcher.directory
+            self._on_three = RunningServers(
+                directory.with_name(f"{directory.name}-on-three"), _HEAP_MB_ON_THREE, region_servers=3
+            )
+        return self._on_three
+
+    def down(self) -> None:
+        """End all servers."""
+        if self._on_three is not None:
+            self._on_three.down()
+        self.launcher.down()
 
     def address(self, service: str) -> str:
         """Return host:port of `service` (`zookeeper`, `hbase`, `thrift2`, `thrift1`), which runs and answers.
@@ -38,7 +57,7 @@ class RunningServers:
             raise self._failed[service]
         if service not in self._up:
             try:
-                self.launcher.up([service])
+                self.launcher.up([service], regionservers=self._region_servers)
             except DevError as error:
                 self._failed[service] = error
                 raise
@@ -64,6 +83,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The servers of this run. A test that ends one starts it again."""
     kept: Path | None = request.config.getoption("--servers")
     if kept is not None:
+        # Another cluster is started beside these on demand; it stays too.
         yield RunningServers(kept)
         return
     heap_mb = _FULL_HEAP_MB if request.config.getoption("--full") else _HEAP_MB
@@ -74,4 +94,4 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield running
     finally:
         signal.signal(signal.SIGTERM, previous)
-        running.launcher.down()
+        running.down()

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.network import NETWORKED, Networked
 from tests.faults.sickbay import heal
 from tests.metadata.clients import Clients, Names
-from tests.metadata.place import KEPT_BACKENDS, BackendRow, Place, Surroundings
+from tests.metadata.place import KEPT_BACKENDS, BackendRow, Place, Surroundings, as_parameters, marks_of, servers_of
 from tests.servers import RunningServers
 
 __all__: list[str] = []
@@ -39,7 +39,7 @@ def surroundings(servers: RunningServers, tmp_path_factory: pytest.TempPathFacto
     return Surroundings(servers, tmp_path_factory.mktemp("stores"))
 
 
-@pytest.fixture(scope="session", params=KEPT_BACKENDS, ids=lambda row: row.label)
+@pytest.fixture(scope="session", params=as_parameters(KEPT_BACKENDS))
 def backend(request: pytest.FixtureRequest) -> BackendRow:
     """Each backend that several processes can share, in turn."""
     row: BackendRow = request.param
@@ -58,7 +58,10 @@ def _formatted(place: Place) -> Place:
     return place
 
 
-@pytest.fixture(scope="session", params=NETWORKED, ids=lambda networked: networked.label)
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(networked, id=networked.label, marks=marks_of(networked.row)) for networked in NETWORKED],
+)
 def networked(request: pytest.FixtureRequest) -> Networked:
     """Each backend that is reached over a network, in turn."""
     chosen: Networked = request.param
@@ -79,8 +82,10 @@ async def clients() -> AsyncIterator[Clients]:
 
 
 @pytest.fixture
-def faulty_servers(servers: RunningServers) -> Iterator[RunningServers]:
-    """The servers of the run, for a test that harms them; afterwards they are made well again."""
+def faulty_servers(servers: RunningServers, request: pytest.FixtureRequest) -> Iterator[RunningServers]:
+    """The servers that the test's backend is on, for a test that harms them; afterwards they are made well again."""
+    if "networked" in request.fixturenames:
+        servers = servers_of(request.getfixturevalue("networked").row, servers)
     try:
         yield servers
     finally:

@@ -43,7 +43,7 @@ class Networked:
 
 @dataclass(frozen=True, slots=True)
 class _NetworkedHBase(Networked):
-    """HBase without a gateway: the proxy stands before the region server, which clients find elsewhere."""
+    """HBase without a gateway: the proxy stands before the region servers, which clients find elsewhere."""
 
     def proxy(self, place: Place, plan: Plan) -> Proxy:
         assert isinstance(place, RoutedPlace), "its rows make no others"
@@ -67,6 +67,9 @@ NETWORKED: Final = (
         {"create": 1, "create again": 2, "update": 1, "delete": 1},
         "?connections=1",
     ),
-    _NetworkedHBase(_ROWS["hbase"], HBaseWire, WRITE, {"create": 1, "create again": 2, "update": 1, "delete": 1}),
+    *(
+        _NetworkedHBase(_ROWS[label], HBaseWire, WRITE, {"create": 1, "create again": 2, "update": 1, "delete": 1})
+        for label in ("hbase", "hbase on three")
+    ),
 )
 """Every backend over a network."""

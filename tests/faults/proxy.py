@@ -6,6 +6,7 @@ counted by name, so a plan can choose the n-th write; a plan that draws lots doe
 
 import asyncio
 import contextlib
+import functools
 import random
 import socket
 import struct
@@ -89,6 +90,8 @@ def at_random(source: random.Random, name: str, shares: Mapping[Step, float]) ->
 class Proxy:
     """Listens on a free port of loopback and forwards to `host:port`, in the event loop that it was entered in.
 
+    Of several servers, joined by commas, each gets a port of its own; one plan holds for all, and one count.
+
     `plan` may be replaced at any time. `seen` counts the requests by name, `done` the steps by their action, and as
     `unreachable` connections that the server did not accept; `late_answers` counts answers to requests that were held,
     `late_losses` requests held until the server had ended their connection. `wires` are the connections there were,
@@ -96,25 +99,24 @@ class Proxy:
     """
 
     def __init__(self, address: str, wire: Callable[[], Wire], plan: Plan = lambda _: PASS) -> None:
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
+        self._behind = address.split(",")
         self._wire = wire
         self.plan = plan
-        self._listens_on = 0
+        self._listens_on = [0 for _ in self._behind]
         self.seen: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.wires: list[Wire] = []
         self.late_answers = 0
         self.late_losses = 0
         self._released = asyncio.Event()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._meanwhiles: list[asyncio.Future[Any]] = []
 
     @property
     def address(self) -> str:
-        """Return host:port for clients."""
-        return f"{_LOOPBACK}:{self._listens_on}"
+        """Return host:port for clients; of several servers, in the order in which they were given."""
+        return ",".join(f"{_LOOPBACK}:{port}" for port in self._listens_on)
 
     async def __aenter__(self) -> Self:
         await self.come_back()
@@ -129,27 +131,30 @@ class Proxy:
 
     def vanish(self) -> None:
         """End all connections, and accept no more: from now on the address belongs to nobody."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
         for task in list(self._connections):
             task.cancel()
 
     async def come_back(self) -> None:
         """Listen, at the same address as before."""
-        self._server = await asyncio.start_server(self._accept, _LOOPBACK, self._listens_on)
-        self._listens_on = self._server.sockets[0].getsockname()[1]
+        for number, address in enumerate(self._behind):
+            accept = functools.partial(self._accept, address)
+            server = await asyncio.start_server(accept, _LOOPBACK, self._listens_on[number])
+            self._servers.append(server)
+            self._listens_on[number] = server.sockets[0].getsockname()[1]
 
     def release(self) -> None:
         """Forward the requests that are held, and hold none of those to come that were planned before."""
         self._released.set()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
         try:
-            await self._serve(reader, writer)
+            await self._serve(address, reader, writer)
         except asyncio.CancelledError:
             # Only vanish() cancels; the task of a connection has nobody to tell.
             return
@@ -157,9 +162,10 @@ class Proxy:
             self._connections.discard(task)
             _reset(writer)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = address.rpartition(":")
         try:
-            server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
+            server_reader, server_writer = await asyncio.open_connection(host, int(port))
         except OSError:
             self.done["unreachable"] += 1
             return

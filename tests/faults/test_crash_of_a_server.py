@@ -25,7 +25,12 @@ IN_FLIGHT: Final = 16
 RATE_MIN: Final = 3.0
 """Acknowledged writes a second before the fault, below which a run proves nothing."""
 
-VICTIMS: Final = {"zookeeper": "zookeeper-1", "hbase+thrift": "regionserver-1", "hbase": "regionserver-1"}
+VICTIMS: Final = {
+    "zookeeper": "zookeeper-1",
+    "hbase+thrift": "regionserver-1",
+    "hbase": "regionserver-1",
+    "hbase on three": "regionserver-1",
+}
 OPTIONS: Final = StoreOptions(operation_timeout_s=120.0)
 DOORS_ASKED: Final = (CALLS[0], CALLS[2])
 

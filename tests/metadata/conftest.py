@@ -13,7 +13,7 @@ from hedwig.versions import ANY
 from metadata import Delete, MetadataStore, RecordKey
 from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS, DOORS, Call, Door
-from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place, Surroundings
+from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place, Surroundings, as_parameters
 from tests.metadata.probe import Probe
 from tests.servers import RunningServers
 
@@ -31,14 +31,14 @@ def surroundings(servers: RunningServers, tmp_path_factory: pytest.TempPathFacto
     return Surroundings(servers, tmp_path_factory.mktemp("stores"))
 
 
-@pytest.fixture(scope="session", params=BACKENDS, ids=lambda row: row.label)
+@pytest.fixture(scope="session", params=as_parameters(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> BackendRow:
     """Each backend in turn."""
     row: BackendRow = request.param
     return row
 
 
-@pytest.fixture(scope="session", params=KEPT_BACKENDS, ids=lambda row: row.label)
+@pytest.fixture(scope="session", params=as_parameters(KEPT_BACKENDS))
 def kept_backend(request: pytest.FixtureRequest) -> BackendRow:
     """Each backend whose stores outlive the last client."""
     row: BackendRow = request.param

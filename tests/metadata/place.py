@@ -4,14 +4,17 @@ To hold another backend to the suite, add a class and a row to `BACKENDS`.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+import pytest
+
 from metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, open_metadata
 from metadata.hbase import HBaseFactory
 from metadata.hbase.native import connect
+from metadata.hbase.native.links import Route
 from metadata.hbase.native.places import Server
 from tests.metadata.probe import Probe
 from tests.metadata.probe_hbase import HBaseProbe
@@ -19,7 +22,18 @@ from tests.metadata.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
 from tests.metadata.probe_zookeeper import ZooKeeperProbe
 from tests.servers import RunningServers
 
-__all__ = ["BACKENDS", "KEPT_BACKENDS", "BackendRow", "Place", "RoutedPlace", "Surroundings"]
+__all__ = [
+    "BACKENDS",
+    "KEPT_BACKENDS",
+    "BackendRow",
+    "Place",
+    "RoutedPlace",
+    "Surroundings",
+    "as_parameters",
+    "marks_of",
+    "reached_at",
+    "servers_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +49,34 @@ class Place:
     """One store, which nobody else uses.
 
     `url` opens it; `kept` says whether it outlives the last client; `probe` looks at it past the code under test, and
-    takes an open store because a database in memory has no other door; `gather` opens it with that option.
+    takes an open store because a database in memory has no other door; `gather` opens it with that option; `regions` is
+    into how many HBase regions each table is split: few, since a test run makes many tables on one small server.
     """
 
     url: str
     probe: Callable[[MetadataStore | None], Probe]
     kept: bool = True
     gather: bool = False
+    regions: int = 3
 
     async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
         """Lay the store out."""
-        await format_metadata(self.url, _few_regions(options), wipe=wipe)
+        await format_metadata(self.url, self._with_regions(options), wipe=wipe)
 
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         """Open the store."""
-        return await open_metadata(self.url, replace(_few_regions(options), gather=self.gather))
+        return await open_metadata(self.url, replace(self._with_regions(options), gather=self.gather))
+
+    def _with_regions(self, options: StoreOptions | None) -> StoreOptions:
+        return replace(options or StoreOptions(), regions=self.regions)
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedPlace(Place):
-    """A place on an HBase whose region server, at `server`, clients of `open` reach at `route` if that is given."""
+    """A place on an HBase whose region servers, at `server`, clients of `open` reach at `route` if that is given.
+
+    Both are addresses joined by commas, one for each region server.
+    """
 
     server: str = ""
     route: str = ""
@@ -62,16 +84,19 @@ class RoutedPlace(Place):
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         if not self.route:
             return await Place.open(self, options)
-        chosen, url = _few_regions(options), MetadataUrl.parse(self.url)
-        factory = HBaseFactory(lambda url, options: connect(url, options, self._reach))
+        chosen, url = self._with_regions(options), MetadataUrl.parse(self.url)
+        route = reached_at(self.server, self.route)
+        factory = HBaseFactory(lambda url, options: connect(url, options, route))
         return MetadataStore(url, await factory.open(url, chosen), chosen)
 
-    def _reach(self, server: Server) -> Server:
-        # The server calls itself by the name of this machine, so only the port tells it from others.
-        if server.port != int(self.server.rpartition(":")[2]):
-            return server
-        host, _, port = self.route.rpartition(":")
-        return Server(host, int(port))
+
+def reached_at(servers: str, routes: str) -> Route:
+    """Return how clients find their way when each of some servers is reached at an address of its own."""
+    # A server calls itself by the name of this machine, so only the port tells it from others.
+    ports = [int(address.rpartition(":")[2]) for address in servers.split(",")]
+    ways = [(host, int(port)) for host, _, port in (route.rpartition(":") for route in routes.split(","))]
+    known = {port: Server(*way) for port, way in zip(ports, ways, strict=True)}
+    return lambda server: known.get(server.port, server)
 
 
 class BackendRow(Protocol):
@@ -220,17 +245,49 @@ class _HBaseNative:
         "hbase://localhost:16000/hedwig?registry=rpc&znode=/hbase",
     )
 
+    regions: int = 3
+
     def place(self, surroundings: Surroundings) -> Place:
-        _, quorum, reader = (surroundings.servers.address(name) for name in ("hbase", "zookeeper", "thrift1"))
+        running = servers_of(self, surroundings.servers)
+        _, quorum, reader = (running.address(name) for name in ("hbase", "zookeeper", "thrift1"))
         namespace = f"t{uuid.uuid4().hex}"
-        server = surroundings.servers.launcher.address("regionserver")
-        return RoutedPlace(f"hbase://{quorum}/{namespace}", lambda _: HBaseProbe(reader, namespace), server=server)
+        return RoutedPlace(
+            f"hbase://{quorum}/{namespace}",
+            lambda _: HBaseProbe(reader, namespace),
+            regions=self.regions,
+            server=running.launcher.address("regionserver"),
+        )
 
     def url_at(self, host: str, port: int) -> str | None:
         return f"hbase://{host}:{port}/hedwig"
 
 
-_REGIONS: Final = 3
+@dataclass(frozen=True, slots=True)
+class _HBaseOnThree(_HBaseNative):
+    """The same on three region servers, with tables of many HBase regions."""
+
+    label: str = "hbase on three"
+    wrong_urls: tuple[str, ...] = ()
+    regions: int = 64
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return None
+
+
+def servers_of(row: BackendRow, servers: RunningServers) -> RunningServers:
+    """Return those servers of a run that a backend's places are on."""
+    return servers.on_three if isinstance(row, _HBaseOnThree) else servers
+
+
+def as_parameters(rows: Iterable[BackendRow]) -> list[object]:
+    """Return backends as the parameters of a fixture."""
+    return [pytest.param(row, id=row.label, marks=marks_of(row)) for row in rows]
+
+
+def marks_of(row: BackendRow) -> list[pytest.MarkDecorator]:
+    """Return the marks of tests over a backend: one that differs from another in size only is for long runs."""
+    return [pytest.mark.full] if isinstance(row, _HBaseOnThree) else []
+
 
 BACKENDS: Final[tuple[BackendRow, ...]] = (
     _SqliteFile(),
@@ -240,13 +297,9 @@ BACKENDS: Final[tuple[BackendRow, ...]] = (
     _ZooKeeper(),
     _HBaseThrift(),
     _HBaseNative(),
+    _HBaseOnThree(),
 )
 """Every backend that the suite runs over."""
 
 KEPT_BACKENDS: Final = tuple(row for row in BACKENDS if not isinstance(row, _SqliteMemory))
 """Those whose stores outlive the last client."""
-
-
-def _few_regions(options: StoreOptions | None) -> StoreOptions:
-    """Return the options with few HBase regions: a test run makes many tables on one small server."""
-    return replace(options or StoreOptions(), regions=_REGIONS)

@@ -70,8 +70,14 @@ class Cluster:
         found = known.find(row)
         if found is not None:
             return found
-        if known.is_missing and not await self.table_exists(table, deadline):
-            raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
+        if known.is_missing:
+            try:
+                exists = await self.table_exists(table, deadline)
+            except (ServerFailure, OutcomeUnknownError) as exc:
+                # What the row was to be asked for did not leave, whatever became of this question.
+                raise NotAppliedError(f"the master cannot tell whether table {table} exists: {exc}") from exc
+            if not exists:
+                raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
         raise NotAppliedError(f"the HBase region of a row of {table} is open nowhere at the moment")
 
     def lane(self, server: Server) -> Lane:
@@ -168,6 +174,9 @@ class Cluster:
         try:
             return await ask(await self.data_connection(meta.server, until), meta, until)
         except ServerFailure as failure:
+            if failure.meaning is Meaning.UNKNOWN:
+                # A look leaves nothing behind, and says nothing of a write that waits for it.
+                raise NotAppliedError(f"hbase:meta cannot be read: {failure.java_class}: {failure}") from failure
             self.failed(meta, failure)
         except (NotAppliedError, OutcomeUnknownError) as exc:
             raise NotAppliedError(f"hbase:meta cannot be read: {exc}") from exc

@@ -17,11 +17,12 @@ from metadata.hbase.driver import ConditionalPut, Row, ScanRange, TableDescripti
 from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of
 from metadata.hbase.native.administration import Administration
 from metadata.hbase.native.cluster import Cluster
-from metadata.hbase.native.failures import Meaning, ServerFailure
+from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.filters import filter_of
 from metadata.hbase.native.hbase_pb2 import Column, Scan
 from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
+from metadata.hbase.native.places import Region
 from metadata.hbase.native.registry import Registry
 from metadata.hbase.native.scanning import scan_region
 
@@ -30,6 +31,8 @@ __all__ = ["NativeDriver"]
 _TRIES: Final = 3
 _TRY_MIN_S: Final = 1.0
 _FEW_ROWS: Final = 100
+_PAUSE_FIRST_S: Final = 0.01
+_PAUSE_MAX_S: Final = 1.0
 _REPLY_BYTES: Final = 4 << 20
 _VERSION_MIN: Final = (2, 4)
 
@@ -97,32 +100,22 @@ class NativeDriver:
         return done
 
     async def scan(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[Row]:
-        def deadline_of_call() -> Deadline:
-            return Deadline.after(self._options.clock, min(self._try_s, deadline.remaining_s()))
-
         found: list[Row] = []
-        start = rows.start
+        start, pause_s = rows.start, _PAUSE_FIRST_S
         while len(found) < limit and (not rows.stop or start < rows.stop):
-            region = await self._cluster.locate(table, start, deadline)
-            scan = Scan(
-                column=_columns(rows.columns),
-                start_row=start,
-                stop_row=rows.stop,
-                filter=filter_of(rows),
-                read_type=Scan.PREAD if limit <= _FEW_ROWS else Scan.STREAM,
-                max_result_size=_REPLY_BYTES,
-            )
             try:
-                connection = await self._cluster.data_connection(region.server, deadline)
-                page = await scan_region(connection, region, scan, limit - len(found), deadline_of_call)
-            except ServerFailure as failure:
-                if failure.meaning is Meaning.SCANNER_LOST:
-                    raise NotAppliedError(str(failure)) from failure
-                self._cluster.failed(region, failure)
-            found += page
+                region = await self._cluster.locate(table, start, deadline)
+                found += await self._scan_region(region, rows, start, limit - len(found), deadline)
+            except (NotAppliedError, OutcomeUnknownError):
+                # The caller would begin with the first region again, and never end while now one moves, now another.
+                if start == rows.start or pause_s >= deadline.remaining_s():
+                    raise
+                await self._options.clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+                continue
             if not region.end:
                 break
-            start = region.end
+            start, pause_s = region.end, _PAUSE_FIRST_S
         return found
 
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
@@ -149,6 +142,28 @@ class NativeDriver:
 
     async def close(self) -> None:
         await self._cluster.close()
+
+    async def _scan_region(
+        self, region: Region, rows: ScanRange, start: bytes, limit: int, deadline: Deadline
+    ) -> list[Row]:
+        """Return the first `limit` rows of a range in one region, from `start` on."""
+
+        def deadline_of_call() -> Deadline:
+            return Deadline.after(self._options.clock, min(self._try_s, deadline.remaining_s()))
+
+        scan = Scan(
+            column=_columns(rows.columns),
+            start_row=start,
+            stop_row=rows.stop,
+            filter=filter_of(rows),
+            read_type=Scan.PREAD if limit <= _FEW_ROWS else Scan.STREAM,
+            max_result_size=_REPLY_BYTES,
+        )
+        try:
+            connection = await self._cluster.data_connection(region.server, deadline)
+            return await scan_region(connection, region, scan, limit, deadline_of_call)
+        except ServerFailure as failure:
+            self._cluster.failed(region, failure)
 
     async def _carry_out(self, action: Action) -> Any:
         """Return the outcome of an action on a row, with failures as the driver seam has them."""

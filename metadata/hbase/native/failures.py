@@ -4,6 +4,7 @@ An exception comes as the name of a Java class. Everything but UNKNOWN means tha
 """
 
 import enum
+import re
 from typing import Final, Self
 
 from metadata.hbase.native.hbase_pb2 import ExceptionResponse, NameBytesPair
@@ -55,6 +56,7 @@ _MEANINGS: Final = {
 }
 _ROW_OUT_OF_RANGE: Final = "row out of range"
 _LOCK_NOT_GOT: Final = "Timed out waiting for lock"
+_MOVED_TO: Final = re.compile(r"Region moved to: hostname=(\S+) port=(\d+) ")
 _TEXT_MAX: Final = 300
 
 
@@ -82,7 +84,10 @@ class ServerFailure(Exception):
     @classmethod
     def of_action(cls, exception: NameBytesPair) -> Self:
         """Return the failure of one HBase region or one action in a batch."""
-        return cls(exception.name, exception.value.decode("utf-8", "backslashreplace"))
+        text = exception.value.decode("utf-8", "backslashreplace")
+        # Here the place has no field of its own; HBase's own client takes it from the text too.
+        moved = _MOVED_TO.search(text) if "RegionMovedException" in exception.name else None
+        return cls(exception.name, text, place=(moved[1], int(moved[2])) if moved else None)
 
     def _meaning(self, text: str, *, for_good: bool) -> Meaning:
         # HBase marks this one as final all the same.

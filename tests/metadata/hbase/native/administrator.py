@@ -33,6 +33,7 @@ class Administrator:
         host, _, port = address.rpartition(":")
         self._master = Server(host, int(port))
         self._connections: dict[tuple[Server, str], Connection] = {}
+        self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -45,11 +46,12 @@ class Administrator:
 
     async def connection(self, server: Server, service: str) -> Connection:
         """Return a connection to one service of a server."""
-        found = self._connections.get((server, service))
-        if found is None or found.ended is not None:
-            found = await Connection.open(server, service, "administrator", lambda _: None)
-            self._connections[server, service] = found
-        return found
+        async with self._opening:
+            found = self._connections.get((server, service))
+            if found is None or found.ended is not None:
+                found = await Connection.open(server, service, "administrator", lambda _: None)
+                self._connections[server, service] = found
+            return found
 
     async def regions(self, table: str) -> list[Region]:
         """Return the open regions of a table as hbase:meta has them."""
