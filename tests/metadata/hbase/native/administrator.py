@@ -6,8 +6,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from hedwig.clock import Deadline, SystemClock
+from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from metadata.hbase.native.actions import Look, get_of
 from metadata.hbase.native.codec import delimited
 from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.hbase_pb2 import (
     MetaRegionLocations,
     ProcedureResponse,
@@ -60,6 +63,18 @@ class Administrator:
         name = found.meta_locations[0].server_name
         server = Server(name.host_name, name.port)
         return await list_regions(await self.connection(server, DATA), meta_region(server), table, _soon())
+
+    async def all_regions_answer(self, table: str) -> bool:
+        """Say whether the regions of a table hold every row between them, and each is where hbase:meta says."""
+        try:
+            regions = await self.regions(table)
+            for region in regions:
+                look = Look(region, get_of(region.start or b"\x00", (b"o:v",)), 0.0)
+                await (await self.connection(region.server, DATA)).ask(look.method, look.request(), _soon())
+        except (ServerFailure, NotAppliedError, OutcomeUnknownError, OSError):
+            return False
+        ends = [region.end for region in regions]
+        return [b"", *ends] == [*(region.start for region in regions), b""]
 
     async def split(self, region: Region, row: bytes) -> None:
         """Split a region before `row`, and wait until it is done."""

@@ -1,0 +1,148 @@
+"""On three region servers and tables of many HBase regions, these move, servers end one by one and all at once, while
+many write: nobody is told anything wrong, nor of trouble that passes within the time an operation has.
+
+Properties: no acknowledged write lost; a version never repeats; an unknown outcome is never reported as known.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import pytest
+
+from cli.dev import DevServers
+from metadata import StoreOptions
+from tests.faults.sickbay import heal
+from tests.metadata.hbase.native.administrator import Administrator
+from tests.metadata.hbase.native.load import Load, Trouble, harm_under_load
+from tests.servers import RunningServers
+
+PATIENT_S: Final = 180.0
+"""More than any trouble here lasts, on a busy machine too."""
+
+HASTY_S: Final = 5.0
+PAUSE_MAX_S: Final = 1.5
+"""An operation that has less time left than its next pause gives up."""
+
+MASTER: Final = "hbase-master"
+REGION_SERVERS: Final = ("regionserver-1", "regionserver-2", "regionserver-3")
+
+
+@pytest.fixture
+async def three(servers: RunningServers) -> AsyncIterator[DevServers]:
+    """A cluster of three region servers, made well again after the test."""
+    running = servers.on_three
+    running.address("hbase")
+    try:
+        yield running.launcher
+    finally:
+        await asyncio.to_thread(heal, running.launcher)
+
+
+async def _all_at_once(act: Callable[[str], None]) -> None:
+    await asyncio.gather(*(asyncio.to_thread(act, name) for name in (MASTER, *REGION_SERVERS)))
+
+
+async def _move(launcher: DevServers, table: str, load: Load) -> None:
+    """Move every region, twice; each leaves its server both times."""
+    async with Administrator(launcher.address("hbase")) as administrator:
+        for _ in range(2):
+            before = await administrator.regions(table)
+            for at in range(0, len(before), 8):
+                await asyncio.gather(*(administrator.move(region) for region in before[at : at + 8]))
+                await load.more(20)
+            after = {region.name: region.server for region in await administrator.regions(table)}
+            assert [region.name for region in before] == list(after)
+            moved = sum(after[region.name] != region.server for region in before)
+            assert moved > len(before) // 2, f"only {moved} of {len(before)} regions moved"
+
+
+async def _kill_a_region_server(launcher: DevServers, table: str, load: Load) -> None:
+    """Kill a region server, whose regions go to the others."""
+    async with Administrator(launcher.address("hbase")) as administrator:
+        before = await administrator.regions(table)
+        busy = before[0].server.port
+        assert len({region.server for region in before}) == len(REGION_SERVERS)
+        name = next(one.name for one in launcher.status() if one.port == busy)
+        await asyncio.to_thread(launcher.kill, name)
+        await load.more(600)
+        # Writers of all regions wrote meanwhile, but nobody may have needed the last of them yet.
+        async with asyncio.timeout(PATIENT_S):
+            while len(await _open_elsewhere(administrator, table, busy)) < len(before):
+                await load.more(10)
+
+
+async def _open_elsewhere(administrator: Administrator, table: str, port: int) -> list[bytes]:
+    return [region.name for region in await administrator.regions(table) if region.server.port != port]
+
+
+async def _restart_master(launcher: DevServers, table: str, load: Load) -> None:
+    await asyncio.to_thread(launcher.stop, MASTER)
+    await load.more(300)
+    await asyncio.to_thread(launcher.start, MASTER)
+    await load.more(100)
+    await asyncio.to_thread(launcher.kill, MASTER)
+    await load.more(300)
+    await asyncio.to_thread(launcher.start, MASTER)
+
+
+async def _restart_everything(launcher: DevServers, table: str, load: Load) -> None:
+    pids = {name: launcher.pid(name) for name in (MASTER, *REGION_SERVERS)}
+    for end in (launcher.stop, launcher.kill):
+        await _all_at_once(end)
+        await asyncio.to_thread(heal, launcher)
+        await load.more(100)
+        now = {name: launcher.pid(name) for name in pids}
+        assert all(now[name] != pids[name] for name in pids), "the servers were really other ones"
+        pids = now
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(_move, id="moves"),
+        pytest.param(_kill_a_region_server, id="a region server is killed"),
+        pytest.param(_restart_master, id="the master restarts"),
+        pytest.param(_restart_everything, id="everything restarts"),
+    ],
+)
+async def test_writers_to_64_regions_do_not_notice(trouble: Trouble, three: DevServers) -> None:
+    options = StoreOptions(operation_timeout_s=PATIENT_S, regions=64)
+    (await harm_under_load(three, trouble, options)).assert_nobody_noticed()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+async def test_only_those_fail_whose_time_passed_while_the_servers_were_away(three: DevServers) -> None:
+    """Kill everything for longer than an operation has: every error comes at its deadline, and within the outage."""
+    outages: list[tuple[float, float]] = []
+
+    async def trouble(launcher: DevServers, table: str, load: Load) -> None:
+        began = time.monotonic()
+        await _all_at_once(launcher.kill)
+        await asyncio.to_thread(heal, launcher)
+        async with Administrator(launcher.address("hbase")) as administrator, asyncio.timeout(PATIENT_S):
+            while not await administrator.all_regions_answer(table):
+                await load.more(1)
+        outages.append((began, time.monotonic()))
+
+    load = await harm_under_load(three, trouble, StoreOptions(operation_timeout_s=HASTY_S, regions=64))
+    ((began, ended),) = outages
+    assert load.door.failures, "the servers were away for longer than an operation has"
+    for failure in load.door.failures:
+        assert failure.end - failure.start >= HASTY_S - PAUSE_MAX_S, f"it gave up early: {failure}"
+        assert began < failure.end
+        assert failure.start < ended, f"everything was well: {failure}"
+
+
+@pytest.mark.timeout(400)
+async def test_moves_and_a_killed_region_server_pass_unnoticed(three: DevServers) -> None:
+    async def trouble(launcher: DevServers, table: str, load: Load) -> None:
+        await _move(launcher, table, load)
+        await _kill_a_region_server(launcher, table, load)
+
+    options = StoreOptions(operation_timeout_s=PATIENT_S, regions=12)
+    (await harm_under_load(three, trouble, options)).assert_nobody_noticed()
