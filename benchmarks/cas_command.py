@@ -64,7 +64,7 @@ _EXTRA: Final = "gateway-managers"
 @click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of one load, its warm-up included.")
 @click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
 @click.option(
-    "--warm", "warm_s", type=click.FloatRange(min=0.1), help="Seconds of each operation before the first round."
+    "--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds of each operation before the first round."
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides the order of records.")

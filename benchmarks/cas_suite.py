@@ -32,17 +32,17 @@ class CasSizes:
 
     in_flight: operations in flight, of everything but contended updates; `in_flight_of` has other ones for some.
     writers: writers per key of contended updates, of 64 writers in all.
-    warm_s: how long each client carries out each operation before the first round, not counted; and again until there
-        were `warm_operations` in all, for Java, whose virtual machine compiles what it has run often.
+    warm_s: how long each client carries out each operation before the first round, not counted (0: not at all); and
+        again until there were `warm_operations` in all, for Java, whose virtual machine compiles what it runs often.
     """
 
     in_flight: Sequence[int] = (1, 16, 64, 256)
     in_flight_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
     writers: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
-    records: int = 2_000
-    seconds: float = 3.0
-    warmup_s: float = 0.75
-    warm_s: float = 4.0
+    records: int = 1_000
+    seconds: float = 2.0
+    warmup_s: float = 0.5
+    warm_s: float = 3.0
     warm_operations: int = 50_000
     rounds: int = 3
 
@@ -51,15 +51,15 @@ USUAL_CAS: Final = CasSizes()
 QUICK_CAS: Final = CasSizes(
     in_flight_of=dict.fromkeys(("read", "create", "partial-update"), (64,)),
     writers=(1, 8, 64),
-    records=500,
-    seconds=0.7,
-    warmup_s=0.2,
-    warm_s=0.5,
+    records=256,
+    seconds=0.6,
+    warmup_s=0.15,
+    warm_s=0.25,
     warm_operations=20_000,
     rounds=1,
 )
 SMOKE_CAS: Final = CasSizes(
-    in_flight=(8,), writers=(1, 64), records=50, seconds=0.4, warmup_s=0.1, warm_s=0.1, warm_operations=0, rounds=1
+    in_flight=(8,), writers=(64,), records=50, seconds=0.3, warmup_s=0.1, warm_s=0.0, warm_operations=0, rounds=1
 )
 
 
@@ -85,7 +85,7 @@ def writers_per_key(workload: Workload) -> int:
 def warm_up(driver: str, operations: Sequence[str], sizes: CasSizes, seed: int) -> Iterator[Case]:
     """Yield what a driver does before it is measured: each operation for a while."""
     for operation in operations:
-        if can_do(driver, operation):
+        if sizes.warm_s and can_do(driver, operation):
             yield Case(_workload(operation, _WARM_IN_FLIGHT, _WARM_RECORDS, sizes.warm_s, 0.0, seed), driver)
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.results import Result
+from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
@@ -35,17 +36,4 @@ def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     assert measurement.count > 0
     assert "the run was not finished" in out
     assert list(data.iterdir()) == []
-    assert not _processes_over(data)
-
-
-def _processes_over(directory: Path) -> list[str]:
-    """Return the command lines of processes that were started with this directory."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = place.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(directory) in command:
-            found.append(command)
-    return found
+    assert not processes_over(data)
