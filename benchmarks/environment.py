@@ -14,7 +14,17 @@ from cli.dev.java import find_java
 
 __all__ = ["environment", "sync_rate"]
 
-_LIBRARIES: Final = ("click", "hdrhistogram", "kazoo", "msgpack", "protobuf", "rich", "uvloop")
+_LIBRARIES: Final = (
+    "click",
+    "happybase",
+    "hdrhistogram",
+    "kazoo",
+    "msgpack",
+    "protobuf",
+    "rich",
+    "thriftpy2",
+    "uvloop",
+)
 _SYNC_S: Final = 2.0
 _BLOCK: Final = b"\1" * 4096
 _SOURCES: Final = Path(__file__).parents[1]
