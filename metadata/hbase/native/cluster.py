@@ -116,7 +116,7 @@ class Cluster:
             return await self._links.to(master, MASTER).ask(method, request, until)
         except ServerFailure as failure:
             text = f"the master at {master} answers {failure.java_class}: {failure}"
-            if failure.meaning in (Meaning.NOT_YET, Meaning.ENDING):
+            if failure.meaning in (Meaning.STARTING, Meaning.NOT_YET, Meaning.ENDING):
                 # A master that waits for its turn says so in the same words as one that starts.
                 self._master = None
                 raise NotAppliedError(text) from failure
@@ -148,7 +148,7 @@ class Cluster:
                 raise OutcomeUnknownError(text) from failure
             case Meaning.REFUSED:
                 raise MetadataError(f"HBase refuses the request: {text}") from failure
-            case Meaning.NO_TABLE:
+            case Meaning.NO_TABLE | Meaning.STARTING:
                 self._misplaced(region, None)
             case Meaning.NOT_YET | Meaning.SCANNER_LOST:
                 pass

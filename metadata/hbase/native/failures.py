@@ -17,7 +17,8 @@ class Meaning(enum.Enum):
 
     ELSEWHERE = "the HBase region is not where it was believed to be, or has other bounds"
     ENDING = "the server is going down, with all of its HBase regions"
-    NOT_YET = "the server, or the HBase region on it, is starting, busy or overloaded"
+    STARTING = "the server is starting, and has no HBase region yet: others may have got those it had"
+    NOT_YET = "the server is busy or overloaded, or opens the HBase region, or is a master that starts"
     SCANNER_LOST = "the server forgot the scanner"
     NO_TABLE = "the table does not exist"
     REFUSED = "the request is wrong and stays so"
@@ -31,7 +32,7 @@ _MEANINGS: Final = {
     "RegionOpeningException": Meaning.NOT_YET,
     "RegionServerStoppedException": Meaning.ENDING,
     "RegionServerAbortedException": Meaning.ENDING,
-    "ServerNotRunningYetException": Meaning.NOT_YET,
+    "ServerNotRunningYetException": Meaning.STARTING,
     "PleaseHoldException": Meaning.NOT_YET,
     "MasterNotRunningException": Meaning.ENDING,
     "MasterStoppedException": Meaning.ENDING,

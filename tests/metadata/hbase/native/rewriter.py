@@ -1,37 +1,43 @@
-"""A proxy that changes what a server answers, as a server of another version would."""
+"""Proxies that change what a server answers: as a server of another version would, or one in trouble."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from metadata.hbase.native.codec import varint
-from metadata.hbase.native.hbase_pb2 import MultiResponse
+from metadata.hbase.native.hbase_pb2 import (
+    ExceptionResponse,
+    MultiResponse,
+    NameBytesPair,
+    RegionActionResult,
+    ResponseHeader,
+)
 from metadata.hbase.native.places import Server
 from tests.faults.wires import Request
 from tests.metadata.hbase.native.wire import WRITE, HBaseWire, body_of
 
-__all__ = ["OldServer"]
+__all__ = ["FailingServer", "OldServer", "Rewriter"]
 
 _CHUNK: Final = 1 << 16
 _NEW: Final = b"2.6.1"
 _OLD: Final = b"2.3.7"
 
+Change: TypeAlias = Callable[[str, bytes], bytes]
+"""Makes of a method, and the frame of the reply to a call of it, the frame that the client gets."""
 
-class OldServer:
-    """Stands before a server and makes it one that knows nothing of conditions in batches.
 
-    `batched_puts` counts the batches with a conditional put that came: an old server would carry them out regardless.
-    `calls` counts all.
-    """
+class Rewriter:
+    """Stands before a server and changes its replies. `calls` counts the calls that came, by their methods."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, change: Change) -> None:
         self._behind = server
+        self._change = change
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = server
-        self.batched_puts = 0
-        self.calls = 0
+        self.calls: Counter[str] = Counter()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -51,6 +57,10 @@ class OldServer:
         """Return where clients reach `server`: here, if it is the one behind this."""
         return self.address if server.port == self._behind.port else server
 
+    def note(self, method: str, request: Request) -> None:
+        """Count a call."""
+        self.calls[method] += 1
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None, "a server runs this in one"
@@ -63,9 +73,11 @@ class OldServer:
                 group.create_task(
                     self._forward(reader, server_writer, lambda data: self._requests(wire, methods, data))
                 )
-                group.create_task(self._forward(server_reader, writer, lambda data: _replies(wire, methods, data)))
+                group.create_task(self._forward(server_reader, writer, lambda data: self._replies(wire, methods, data)))
         except* OSError:
             pass  # That is how either side ends.
+        except* asyncio.CancelledError:
+            pass  # Only __aexit__ cancels, and the task of a connection has nobody to tell.
         finally:
             writer.transport.abort()
             server_writer.transport.abort()
@@ -82,31 +94,65 @@ class OldServer:
         found = wire.requests(data)
         for item in found:
             if isinstance(item, Request):
-                self.calls += 1
                 methods[item.mark] = method = wire.method_of(item.data)
-                self.batched_puts += method == "Multi" and item.name == WRITE
+                self.note(method, item)
         return b"".join(item.data if isinstance(item, Request) else item for item in found)
 
-
-def _replies(wire: HBaseWire, methods: dict[int, str], data: bytes) -> bytes:
-    frames = []
-    for reply in wire.replies(data):
-        method = methods.pop(reply.mark or 0, "")
-        if method == "Multi":
-            frames.append(_without_outcomes(reply.data))
-        elif method == "GetClusterStatus":
-            frames.append(reply.data.replace(_NEW, _OLD))
-        else:
-            frames.append(reply.data)
-    return b"".join(frames)
+    def _replies(self, wire: HBaseWire, methods: dict[int, str], data: bytes) -> bytes:
+        return b"".join(self._change(methods.pop(reply.mark or 0, ""), reply.data) for reply in wire.replies(data))
 
 
-def _without_outcomes(frame: bytes) -> bytes:
-    """Return a reply to a batch without what it says of conditions."""
+class OldServer(Rewriter):
+    """Makes a server one that knows nothing of conditions in batches.
+
+    `batched_puts` counts the batches with a conditional put that came: an old server would carry them out regardless.
+    """
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, _aged)
+        self.batched_puts = 0
+
+    def note(self, method: str, request: Request) -> None:
+        super().note(method, request)
+        self.batched_puts += method == "Multi" and request.name == WRITE
+
+
+class FailingServer(Rewriter):
+    """Makes a server answer every read of rows with `failure` while there is one, alone and in a batch."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, self._failed)
+        self.failure: ExceptionResponse | None = None
+
+    def _failed(self, method: str, frame: bytes) -> bytes:
+        if self.failure is None or method not in ("Get", "Multi"):
+            return frame
+        raw, body = body_of(frame)
+        header = ResponseHeader.FromString(raw)
+        if method == "Get":
+            header.exception.CopyFrom(self.failure)
+            return _frame(header.SerializeToString())
+        pair = NameBytesPair(name=self.failure.exception_class_name, value=self.failure.stack_trace.encode())
+        count = len(MultiResponse.FromString(body).region_action_result)
+        answer = MultiResponse(region_action_result=[RegionActionResult(exception=pair)] * count)
+        return _frame(raw, answer.SerializeToString())
+
+
+def _aged(method: str, frame: bytes) -> bytes:
+    if method == "GetClusterStatus":
+        return frame.replace(_NEW, _OLD)
+    if method != "Multi":
+        return frame
     header, body = body_of(frame)
     found = MultiResponse.FromString(body)
     for result in found.region_action_result:
         result.ClearField("processed")
-    encoded = found.SerializeToString()
-    content = varint(len(header)) + header + varint(len(encoded)) + encoded
+    return _frame(header, found.SerializeToString())
+
+
+def _frame(header: bytes, body: bytes | None = None) -> bytes:
+    """Return the frame of a reply; one that tells of an exception has no body."""
+    content = varint(len(header)) + header
+    if body is not None:
+        content += varint(len(body)) + body
     return len(content).to_bytes(4, "big") + content

@@ -12,7 +12,7 @@ EXPECTED = {
     "RegionOpeningException": Meaning.NOT_YET,
     "RegionServerStoppedException": Meaning.ENDING,
     "RegionServerAbortedException": Meaning.ENDING,
-    "ServerNotRunningYetException": Meaning.NOT_YET,
+    "ServerNotRunningYetException": Meaning.STARTING,
     "PleaseHoldException": Meaning.NOT_YET,
     "CallQueueTooBigException": Meaning.NOT_YET,
     "CallDroppedException": Meaning.NOT_YET,
