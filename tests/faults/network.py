@@ -69,7 +69,7 @@ NETWORKED: Final = (
     ),
     *(
         _NetworkedHBase(_ROWS[label], HBaseWire, WRITE, {"create": 1, "create again": 2, "update": 1, "delete": 1})
-        for label in ("hbase", "hbase on three")
+        for label in ("hbase", "hbase-on-three")
     ),
 )
 """Every backend over a network."""

@@ -29,7 +29,7 @@ VICTIMS: Final = {
     "zookeeper": "zookeeper-1",
     "hbase+thrift": "regionserver-1",
     "hbase": "regionserver-1",
-    "hbase on three": "regionserver-1",
+    "hbase-on-three": "regionserver-1",
 }
 OPTIONS: Final = StoreOptions(operation_timeout_s=120.0)
 DOORS_ASKED: Final = (CALLS[0], CALLS[2])

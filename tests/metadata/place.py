@@ -266,7 +266,7 @@ class _HBaseNative:
 class _HBaseOnThree(_HBaseNative):
     """The same on three region servers, with tables of many HBase regions."""
 
-    label: str = "hbase on three"
+    label: str = "hbase-on-three"
     wrong_urls: tuple[str, ...] = ()
     regions: int = 64
 
