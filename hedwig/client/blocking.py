@@ -8,10 +8,11 @@ Ctrl-C, which leaves the client usable.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
+from hedwig.client.background_call import BackgroundCall
 from hedwig.client.blocking_subscription import BlockingSubscription
 from hedwig.client.client import HedwigClient
 from hedwig.client.options import ClientOptions
@@ -46,7 +47,7 @@ class BlockingClient:
         self._is_closed = False
         self._opened: dict[tuple[Topic, SubscriberId], BlockingSubscription] = {}
         self._thread.start()
-        self._client = self._call(self._make())
+        self._client = self._call(self._make)
 
     def __enter__(self) -> Self:
         return self
@@ -71,9 +72,8 @@ class BlockingClient:
             if self._is_closed:
                 return
             self._is_closed = True
-            closing = asyncio.run_coroutine_threadsafe(
-                self._client.close(last_is_finished=last_is_finished), self._loop
-            )
+            closing = BackgroundCall(self._loop, partial(self._client.close, last_is_finished=last_is_finished))
+            closing.begin()
         try:
             self._result(closing)
         finally:
@@ -86,7 +86,7 @@ class BlockingClient:
         Raises: UncertainAnswerError - it was sent and not answered, it may have been published; ServiceError - it was
             not; LocalProtocolError - it is larger than hubs take; ClientClosedError.
         """
-        return self._call(self._client.publish(topic, message))
+        return self._call(partial(self._client.publish, topic, message))
 
     def publish_many(self, topic: Topic, messages: Iterable[Message | bytes]) -> Iterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.
@@ -95,21 +95,22 @@ class BlockingClient:
         no further than that. Nothing happens before the first position is asked for. On an error see
         HedwigClient.publish_many.
         """
-        running: deque[Future[MessageSeqId]] = deque()
+        running: deque[BackgroundCall[MessageSeqId]] = deque()
         is_first = True
         try:
             for message in messages:
-                running.append(self._submit(self._client.publish(topic, message)))
+                running.append(BackgroundCall(self._loop, partial(self._client.publish, topic, message)))
+                self._begin(running[-1])
                 if is_first:
                     self._result(running[0])  # It finds the owner, so that the others go one way.
                     is_first = False
-                while running and (running[0].done() or len(running) >= self._options.publishes_in_flight_max):
+                while running and (running[0].is_over or len(running) >= self._options.publishes_in_flight_max):
                     yield self._result(running.popleft())
             while running:
                 yield self._result(running.popleft())
         finally:
-            for future in running:
-                future.cancel()
+            for call in running:
+                call.withdraw()
 
     def subscribe(
         self,
@@ -124,7 +125,8 @@ class BlockingClient:
     ) -> BlockingSubscription:
         """Open a subscription; return it once the hub delivers to it. Arguments and errors: HedwigClient.subscribe."""
         opened = self._call(
-            self._client.subscribe(
+            partial(
+                self._client.subscribe,
                 topic,
                 subscriber,
                 mode=mode,
@@ -134,7 +136,7 @@ class BlockingClient:
                 resubscribe=resubscribe,
             )
         )
-        made = BlockingSubscription(opened, self._submit, self._call, self._forget)
+        made = BlockingSubscription(opened, self._loop, self._begin, self._call, self._forget)
         self._opened[topic, subscriber] = made
         return made
 
@@ -143,7 +145,7 @@ class BlockingClient:
         opened = self._opened.get((topic, subscriber))
         if opened is not None:
             opened.close()
-        self._call(self._client.unsubscribe(topic, subscriber))
+        self._call(partial(self._client.unsubscribe, topic, subscriber))
 
     def close_subscription(self, topic: Topic, subscriber: SubscriberId) -> None:
         """Close a subscription that is open here; it goes on to exist. Raises ClientNotSubscribedError."""
@@ -151,32 +153,37 @@ class BlockingClient:
         if opened is not None:
             opened.close()
         else:
-            self._call(self._client.close_subscription(topic, subscriber))
+            self._call(partial(self._client.close_subscription, topic, subscriber))
 
     def _forget(self, closed: BlockingSubscription) -> None:
         if self._opened.get((closed.topic, closed.subscriber)) is closed:
             del self._opened[closed.topic, closed.subscriber]
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._result(self._submit(work))
+    def _call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        call = BackgroundCall(self._loop, work)
+        try:
+            self._begin(call)
+            return self._result(call)
+        finally:
+            if not call.is_over:
+                call.withdraw()  # Whoever is interrupted wants it no more.
 
-    def _submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+    def _begin(self, call: "BackgroundCall[Any]") -> None:
         with self._submitting:
             if not self._is_closed:
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
-        work.close()
+                call.begin()
+                return
         raise ClientClosedError("the client was closed; make another one")
 
-    def _result(self, future: "Future[T]") -> T:
+    def _result(self, call: BackgroundCall[T]) -> T:
+        """Wait for a call, which is withdrawn if that takes too long."""
+        if not call.wait(self._patience_s):
+            call.withdraw()
+            raise UncertainAnswerError(f"no outcome within {self._patience_s:g} s")
         try:
-            return future.result(self._patience_s)
-        except TimeoutError as exc:
-            raise UncertainAnswerError(f"no outcome within {self._patience_s:g} s") from exc
-        except CancelledError as exc:
+            return call.outcome()
+        except asyncio.CancelledError as exc:
             raise UncertainAnswerError("the client was closed before the outcome was known") from exc
-        finally:
-            # Whoever is interrupted, or gives up, wants it no more.
-            future.cancel()
 
     async def _make(self) -> HedwigClient:
         return HedwigClient(self._options)

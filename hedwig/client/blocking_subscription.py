@@ -1,12 +1,15 @@
 """A subscription for scripts: a blocking iterator over the asyncio one."""
 
+import asyncio
 import threading
+from asyncio import CancelledError
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 
+from hedwig.client.background_call import BackgroundCall
 from hedwig.client.subscription import Subscription
-from hedwig.clock import Clock, Deadline, SystemClock
 from hedwig.errors import ClientClosedError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Message
@@ -17,18 +20,14 @@ T = TypeVar("T")
 
 _SLICE_S: Final = 1.0
 """How long one wait for a message lasts before it is looked whether anything can still come."""
-
-
-class _Submit(Protocol):
-    """Begins work on the client's loop."""
-
-    def __call__(self, work: Coroutine[Any, Any, T], /) -> "Future[T]": ...
+_GRACE_S: Final = 5.0
+"""How much later than agreed the loop's thread may answer, on a machine that is busy with other things."""
 
 
 class _Call(Protocol):
     """Does work on the client's loop."""
 
-    def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
+    def __call__(self, work: Callable[[], Coroutine[Any, Any, T]], /) -> T: ...
 
 
 class BlockingSubscription:
@@ -42,19 +41,22 @@ class BlockingSubscription:
     def __init__(
         self,
         subscription: Subscription,
-        submit: _Submit,
+        loop: asyncio.AbstractEventLoop,
+        begin: Callable[[BackgroundCall[Any]], None],
         call: _Call,
         on_close: Callable[["BlockingSubscription"], None],
-        clock: Clock | None = None,
     ) -> None:
+        """`begin` begins a call on `loop`, and raises ClientClosedError if it does not."""
         self._subscription = subscription
-        self._submit = submit
+        self._loop = loop
+        self._begin = begin
         self._call = call
         self._on_close = on_close
-        self._clock = clock or SystemClock()
-        # One question at a time, and one that was interrupted or timed out goes on: its message must not get lost.
-        self._asking = threading.Lock()
-        self._asked: Future[Message | None] | None = None
+        # A message that came for somebody who was interrupted must not get lost: it comes next. So each thread leaves a
+        # note of what it asked for, until it has the message or has withdrawn.
+        self._asked: dict[int, BackgroundCall[Message | None]] = {}
+        self._given_back: deque[Message] = deque()
+        self._asking = asyncio.Lock()
 
     @property
     def topic(self) -> Topic:
@@ -92,7 +94,7 @@ class BlockingSubscription:
             message = self.receive(_SLICE_S)
             if message is not None:
                 return message
-            if not self._subscription.is_open and self._asked is None:
+            if not self._subscription.is_open and not self._given_back:
                 raise StopIteration
 
     def receive(self, timeout_s: float) -> Message | None:
@@ -101,25 +103,22 @@ class BlockingSubscription:
         Raises: SubscriptionClosedError - another client took it over, or the connection was lost and it does not
             resubscribe; ServiceError - it cannot be attached again.
         """
-        deadline = Deadline.after(self._clock, timeout_s)
-        if not self._asking.acquire(timeout=timeout_s):
-            return None  # Another thread waits for the message that comes next.
+        self._withdraw_last()
+        me = threading.get_ident()
+        call = self._asked[me] = BackgroundCall(self._loop, partial(self._next, timeout_s))
         try:
-            if self._asked is None:
-                self._asked = self._submit(self._next())
-            message = self._asked.result(deadline.remaining_s())
-            self._asked = None
+            self._begin(call)
+            if not call.wait(timeout_s + _GRACE_S):
+                return None
+            message = call.outcome()
+            # From here on the message is the caller's: no function is called any more, so no interrupt comes between.
+            del self._asked[me]
             return message
-        except TimeoutError:
-            return None
         except (ClientClosedError, CancelledError):
-            self._asked = None
             return None
-        except Exception:
-            self._asked = None
-            raise
         finally:
-            self._asking.release()
+            if me in self._asked:
+                self._withdraw_last()
 
     def messages(self, *, idle_s: float) -> Iterator[Message]:
         """Iterate over the messages until none came for `idle_s` seconds."""
@@ -128,21 +127,41 @@ class BlockingSubscription:
 
     def consume(self, seq_id: MessageSeqId) -> None:
         """Move the consume pointer: `seq_id` and all messages before it are finished. See Subscription.consume."""
-        self._call(self._subscription.consume(seq_id))
+        self._call(partial(self._subscription.consume, seq_id))
 
     def close(self, *, last_is_finished: bool = True) -> bool:
         """End delivery and tell the hub what is finished; the subscription itself stays. May be called twice.
 
         Argument and result: Subscription.close.
         """
-        # A question that nobody waits for any more may have got a message, which nobody has seen then. The one before
-        # it counted as finished when the question was asked.
-        is_seen = self._asked is None
+        self._withdraw_last()
         self._on_close(self)
         try:
-            return self._call(self._subscription.close(last_is_finished=last_is_finished and is_seen))
+            return self._call(partial(self._close, last_is_finished))
         except ClientClosedError:
             return False  # With the client, all its subscriptions were closed before.
 
-    async def _next(self) -> Message | None:
-        return await anext(self._subscription, None)
+    async def _close(self, last_is_finished: bool) -> bool:
+        # The last one that was given back has been seen by nobody. The one before it counted as finished when somebody
+        # asked for more.
+        return await self._subscription.close(last_is_finished=last_is_finished and not self._given_back)
+
+    async def _next(self, timeout_s: float) -> Message | None:
+        try:
+            async with asyncio.timeout(timeout_s), self._asking:
+                if self._given_back:
+                    return self._given_back.popleft()
+                return await anext(self._subscription, None)
+        except TimeoutError:
+            return None
+
+    def _withdraw_last(self) -> None:
+        """Withdraw what this thread asked for and did not take, also after an interrupt in this very place."""
+        me = threading.get_ident()
+        if (call := self._asked.get(me)) is not None:
+            call.withdraw(self._give_back)
+            del self._asked[me]
+
+    def _give_back(self, message: Message | None) -> None:
+        if message is not None:
+            self._given_back.append(message)

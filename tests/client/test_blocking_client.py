@@ -276,7 +276,8 @@ def start_script(hub: HubAddress, topic: Topic, text: str) -> "subprocess.Popen[
     head = (
         "import sys\n"
         "from hedwig.client import BlockingClient, ClientOptions, HubAddress\n"
-        f"client = BlockingClient(ClientOptions(hub=HubAddress({hub.host!r}, {hub.port})))\n"
+        f"address = ({hub.host!r}, {hub.port})\n"
+        "client = BlockingClient(ClientOptions(hub=HubAddress(*address)))\n"
         f"topic = {bytes(topic)!r}\n"
     )
     return subprocess.Popen(
@@ -311,6 +312,57 @@ def test_ctrl_c_ends_a_wait_and_leaves_the_client_usable(own_hub: HubAddress, to
         script.send_signal(signal.SIGINT)
         out, err = script.communicate(timeout=PATIENCE_S)
     assert (script.returncode, out, err) == (0, "after Ctrl-C\n", "")
+
+
+INTERRUPTED_AGAIN_AND_AGAIN = """
+import random, signal, threading
+sys.unraisablehook = lambda _: None  # An interrupt may come where Python can only report it.
+subscription = client.subscribe(topic, b"ann")
+source, interrupts = random.Random(1), 0
+
+def interrupt(number, frame):
+    # At any step of the client; a message that it has returned would be the script's to lose.
+    global interrupts
+    signal.setitimer(signal.ITIMER_REAL, source.uniform(1e-5, 2e-3))
+    while frame.f_back is not None and frame.f_code.co_name != "receive":
+        frame = frame.f_back
+    if frame.f_code.co_name == "receive":
+        interrupts += 1
+        raise KeyboardInterrupt
+
+received, published = [], []
+publisher = BlockingClient(ClientOptions(hub=HubAddress(*address)))
+def publish():
+    for number in range(1000):
+        publisher.publish(topic, b"%d" % number)
+thread = threading.Thread(target=publish)
+signal.signal(signal.SIGALRM, interrupt)
+thread.start()
+signal.setitimer(signal.ITIMER_REAL, 1e-3)
+while len(received) < 1000:
+    try:
+        message = subscription.receive(1)
+        if message is not None:
+            received.append(int(message.body))
+    except KeyboardInterrupt:
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+thread.join()
+print(received == list(range(1000)), interrupts > 20, flush=True)
+client.publish(topic, b"after it all")
+print(subscription.receive(30).body.decode())
+client.close()
+publisher.close()
+"""
+
+
+def test_ctrl_c_at_any_step_loses_no_message_and_leaves_the_client_usable(own_hub: HubAddress, topic: Topic) -> None:
+    with start_script(own_hub, topic, INTERRUPTED_AGAIN_AND_AGAIN) as script:
+        try:
+            out, err = script.communicate(timeout=3 * PATIENCE_S)
+        finally:
+            script.kill()
+    assert (script.returncode, out, err) == (0, "True True\nafter it all\n", "")
 
 
 WITHOUT_CLOSING = """
