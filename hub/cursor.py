@@ -84,7 +84,7 @@ class Cursor:
             stored = log.recent(self.next_id)
             if stored is None:
                 self._busy = True
-                self._delivery.start(self._read_on())
+                self._delivery.tasks.start(self._read_on())
                 return
             self._push(self.next_id, stored)
         self._busy = True

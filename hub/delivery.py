@@ -1,17 +1,18 @@
 """Delivery: what all cursors of a hub share."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 
 from hedwig.clock import Clock
 from hub.log import TopicLog
 from hub.options import HubOptions
+from hub.tasks import Tasks
 
 __all__ = ["Delivery"]
 
 
 class Delivery:
-    """Bounds the reads of all cursors together, and keeps their tasks."""
+    """Bounds the reads of all cursors together. `tasks` are those of cursors that have to wait."""
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:
         self.default_window = options.message_window
@@ -21,13 +22,7 @@ class Delivery:
         self._options = options
         self._clock = clock
         self._reads = asyncio.Semaphore(options.reads_max)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, work: Coroutine[None, None, None]) -> None:
-        """Run the work of a cursor that has to wait."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks = Tasks()
 
     async def read(self, log: TopicLog, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
         """Read as TopicLog.read does, when it is this reader's turn."""
@@ -40,10 +35,3 @@ class Delivery:
     async def pause_after_failure(self) -> None:
         """Wait before a read is tried again."""
         await self._clock.sleep(self._options.read_retry_s)
-
-    async def close(self) -> None:
-        """End all reads."""
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))

@@ -9,9 +9,9 @@ import bisect
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Self, TypeAlias
 
 from hedwig.errors import (
     BadVersionError,
@@ -24,51 +24,29 @@ from hedwig.errors import (
     NoSuchLedgerError,
     ServiceDownError,
     TopicPersistenceInfoExistsError,
+    UncertainAnswerError,
     UncertainStateError,
 )
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
 from hedwig.wire import Message
-from hub.ledgers import LedgerStore
+from hub.ledger_ranges import ended, holds_messages, recover_ranges
 from hub.log import Listener, Published
-from hub.options import HubOptions
-from hub.tail import Tail, TailMemory
-from metadata import TopicPersistenceManager
+from hub.log_store import LogStore
+from hub.tail import Tail
 
-__all__ = ["DurableLog", "LogStore"]
+__all__ = ["DurableLog"]
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+_Append: TypeAlias = "tuple[asyncio.Future[None], bytes, tuple[RegionSeqId, ...], Published]"
+"""An append on its way: its outcome, the message, how far other regions had come, and whom to tell."""
 
 _EMPTY: Final = LedgerRanges()
 _REMOTE_BYTES_MAX: Final = 4096
 """Room for positions in other regions. Every later message and range of the topic repeats them, so they are bounded."""
 _SEQ_ID_BYTES_MAX: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class LogStore:
-    """Where logs keep their messages and their ranges."""
-
-    ledgers: LedgerStore
-    persistence: TopicPersistenceManager
-    options: HubOptions
-    tails: TailMemory
-    region: bytes
-    tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
-
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the work of a log that nobody awaits."""
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def within(self, operation: Coroutine[Any, Any, T]) -> T:
-        """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""
-        async with asyncio.timeout(self.options.operation_timeout_s):
-            return await operation
 
 
 class DurableLog:
@@ -108,8 +86,8 @@ class DurableLog:
         """The ledger that takes appends; None before the first publish, and while one is made."""
         self._start = 0
         self._bytes = 0
-        self._outstanding: deque[tuple[bytes, tuple[RegionSeqId, ...], Published]] | None = None
-        """The appends on their way, in order: the message, how far other regions had come, and whom to tell."""
+        self._outstanding: deque[_Append] | None = None
+        """The appends on their way, in order."""
         self._waiting: deque[tuple[Message, Published]] | None = None
         self._changing: asyncio.Future[None] | None = None
         """Done when the change of the ranges is over that is under way: only one can be, and publishes wait for it."""
@@ -133,11 +111,11 @@ class DurableLog:
             current = exists.current
         assert current is not None, "who refuses NEW says what is there"
         ranges: LedgerRanges = current.value
-        recovered = await _recover(store, topic, ranges)
+        recovered = await recover_ranges(store, topic, ranges)
         version = current.version
         if taken_over or recovered is not ranges:
             version = await store.persistence.write_topic_persistence_info(topic, recovered, version)
-        kept = {each.ledger_id for each in recovered.ranges if _holds_messages(each)}
+        kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
         for each in ranges.ranges:
             if each.ledger_id not in kept:
                 with contextlib.suppress(LedgerError, TimeoutError):
@@ -158,7 +136,7 @@ class DurableLog:
     @property
     def has_closed(self) -> bool:
         ranges = self._ranges.ranges
-        return bool(ranges) and ranges[0].end is not None and _holds_messages(ranges[0])
+        return bool(ranges) and ranges[0].end is not None and holds_messages(ranges[0])
 
     @property
     def is_idle(self) -> bool:
@@ -208,7 +186,7 @@ class DurableLog:
         self._bytes += len(stored)
         if self._outstanding is None:
             self._outstanding = deque()
-        self._outstanding.append((stored, self._remote, done))
+        self._outstanding.append((future, stored, self._remote, done))
         future.add_done_callback(self._appended)
         options = self._store.options
         if (
@@ -216,10 +194,14 @@ class DurableLog:
         ) and self._changing is None:
             self._begin_ledger()
 
-    def _appended(self, future: "asyncio.Future[None]") -> None:
-        """Take the outcome of the append that is first in line: a ledger acknowledges in order."""
-        assert self._outstanding, "every append has its outcome once"
-        stored, remote, done = self._outstanding.popleft()
+    def _appended(self, _: "asyncio.Future[None]") -> None:
+        """Take the outcomes that are there, in order: an append may be refused while one before it is on its way."""
+        while self._outstanding and self._outstanding[0][0].done():
+            self._take(*self._outstanding.popleft())
+
+    def _take(
+        self, future: "asyncio.Future[None]", stored: bytes, remote: tuple[RegionSeqId, ...], done: Published
+    ) -> None:
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if error is None and not self._failed:
             self.last_id += 1
@@ -234,11 +216,17 @@ class DurableLog:
             self._append_failed(error, done)
 
     def _append_failed(self, error: BaseException | None, done: Published) -> None:
-        told = error if isinstance(error, HedwigError) else ServiceDownError(f"an append before it failed: {error!r}")
+        """Refuse a publish, and decide whether the topic can go on; `error` is None for one stored behind a failure."""
+        if isinstance(error, HedwigError):
+            told = error
+        else:
+            why = f"its append ended with {error!r}" if error is not None else "it is stored behind one that is not"
+            told = UncertainAnswerError(f"not known whether the message becomes part of the topic: {why}")
         first = not self._failed
         self._failed = True
         done(0, (), told)
-        if first and not (isinstance(error, LedgerStoreUnavailableError) and error.definite):
+        can_go_on = isinstance(told, LedgerStoreUnavailableError) if first else True
+        if not (can_go_on and told.definite):
             # Not known to be absent, or somebody else's: only a new claim, which fences, tells what is in the ledger.
             self._give_up(told)
         elif not self._outstanding and self._listener is not None:
@@ -263,7 +251,7 @@ class DurableLog:
 
     def _begin_ledger(self) -> None:
         self._changing = asyncio.get_running_loop().create_future()
-        self._store.run(self._make_ledger())
+        self._store.tasks.start(self._make_ledger())
 
     async def _make_ledger(self) -> None:
         """Close the ledger at hand, if there is one, make the next, and let the publishes go that wait."""
@@ -305,7 +293,7 @@ class DurableLog:
         async with asyncio.timeout(self._store.options.operation_timeout_s):
             while self._outstanding:
                 settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                stored, remote, done = self._outstanding[-1]
+                future, stored, remote, done = self._outstanding[-1]
 
                 def tell(
                     local: int,
@@ -318,7 +306,7 @@ class DurableLog:
                     if not settled.done():
                         settled.set_result(None)
 
-                self._outstanding[-1] = stored, remote, tell
+                self._outstanding[-1] = future, stored, remote, tell
                 await settled
 
     async def _next_ledger(self) -> None:
@@ -327,7 +315,7 @@ class DurableLog:
         ledger_id = await store.within(store.ledgers.create())
         opened = LedgerRange(ledger_id=ledger_id, start=self.last_id + 1)
         try:
-            await self._write_ranges(replace(ranges, ranges=(*filter(_holds_messages, ranges.ranges), opened)))
+            await self._write_ranges(replace(ranges, ranges=(*filter(holds_messages, ranges.ranges), opened)))
         except UncertainStateError:
             raise  # The record may name the ledger.
         except MetadataError:
@@ -355,7 +343,7 @@ class DurableLog:
         *before, last = self._ranges.ranges
         end = MessageSeqId(self.last_id, self._remote)
         # What is known is kept, even if the record cannot be written now: the next write takes it along.
-        self._ranges = replace(self._ranges, ranges=_ended(tuple(before), last, last_entry, end))
+        self._ranges = replace(self._ranges, ranges=ended(tuple(before), last, last_entry, end))
         return self._ranges
 
     async def _write_ranges(self, ranges: LedgerRanges) -> None:
@@ -427,62 +415,6 @@ class DurableLog:
         await self._write_ranges(ranges)
         if not ranges.ranges or ranges.ranges[-1].ledger_id != ledger_id:
             await self._store.within(self._store.ledgers.delete(ledger_id))
-
-
-async def _recover(store: LogStore, topic: Topic, found: LedgerRanges) -> LedgerRanges:
-    """Return the ranges with every start and end; the same object if nothing was missing."""
-    ranges = list(found.ranges)
-    previous_end = 0
-    for index, each in enumerate(ranges):
-        if each.start is None:
-            ranges[index] = each = await _with_start(store, each, previous_end)
-        if each.end is not None:
-            previous_end = each.end.local
-            continue
-        if index != len(ranges) - 1:
-            raise LedgerError(f"ledger {each.ledger_id} of topic '{show_name(topic)}' is open, but not the last one")
-        last_entry = await store.within(store.ledgers.open_and_fence(each.ledger_id))
-        assert each.start is not None
-        end = MessageSeqId(each.start + last_entry)
-        if last_entry >= 0:
-            end = await _end_of(store, each.ledger_id, last_entry, end)
-        ranges[index:] = _ended((), each, last_entry, end)
-        if index and len(ranges) > index and last_entry < 0:
-            del ranges[index:]  # An empty ledger says nothing that the range before it does not.
-    if tuple(ranges) == found.ranges:
-        return found
-    return replace(found, ranges=tuple(ranges))
-
-
-async def _with_start(store: LogStore, each: LedgerRange, previous_end: int) -> LedgerRange:
-    """Give a range of an old record its start: behind the one before it, or so that its entries end at its end."""
-    if previous_end or each.end is None:
-        return replace(each, start=previous_end + 1)
-    entries = await store.within(store.ledgers.last_entry_id(each.ledger_id)) + 1
-    return replace(each, start=each.end.local - entries + 1)
-
-
-async def _end_of(store: LogStore, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
-    """Return the position of the last message of a ledger, as the message itself has it."""
-    stored = await store.within(store.ledgers.read(ledger_id, last_entry, entries_max=1, bytes_max=1))
-    seq_id = Message.decode(stored[0]).seq_id
-    if seq_id is None or seq_id.local != end.local:
-        raise LedgerError(f"entry {last_entry} of ledger {ledger_id} holds message {seq_id}, not {end.local}")
-    return seq_id
-
-
-def _ended(
-    before: tuple[LedgerRange, ...], last: LedgerRange, last_entry: int, end: MessageSeqId
-) -> tuple[LedgerRange, ...]:
-    """Return the ranges with the end of the last one; without it, if it is empty and says nothing."""
-    if last_entry >= 0 or (not before and (last.start or 0) > 1):
-        return (*before, replace(last, end=end))
-    return before
-
-
-def _holds_messages(each: LedgerRange) -> bool:
-    """Say whether there are, or may come, messages in a range; one whose ledger was emptied has them all behind it."""
-    return each.end is None or each.start is None or each.start <= each.end.local
 
 
 def _furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from hedwig.errors import NoSuchTopicError
 from hedwig.wire import Message
-from hub.durable_log import LogStore
 from hub.log import Listener, Published
+from hub.log_store import LogStore
 from hub.tail import Tail
 
 __all__ = ["FleetingLog"]

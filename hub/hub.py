@@ -18,9 +18,9 @@ from hub import standalone
 from hub.channel import Channel
 from hub.delivery import Delivery
 from hub.descriptors import ConnectionLimits
-from hub.durable_log import LogStore
 from hub.filters import FilterRegistry
 from hub.ledgers import LocalLedgerStore
+from hub.log_store import LogStore
 from hub.options import HubOptions
 from hub.ownership import Ownership, StandaloneLiveness
 from hub.requests import Requests
@@ -133,11 +133,12 @@ class Hub:
         ownership = Ownership(self.metadata.ownership, StandaloneLiveness(self.me, self.metadata))
         self.topics = Topics(options, ownership, log_store, self.clock)
         self.delivery = Delivery(options, self.clock)
-        self._stack.push_async_callback(self.delivery.close)
         self.subscribing = Subscribing(options, self.metadata.subscriptions, self.delivery, filters, self.clock)
         self.retention = Retention(options, self.topics, self.metadata.subscriptions, self.subscribing)
         self.topics.attach_caretaker(self.retention)
         self.requests = Requests(options, self.topics, self.subscribing)
+        for tasks in (log_store.tasks, self.delivery.tasks, self.subscribing.pointers.tasks, self.requests.tasks):
+            self._stack.push_async_callback(tasks.cancel)
 
     async def _open_admin(self, origins: Mapping[str, str]) -> None:
         try:
@@ -268,7 +269,7 @@ class Hub:
         """Wait for what is still being carried out; not for clients that would have to read before."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
-                await self.requests.settle()
+                await self.requests.tasks.settle()
 
     async def _close_channels(self) -> None:
         """Close all connections after what was sent on them; a peer that does not read is cut off."""

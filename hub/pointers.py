@@ -7,14 +7,15 @@ subscription, and nothing older than `consume_flush_s`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.errors import BadVersionError, HedwigError, MetadataError, NoRecordError, ServiceDownError
 from hedwig.model import SubscriptionData
 from hedwig.versions import Versioned
 from hub.options import HubOptions
+from hub.tasks import Tasks
 from hub.topic import Subscription
 from hub.turns import Turns
 from metadata import Outcome, RecordKey, SubscriptionDataManager, Write
@@ -47,7 +48,8 @@ class Pointers:
         self._dirty: dict[Subscription, None] = {}
         self._due: dict[Subscription, None] = {}
         self._is_due = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks()
+        """Pointers that are stored before the next flush."""
         self.stored = 0
 
     def moved(self, subscription: Subscription) -> None:
@@ -103,7 +105,7 @@ class Pointers:
                 if turn in turns or self._turns.is_taken(turn):
                     # Whoever has the turn may change the version; the many do not wait for one.
                     if self._is_due_now(subscription):
-                        self._start(self._store_in_turn(subscription))
+                        self.tasks.start(self._store_in_turn(subscription))
                     elif subscription.is_dirty:
                         self._dirty[subscription] = None
                 elif subscription.is_dirty:
@@ -121,11 +123,6 @@ class Pointers:
                 _log.warning("the consume pointer of %s is not stored yet: %s", subscription, exc)
                 if subscription.is_dirty:
                     self._dirty[subscription] = None
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _store_batch(self, batch: Sequence[Subscription]) -> None:
         writes = [_write(subscription) for subscription in batch]

@@ -1,6 +1,5 @@
 """Requests: what a hub does with each, once it owns the topic."""
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -23,6 +22,7 @@ from hedwig.wire import (
 from hub.channel import Channel
 from hub.options import HubOptions
 from hub.subscribing import Subscribing, TopicGoneError
+from hub.tasks import Tasks
 from hub.topic import OwnedTopic
 from hub.topics import Topics
 
@@ -44,8 +44,8 @@ class Requests:
         self._options = options
         self._topics = topics
         self._subscribing = subscribing
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.get_running_loop()
+        self.tasks = Tasks()
+        """Requests that are being carried out."""
         self.unanswered_bytes = 0
         """What all requests that are not answered yet take, roughly."""
         self.is_read_only = options.read_only
@@ -137,7 +137,7 @@ class Requests:
                 else:
                     # It has no answer, but it waits for the metadata, so it counts among those that may.
                     self._begin(channel, size)
-                    self._start(self._consume(topic, channel, request, size, tries, action))
+                    self.tasks.start(self._consume(topic, channel, request, size, tries, action))
             case Subscribe() as action:
                 self._answer_when_done(
                     self._subscribing.subscribe(topic, channel, size, request.txn_id, action),
@@ -193,7 +193,7 @@ class Requests:
             finally:
                 channel.gate.leave()
 
-        self._start(carry_out())
+        self.tasks.start(carry_out())
 
     async def _consume(
         self, topic: OwnedTopic, channel: Channel, request: Request, size: int, tries: int, action: Consume
@@ -225,17 +225,7 @@ class Requests:
         """Detach what was attached to a channel that is gone."""
         lost = self._subscribing.channel_ended(channel)
         if lost:
-            self._start(self._subscribing.detach_lost(lost, channel))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def settle(self) -> None:
-        """Wait for what is being carried out. May be cancelled."""
-        while self._tasks:
-            await asyncio.wait(list(self._tasks))
+            self.tasks.start(self._subscribing.detach_lost(lost, channel))
 
 
 def _finding_what_it_made(request: Request) -> Request:

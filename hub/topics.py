@@ -9,19 +9,21 @@ import fnmatch
 import logging
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError, LedgerError, MetadataError, ServiceDownError
 from hedwig.model import Topic
 from hedwig.names import show_name
-from hub.durable_log import DurableLog, LogStore
+from hub.durable_log import DurableLog
 from hub.fleeting_log import FleetingLog
 from hub.log import TopicLog
+from hub.log_store import LogStore
 from hub.options import HubOptions
 from hub.ownership import Claim, Ownership
+from hub.tasks import Tasks
 from hub.topic import OwnedTopic, TopicState
 
 __all__ = ["Caretaker", "Topics"]
@@ -57,7 +59,6 @@ class _Acquisition:
 
     should_claim: bool
     waiters: deque[_Waiter] = field(default_factory=deque)
-    is_running: bool = False
 
 
 class Topics:
@@ -74,8 +75,9 @@ class Topics:
         """Topics that wait for their turn to be acquired."""
         self._running = 0
         self._releases: dict[Topic, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
+        self._released = asyncio.Event()
+        """Set whenever a release has ended."""
         self._non_durable = _pattern(options.non_durable_topics)
         self._closing = False
         self._caretaker: Caretaker | None = None
@@ -146,7 +148,7 @@ class Topics:
         while self._turns and self._running < self._options.acquisitions_max:
             name, _ = self._turns.popitem(last=False)
             self._running += 1
-            self._start(self._acquire(name, self._acquisitions[name]))
+            self._tasks.start(self._acquire(name, self._acquisitions[name]))
 
     async def _acquire(self, name: Topic, acquisition: _Acquisition) -> None:
         topic: OwnedTopic | None = None
@@ -209,7 +211,7 @@ class Topics:
 
     def _begin_release(self, topic: OwnedTopic, *, close_log: bool) -> None:
         topic.state = TopicState.RELEASING
-        task = self._start(self._release(topic, close_log))
+        task = self._tasks.start(self._release(topic, close_log))
         self._releases[topic.name] = task
 
     async def _release(self, topic: OwnedTopic, close_log: bool) -> None:
@@ -229,6 +231,7 @@ class Topics:
         self.released += 1
         self._owned.pop(topic.name, None)
         self._releases.pop(topic.name, None)
+        self._released.set()
 
     async def sweep(self) -> None:
         """Release what is due: topics that are idle, too old, or too many."""
@@ -255,7 +258,8 @@ class Topics:
     async def _make_room(self, topic: OwnedTopic) -> None:
         """Begin to release a topic, once not too many others are on their way out."""
         while len(self._releases) >= _RELEASES_AT_ONCE:
-            await asyncio.wait(list(self._releases.values()), return_when=asyncio.FIRST_COMPLETED)
+            self._released.clear()
+            await self._released.wait()
         if topic.state is TopicState.SERVING:
             self._begin_release(topic, close_log=True)
 
@@ -269,23 +273,13 @@ class Topics:
         for topic in list(self._owned.values()):
             await self._make_room(topic)
         while self._tasks:
-            await asyncio.wait(list(self._tasks))
+            await self._tasks.settle()
             for topic in list(self._owned.values()):  # Those that were being acquired.
                 await self._make_room(topic)
 
     async def abandon(self) -> None:
         """Let go of everything as it is: whoever owns these topics next recovers them."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        await self._tasks.cancel()
 
 
 def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str] | None:

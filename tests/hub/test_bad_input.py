@@ -287,9 +287,9 @@ async def test_requests_behind_answers_that_nobody_reads_do_not_outlive_their_ch
     await publisher.publish_many(T, *[b"x" * 100_000] * 100)
     for number in range(20):
         client.send(b"T%d" % number, Subscribe(subscriber=S))
-    await eventually(lambda: len(hub.requests._tasks) > 0, "requests wait")
+    await eventually(lambda: len(hub.requests.tasks) > 0, "requests wait")
     served.close()
-    await eventually(lambda: not hub.requests._tasks, "they are over")
+    await eventually(lambda: not hub.requests.tasks, "they are over")
     assert served in hub._connections, "long before the peer is cut off"
 
 

@@ -18,13 +18,15 @@ from hedwig.errors import (
     LedgerWriteError,
     MetadataError,
     MetadataUnavailableError,
+    UncertainAnswerError,
     UncertainStateError,
 )
 from hedwig.model import LedgerRanges, RegionSeqId, Topic
 from hedwig.versions import Version
 from hedwig.wire import Message
-from hub.durable_log import DurableLog, LogStore
+from hub.durable_log import DurableLog
 from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hub.log_store import LogStore
 from hub.options import HubOptions
 from hub.tail import TailMemory
 from metadata import MetadataStore, format_metadata, open_metadata
@@ -41,6 +43,7 @@ class Faults:
         self.calls = 0
         self.fail_at = 0
         self.is_applied = False
+        self.lost_append: BaseException = LedgerWriteError("the test lost the answer")
 
     def arm(self, calls: int, *, is_applied: bool) -> None:
         self.calls, self.fail_at, self.is_applied = 0, calls, is_applied
@@ -68,6 +71,7 @@ class FaultyLedgers(LocalLedgerStore):
     """The local store; an append that fails is not known to be stored, or surely not."""
 
     faults: Faults
+    latest: "asyncio.Future[None]"
 
     async def create(self) -> int:
         return await self.faults.around(super().create, _refused, TimeoutError)
@@ -85,14 +89,23 @@ class FaultyLedgers(LocalLedgerStore):
 
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         if not self.faults.is_due():
-            return super().start_append(ledger_id, entry_id, payload)
+            self.latest = super().start_append(ledger_id, entry_id, payload)
+            return self.latest
         failed = asyncio.get_running_loop().create_future()
         if self.faults.is_applied:
             real = super().start_append(ledger_id, entry_id, payload)
-            real.add_done_callback(lambda _: failed.set_exception(LedgerWriteError("the test lost the answer")))
+            real.add_done_callback(lambda _: self._lose(failed))
         else:
-            failed.set_exception(LedgerStoreFullError("the test has no space"))
+            error = LedgerStoreFullError("the test has no space")
+            # In its turn: a ledger tells outcomes in order.
+            self.latest.add_done_callback(lambda _: failed.set_exception(error))
         return failed
+
+    def _lose(self, outcome: "asyncio.Future[None]") -> None:
+        if isinstance(self.faults.lost_append, asyncio.CancelledError):
+            outcome.cancel()
+        else:
+            outcome.set_exception(self.faults.lost_append)
 
 
 class FaultyPersistence:
@@ -139,6 +152,8 @@ class Owner:
         self.store = store
         self.acknowledged: dict[int, bytes] = {}
         self.heard: dict[int, bytes] = {}
+        self.refused: set[bytes] = set()
+        """What was surely not published, as its publisher was told."""
         self.taken = 0
         self._published = 0
         self._deleted = 0
@@ -179,6 +194,8 @@ class Owner:
             if error is None:
                 assert local not in self.acknowledged, "an id is given once"
                 self.acknowledged[local] = body
+            elif error.definite:
+                self.refused.add(body)
             outcome.set_result((local, error))
 
         self.log.publish(Message(body), done)
@@ -220,6 +237,7 @@ class Owner:
                 key: body for key, body in known.items() if key >= log.first_id
             }
         assert len(set(read.values())) == len(read), "no message is there twice"
+        assert not self.refused & set(read.values()), "what was surely refused is not there"
 
 
 @pytest.fixture
@@ -236,6 +254,8 @@ async def make_owner(tmp_path: Path) -> AsyncIterator[Callable[[Faults], Awaitab
                 place, LocalLedgerOptions(segment_bytes=1 << 16, reserve_bytes=1 << 16), None, random.Random(1)
             )
             store.faults = faults
+            store.latest = asyncio.get_running_loop().create_future()
+            store.latest.set_result(None)
             ledgers.append(store)
             await format_metadata(url, wipe=True)
             options = replace(HubOptions(), ledger_messages_max=3, operation_timeout_s=5.0)
@@ -262,9 +282,20 @@ async def _work(owner: Owner) -> None:
     await owner.publish(4)
 
 
-@pytest.mark.parametrize("is_applied", [False, True], ids=["surely not done", "done, and the answer lost"])
-async def test_any_call_may_fail(make_owner: Callable[[Faults], Awaitable[Owner]], is_applied: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_applied", "lost_append"),
+    [
+        pytest.param(False, LedgerWriteError("unused"), id="surely not done"),
+        pytest.param(True, LedgerWriteError("the test lost the answer"), id="done, and the answer lost"),
+        pytest.param(True, RuntimeError("a defect of the store"), id="done, and an error that nobody foresaw"),
+        pytest.param(True, asyncio.CancelledError(), id="done, and cancelled"),
+    ],
+)
+async def test_any_call_may_fail(
+    make_owner: Callable[[Faults], Awaitable[Owner]], is_applied: bool, lost_append: BaseException
+) -> None:
     faults = Faults()
+    faults.lost_append = lost_append
     owner = await make_owner(faults)
     faults.arm(0, is_applied=is_applied)
     await _work(owner)
@@ -299,3 +330,32 @@ async def test_a_range_without_messages_is_told_from_one_that_has_some(
     assert not owner.log.has_closed
     await owner.publish(1)
     assert (owner.log.first_id, owner.log.last_id) == (5, 5)
+
+
+async def test_what_is_stored_behind_a_refused_message_is_neither_acknowledged_nor_refused_for_sure(
+    make_owner: Callable[[Faults], Awaitable[Owner]],
+) -> None:
+    """A ledger store that goes on after a failure breaks its contract; the topic must not take the gap over."""
+    faults = Faults()
+    owner = await make_owner(faults)
+    await owner.open()
+    await owner.publish(1)
+    ledgers: Any = owner.store.ledgers
+    outcomes: list[asyncio.Future[None]] = []
+
+    def start_append(ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
+        outcomes.append(asyncio.get_running_loop().create_future())
+        return outcomes[-1]
+
+    ledgers.start_append = start_append
+    told: list[HedwigError | None] = []
+    for body in (b"refused", b"stored"):
+        owner.log.publish(Message(body), lambda _id, _remote, error: told.append(error))
+    outcomes[0].set_exception(LedgerStoreFullError("the test has no space"))
+    outcomes[1].set_result(None)
+    await asyncio.wait_for(asyncio.gather(*outcomes, return_exceptions=True), DEADLINE_S)
+    first, second = told
+    assert isinstance(first, LedgerStoreFullError)
+    assert isinstance(second, UncertainAnswerError)
+    assert owner.listener.lost is second
+    assert [body for _, body in owner.listener.heard] == [b"1"]

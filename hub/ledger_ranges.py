@@ -1,0 +1,76 @@
+"""The ranges of a durable topic: which messages each ledger holds, and what a record leaves to be found out.
+
+The record of the last ledger has no end while its owner appends to it, and records of the original have no starts: both
+are found in the ledgers themselves.
+"""
+
+from dataclasses import replace
+
+from hedwig.errors import LedgerError
+from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
+from hedwig.names import show_name
+from hedwig.wire import Message
+from hub.log_store import LogStore
+
+__all__ = ["ended", "holds_messages", "recover_ranges"]
+
+
+async def recover_ranges(store: LogStore, topic: Topic, found: LedgerRanges) -> LedgerRanges:
+    """Return the ranges of `topic` with every start and end, for which an open last ledger is fenced.
+
+    `found` itself if nothing was missing.
+
+    Raises: LedgerError - a ledger cannot be read, or says something else than the record; TimeoutError.
+    """
+    ranges = list(found.ranges)
+    previous_end = 0
+    for index, each in enumerate(ranges):
+        if each.start is None:
+            ranges[index] = each = await _with_start(store, each, previous_end)
+        if each.end is not None:
+            previous_end = each.end.local
+            continue
+        if index != len(ranges) - 1:
+            raise LedgerError(f"ledger {each.ledger_id} of topic '{show_name(topic)}' is open, but not the last one")
+        last_entry = await store.within(store.ledgers.open_and_fence(each.ledger_id))
+        assert each.start is not None
+        end = MessageSeqId(each.start + last_entry)
+        if last_entry >= 0:
+            end = await _end_of(store, each.ledger_id, last_entry, end)
+        ranges[index:] = ended((), each, last_entry, end)
+        if index and len(ranges) > index and last_entry < 0:
+            del ranges[index:]  # An empty ledger says nothing that the range before it does not.
+    if tuple(ranges) == found.ranges:
+        return found
+    return replace(found, ranges=tuple(ranges))
+
+
+async def _with_start(store: LogStore, each: LedgerRange, previous_end: int) -> LedgerRange:
+    """Give a range of an old record its start: behind the one before it, or so that its entries end at its end."""
+    if previous_end or each.end is None:
+        return replace(each, start=previous_end + 1)
+    entries = await store.within(store.ledgers.last_entry_id(each.ledger_id)) + 1
+    return replace(each, start=each.end.local - entries + 1)
+
+
+async def _end_of(store: LogStore, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
+    """Return the position of the last message of a ledger, as the message itself has it."""
+    stored = await store.within(store.ledgers.read(ledger_id, last_entry, entries_max=1, bytes_max=1))
+    seq_id = Message.decode(stored[0]).seq_id
+    if seq_id is None or seq_id.local != end.local:
+        raise LedgerError(f"entry {last_entry} of ledger {ledger_id} holds message {seq_id}, not {end.local}")
+    return seq_id
+
+
+def ended(
+    before: tuple[LedgerRange, ...], last: LedgerRange, last_entry: int, end: MessageSeqId
+) -> tuple[LedgerRange, ...]:
+    """Return the ranges with the end of the last one; without it, if it is empty and says nothing."""
+    if last_entry >= 0 or (not before and (last.start or 0) > 1):
+        return (*before, replace(last, end=end))
+    return before
+
+
+def holds_messages(each: LedgerRange) -> bool:
+    """Say whether there are, or may come, messages in a range; one whose ledger was emptied has them all behind it."""
+    return each.end is None or each.start is None or each.start <= each.end.local

@@ -1,0 +1,47 @@
+"""Work that goes on beside whoever began it."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+__all__ = ["Tasks"]
+
+_log = logging.getLogger(__name__)
+
+
+class Tasks:
+    """Tasks of one owner, which are kept alive, waited for and cancelled together.
+
+    Work is to tell its outcome to whom it concerns by itself: nobody looks at the result of a task here, and an
+    exception that it lets out is a defect, which is logged.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Begin work in the running event loop."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def settle(self) -> None:
+        """Wait until none is left, also of those begun meanwhile. May be cancelled; the tasks go on then."""
+        while self._running:
+            await asyncio.wait(list(self._running))
+
+    async def cancel(self) -> None:
+        """Cancel all, and wait until they have ended."""
+        for task in list(self._running):
+            task.cancel()
+        await self.settle()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s failed", task.get_coro(), exc_info=error)
