@@ -28,6 +28,7 @@ from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_suite import Case
+from benchmarks.interrupts import interrupt_on_sigterm
 from benchmarks.java_program import jvm_words
 from benchmarks.numbers_option import numbers
 from benchmarks.record_clients import DRIVERS, PARTS
@@ -124,6 +125,7 @@ def cas(
     chosen = drivers or tuple(driver for driver in DRIVERS if driver != _EXTRA)
     asked = operations or OPERATIONS
     raise_descriptor_limit()
+    interrupt_on_sigterm()
     started = datetime.now(UTC)
     path = path or Path("benchmarks", "results", f"cas-{started:%Y%m%dT%H%M%SZ}.json")
     if data is not None:

@@ -1,9 +1,10 @@
 """The tables of `hedwig-bench cas`: one for each operation, every driver beside the Java client."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from benchmarks.cas_ratios import per_core, ratio, update_ratios
 from benchmarks.cas_suite import writers_per_key
 from benchmarks.figures import median, merged, percentiles, spread
 from benchmarks.results import Measurement, alike
@@ -29,7 +30,7 @@ _LAST: Final = ("errors", "notes")
 
 
 def cas_tables(measurements: Sequence[Measurement]) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-    """Return title, columns and lines of a table for each operation."""
+    """Return title, columns and lines of a table for each operation, and of the ratios that matter."""
     tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
     for operation in dict.fromkeys(each.workload.name for each in measurements):
         own = [each for each in measurements if each.workload.name == operation]
@@ -37,6 +38,8 @@ def cas_tables(measurements: Sequence[Measurement]) -> list[tuple[str, Sequence[
         load = "writers per key, of 64" if contended else "in flight"
         columns = (load, "driver", *_COLUMNS, *(_CONTENDED if contended else ()), *_LAST)
         tables.append((operation, columns, _lines(own, contended=contended)))
+    if ratios := update_ratios(measurements):
+        tables.append(("update, in short", ("what", "ratio"), ratios))
     return tables
 
 
@@ -60,13 +63,13 @@ def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contend
         rounds[0].driver,
         f"{statistics.median(rates):,.0f}/s" if rates else "–",
         spread(rates, "{:,.0f}"),
-        _ratio(good, beside, lambda each: each.rate_per_s),
+        ratio(good, beside, lambda each: each.rate_per_s),
         median(good, lambda each: _each(each, "client_cpu_s"), "{:,.0f}"),
-        median(good, _per_core, "{:,.0f}/s"),
-        _ratio(good, beside, _per_core),
+        median(good, per_core, "{:,.0f}/s"),
+        ratio(good, beside, per_core),
         median(good, lambda each: _each(each, "servers_cpu_s"), "{:,.0f}"),
         percentiles(merged(good, "service")) if good else "–",
-        _ratio(good, beside, lambda each: each.histograms["service"].percentile_us(50)),
+        ratio(good, beside, lambda each: each.histograms["service"].percentile_us(50)),
     ]
     if contended:
         done, refused = sum(each.count for each in good), sum(each.values["refusals"] for each in good)
@@ -93,32 +96,8 @@ def _each(measurement: Measurement, name: str) -> float | None:
     return None if used is None or not measurement.count else used / measurement.count * 1e6
 
 
-def _per_core(measurement: Measurement) -> float | None:
-    """Return how many operations one busy processor of the client does in a second."""
-    used = measurement.values.get("client_cpu_s")
-    return measurement.count / used if used else None
-
-
 def _wasted(good: Sequence[Measurement]) -> str:
     """Return the share of calls that came to nothing: of an update's read and write, and both again for a refusal."""
     done, refused = sum(each.count for each in good), sum(each.values["refusals"] for each in good)
     calls = 2 * (done + refused)
     return f"{2 * refused / calls:.1%}" if calls else "–"
-
-
-def _ratio(
-    good: Sequence[Measurement],
-    beside: Mapping[int, Measurement],
-    value: Callable[[Measurement], float | None],
-) -> str:
-    """Return the middle of the rounds' ratios to the yardstick of the same round, and how far they lie apart."""
-    ratios = []
-    for each in good:
-        if each.round in beside:
-            mine, other = value(each), value(beside[each.round])
-            if mine is not None and other:
-                ratios.append(mine / other)
-    if not ratios:
-        return "–"
-    middle = f"{statistics.median(ratios):.2f}"
-    return middle if len(ratios) == 1 else f"{middle} ({min(ratios):.2f} – {max(ratios):.2f})"

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["interrupt_later"]
+__all__ = ["interrupt_later", "interrupt_on_sigterm"]
+
+
+def interrupt_on_sigterm() -> None:
+    """Let SIGTERM do what Ctrl-C does: whoever ends a run that way must not leave its servers behind."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @contextmanager

@@ -26,6 +26,8 @@ _OF_SMALL_SERVERS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """What our dev servers are started with to start quickly; the client is to run as fast as it can."""
 _LOG_SETTINGS: Final = """\
 log4j.rootLogger=WARN, console
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+log4j.logger.org.apache.hadoop.hbase.client.ZKConnectionRegistry=ERROR
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout

@@ -95,7 +95,8 @@ async def _carry_out(case: Case, urls: list[str]) -> None:
     await asyncio.to_thread(work)
 
 
-def test_ctrl_c_keeps_what_was_measured_and_stops_the_servers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_ends_a_run_keeps_what_was_measured_and_leaves_no_server(number: signal.Signals, tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     arguments = ["read", "update", "--sizes", "smoke", "--driver", "zookeeper-plain", "--rounds", "100000"]
     arguments += ["--data", str(data), "--result", str(output)]
@@ -108,7 +109,7 @@ def test_ctrl_c_keeps_what_was_measured_and_stops_the_servers(tmp_path: Path) ->
             if line.startswith("[2/"):
                 break
         assert processes_over(data), "no server of the run's own"
-        run.send_signal(signal.SIGINT)
+        run.send_signal(number)
         out, err = run.communicate(timeout=120)
     assert run.returncode == INTERRUPTED, (said, err)
     assert "Traceback" not in err

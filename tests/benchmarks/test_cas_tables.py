@@ -9,10 +9,17 @@ from tests.benchmarks.test_results import ENVIRONMENT
 
 
 def _measurement(
-    driver: str, number: int, delay_s: float, cpu_s: float, *, operation: str = "update", refusals: float = 0
+    driver: str,
+    number: int,
+    delay_s: float,
+    cpu_s: float,
+    *,
+    operation: str = "update",
+    refusals: float = 0,
+    in_flight: int = 4,
 ) -> Measurement:
-    """Return a round of 4 in flight for 2 s, with so much processor time used."""
-    workload = Workload(name=operation, mix={operation: 1.0}, topics=2, in_flight=4, seconds=2.0, warmup_s=0.0)
+    """Return a round of 2 s, with so much processor time used."""
+    workload = Workload(name=operation, mix={operation: 1.0}, topics=2, in_flight=in_flight, seconds=2.0, warmup_s=0.0)
     done = Measurement(workload=workload, driver=driver, round=number)
     done.take(measured(workload, KnownTarget(delay_s)), is_delivery=False)
     done.values |= {"client_cpu_s": cpu_s, "servers_cpu_s": 2 * cpu_s, "refusals": refusals}
@@ -20,7 +27,7 @@ def _measurement(
 
 
 def _lines(*measurements: Measurement) -> list[dict[str, str]]:
-    ((_, columns, lines),) = cas_tables(measurements)
+    (_, columns, lines), *_ = cas_tables(measurements)
     return [dict(zip(columns, line, strict=True)) for line in lines]
 
 
@@ -75,4 +82,26 @@ def test_each_operation_has_a_table_of_its_own() -> None:
     )
     text = markdown(result)
     assert text.index("**update**") < text.index("**read**")
+    assert "in short" not in text, "there is nothing to compare Java with"
     assert text.count("| in flight | driver | median |") == 2
+
+
+def test_the_ratios_in_short_compare_the_best_of_each_round() -> None:
+    """Round 1: native 50/s alone and 400/s with eight, the gateway 100/s and 100/s; round 2: 200/s against 100/s."""
+    measurements = [
+        _measurement("native", 1, 0.020, 0.1, in_flight=1),
+        _measurement("native", 1, 0.020, 0.1, in_flight=8),
+        _measurement("gateway", 1, 0.010, 0.1, in_flight=1),
+        _measurement("gateway", 1, 0.080, 0.1, in_flight=8),
+        _measurement("java", 1, 0.040, 0.1, in_flight=1),
+        _measurement("native", 2, 0.040, 0.1, in_flight=8),
+        _measurement("gateway", 2, 0.080, 0.1, in_flight=8),
+    ]
+    title, columns, lines = cas_tables(measurements)[-1]
+    assert (title, columns) == ("update, in short", ("what", "ratio"))
+    assert [tuple(line) for line in lines] == [
+        ("the native driver's best rate ÷ the gateway driver's best", "3.00 (2.00 – 4.00)"),
+        ("the native driver's best rate ÷ the Java client's best", "16.00"),
+        ("operations for each second of the client's processor, native ÷ java, 1 in flight", "2.00"),
+        ("median time of one caller, native ÷ java", "0.50"),
+    ]

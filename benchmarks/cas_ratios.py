@@ -1,0 +1,88 @@
+"""What the measurements of updates say in a few ratios: the native driver against the gateway and the Java client."""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from benchmarks.results import Measurement
+from benchmarks.workloads import Operation
+
+__all__ = ["per_core", "ratio", "update_ratios"]
+
+_NATIVE, _GATEWAY, _JAVA = "native", "gateway", "java"
+
+
+def per_core(measurement: Measurement) -> float | None:
+    """Return how many operations one busy processor of the client does in a second."""
+    used = measurement.values.get("client_cpu_s")
+    return measurement.count / used if used else None
+
+
+def ratio(
+    good: Sequence[Measurement],
+    beside: Mapping[int, Measurement],
+    value: Callable[[Measurement], float | None],
+) -> str:
+    """Return the middle of the rounds' ratios to what is beside them in the same round, and how far they lie apart."""
+    ratios = []
+    for each in good:
+        if each.round in beside:
+            mine, other = value(each), value(beside[each.round])
+            if mine is not None and other:
+                ratios.append(mine / other)
+    if not ratios:
+        return "–"
+    middle = f"{statistics.median(ratios):.2f}"
+    return middle if len(ratios) == 1 else f"{middle} ({min(ratios):.2f} – {max(ratios):.2f})"
+
+
+def update_ratios(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """Return what is compared, and the ratio; nothing of drivers that were not measured."""
+    done = [
+        each for each in measurements if each.workload.name == Operation.UPDATE and each.wall is None and each.count
+    ]
+    depths = sorted({each.workload.in_flight for each in done})
+    found = [
+        (
+            "the native driver's best rate ÷ the gateway driver's best",
+            ratio(_best(done, _NATIVE), _by_round(_best(done, _GATEWAY)), lambda each: each.rate_per_s),
+        ),
+        (
+            "the native driver's best rate ÷ the Java client's best",
+            ratio(_best(done, _NATIVE), _by_round(_best(done, _JAVA)), lambda each: each.rate_per_s),
+        ),
+    ]
+    found += [
+        (
+            f"operations for each second of the client's processor, native ÷ java, {depth:,} in flight",
+            ratio(_at(done, _NATIVE, depth), _by_round(_at(done, _JAVA, depth)), per_core),
+        )
+        for depth in depths
+    ]
+    found.append(
+        (
+            "median time of one caller, native ÷ java",
+            ratio(
+                _at(done, _NATIVE, 1),
+                _by_round(_at(done, _JAVA, 1)),
+                lambda each: each.histograms["service"].percentile_us(50),
+            ),
+        )
+    )
+    return [(what, value) for what, value in found if value != "–"]
+
+
+def _at(done: Iterable[Measurement], driver: str, in_flight: int) -> list[Measurement]:
+    return [each for each in done if each.driver == driver and each.workload.in_flight == in_flight]
+
+
+def _best(done: Iterable[Measurement], driver: str) -> list[Measurement]:
+    """Return the fastest measurement of each round."""
+    best: dict[int, Measurement] = {}
+    for each in done:
+        if each.driver == driver and (each.round not in best or each.rate_per_s > best[each.round].rate_per_s):
+            best[each.round] = each
+    return list(best.values())
+
+
+def _by_round(measurements: Iterable[Measurement]) -> dict[int, Measurement]:
+    return {each.round: each for each in measurements}
