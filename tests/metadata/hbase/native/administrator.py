@@ -58,11 +58,15 @@ class Administrator:
 
     async def regions(self, table: str) -> list[Region]:
         """Return the open regions of a table as hbase:meta has them."""
+        server = await self.meta_server()
+        return await list_regions(await self.connection(server, DATA), meta_region(server), table, _soon())
+
+    async def meta_server(self) -> Server:
+        """Return where hbase:meta is, as the master has it."""
         registry = await self.connection(self._master, REGISTRY)
         found = MetaRegionLocations.FromString(await registry.ask("GetMetaRegionLocations", b"", _soon()))
         name = found.meta_locations[0].server_name
-        server = Server(name.host_name, name.port)
-        return await list_regions(await self.connection(server, DATA), meta_region(server), table, _soon())
+        return Server(name.host_name, name.port)
 
     async def all_regions_answer(self, table: str) -> bool:
         """Say whether the regions of a table hold every row between them, and each is where hbase:meta says."""
