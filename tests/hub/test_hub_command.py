@@ -125,6 +125,7 @@ def test_without_an_admin_endpoint_it_says_so_too(tmp_path: Path) -> None:
 def test_first_steps_are_two_commands_that_work(tmp_path: Path) -> None:
     admin = Admin(tmp_path, "")
     with RunningHub(tmp_path / "hub", arguments=["--first-steps"]) as hub:
+        until_blocking(lambda: "Ctrl-C ends the hub" in hub.log, "it says what to try")
         assert f"kept in {hub.data}" in hub.log
         proposed = [line.strip() for line in hub.log.splitlines() if "hedwig-admin " in line]
         subscribe, publish = (shlex.split(line.partition("hedwig-admin ")[2]) for line in proposed)

@@ -5,6 +5,7 @@ the system has already thrown away. So the segment ends, for good, where the las
 behind are cut off if that works, and disowned by the next segment's header in any case; and the next record goes there.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -238,10 +239,9 @@ class Writer:
         upkeep = [job for job in jobs if job.is_upkeep]
         if not upkeep:
             return
-        if full:
-            self._reserve.release()
         try:
-            self._write(upkeep)
+            with self._reserve.given_up() if full else contextlib.nullcontext():
+                self._write(upkeep)
         except OSError as again:
             self._cut_tail()
             _log.error("cannot even write what makes space in %s: %s", self._directory.path, again)

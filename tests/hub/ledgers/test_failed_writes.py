@@ -18,6 +18,7 @@ from hedwig.errors import (
     LedgerWriteError,
 )
 from hub.ledgers import LocalLedgerStore
+from hub.ledgers.local.reserve import Reserve
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all
@@ -180,6 +181,18 @@ async def test_full_disk_is_emptied_by_deleting_ledgers(open_store: OpenStore) -
     await store.aclose()
     store = await open_store(disk=disk, segment_bytes=8192, reserve_bytes=RESERVE)
     assert await read_all(store, kept) == [payload(kept, entry) for entry in range(7)]
+
+
+def test_reserve_that_was_given_up_is_not_taken_back_before_its_space_was_used(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path / "reserve", RESERVE, FaultyDisk())
+    assert not reserve.is_missing
+    with reserve.given_up():
+        reserve.refill()
+        assert reserve.is_missing
+        assert not (tmp_path / "reserve").exists()
+    reserve.refill()
+    assert not reserve.is_missing
+    assert (tmp_path / "reserve").stat().st_size == RESERVE
 
 
 async def test_disk_that_is_full_at_the_start_serves_reads(open_store: OpenStore, tmp_path: Path) -> None:
