@@ -28,8 +28,8 @@ class ZookeeperBackend:
     """The tables of one store, over one session at a time."""
 
     partial_update = False
-    gathers = False
     """A subscription is one node's content, written whole."""
+    gathers = False
 
     def __init__(
         self, bridge: Bridge, places: Places, endpoints: tuple[tuple[str, int], ...], options: StoreOptions
