@@ -14,7 +14,7 @@ __all__ = ["RunningServers", "servers"]
 
 _HEAP_MB: Final = {"regionserver": 1024}
 """Every store of a test is some HBase regions more, of several hundred in a run."""
-_HEAP_MB_ON_THREE: Final = {"regionserver": 512}
+_HEAP_MB_ON_THREE: Final = {"regionserver": 768}
 _FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
 """ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 

@@ -5,7 +5,7 @@ import itertools
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 
 import pytest
 
@@ -47,15 +47,17 @@ def backend(request: pytest.FixtureRequest) -> BackendRow:
 
 
 @pytest.fixture(scope="module")
-def place(backend: BackendRow, surroundings: Surroundings) -> Place:
+def place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store that the tests of one module share."""
-    return _formatted(backend.place(surroundings))
+    with _formatted(backend.place(surroundings)) as place:
+        yield place
 
 
-def _formatted(place: Place) -> Place:
-    with asyncio.Runner() as runner:
-        runner.run(place.format())
-    return place
+@contextmanager
+def _formatted(place: Place) -> Iterator[Place]:
+    asyncio.run(place.format())
+    yield place
+    asyncio.run(place.drop())
 
 
 @pytest.fixture(
@@ -69,9 +71,10 @@ def networked(request: pytest.FixtureRequest) -> Networked:
 
 
 @pytest.fixture(scope="module")
-def networked_place(networked: Networked, surroundings: Surroundings) -> Place:
+def networked_place(networked: Networked, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store that the tests of one module share, on a server."""
-    return _formatted(networked.row.place(surroundings))
+    with _formatted(networked.row.place(surroundings)) as place:
+        yield place
 
 
 @pytest.fixture

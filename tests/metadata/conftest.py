@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from random import Random
 from typing import Final
 
@@ -46,21 +46,27 @@ def kept_backend(request: pytest.FixtureRequest) -> BackendRow:
 
 
 @pytest.fixture(scope="module")
-def place(backend: BackendRow, surroundings: Surroundings) -> Place:
+def place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store that the tests of one module share; each keeps to names of its own (see `names`)."""
-    return _formatted(backend.place(surroundings))
+    with _formatted(backend.place(surroundings)) as place:
+        yield place
 
 
 @pytest.fixture
-def own_place(backend: BackendRow, surroundings: Surroundings) -> Place:
+def own_place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store for one test alone, whatever that costs."""
-    return _formatted(backend.place(surroundings))
+    with _formatted(backend.place(surroundings)) as place:
+        yield place
 
 
 @pytest.fixture(scope="module")
-def reused_place(backend: BackendRow, surroundings: Surroundings) -> Place | None:
+def reused_place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place | None]:
     """The formatted store that the tests of one module use after each other where many would cost too much."""
-    return None if backend.places_are_cheap else _formatted(backend.place(surroundings))
+    if backend.places_are_cheap:
+        yield None
+        return
+    with _formatted(backend.place(surroundings)) as place:
+        yield place
 
 
 @pytest.fixture
@@ -93,21 +99,25 @@ async def _empty(store: MetadataStore) -> None:
 
 
 @pytest.fixture
-def bare_place(kept_backend: BackendRow, surroundings: Surroundings) -> Place:
+def bare_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A place where nothing was laid out yet."""
-    return kept_backend.place(surroundings)
+    place = kept_backend.place(surroundings)
+    yield place
+    asyncio.run(place.drop())
 
 
 @pytest.fixture
-def kept_place(kept_backend: BackendRow, surroundings: Surroundings) -> Place:
+def kept_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store for one test alone, which outlives its clients."""
-    return _formatted(kept_backend.place(surroundings))
+    with _formatted(kept_backend.place(surroundings)) as place:
+        yield place
 
 
-def _formatted(place: Place) -> Place:
-    with asyncio.Runner() as runner:
-        runner.run(place.format())
-    return place
+@contextmanager
+def _formatted(place: Place) -> Iterator[Place]:
+    asyncio.run(place.format())
+    yield place
+    asyncio.run(place.drop())
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from metadata.hbase import HBaseFactory
 from metadata.hbase.native import connect
 from metadata.hbase.native.links import Route
 from metadata.hbase.native.places import Server
+from tests.metadata.hbase.native.tables import drop_tables
 from tests.metadata.probe import Probe
 from tests.metadata.probe_hbase import HBaseProbe
 from tests.metadata.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
@@ -34,6 +35,9 @@ __all__ = [
     "reached_at",
     "servers_of",
 ]
+
+
+_FEW_REGIONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Place:
     probe: Callable[[MetadataStore | None], Probe]
     kept: bool = True
     gather: bool = False
-    regions: int = 3
+    regions: int = _FEW_REGIONS
 
     async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
         """Lay the store out."""
@@ -66,6 +70,9 @@ class Place:
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         """Open the store."""
         return await open_metadata(self.url, replace(self._with_regions(options), gather=self.gather))
+
+    async def drop(self) -> None:
+        """Drop what was laid out, if it would be in the way of the next tests; the run ends the rest."""
 
     def _with_regions(self, options: StoreOptions | None) -> StoreOptions:
         return replace(options or StoreOptions(), regions=self.regions)
@@ -88,6 +95,11 @@ class RoutedPlace(Place):
         route = reached_at(self.server, self.route)
         factory = HBaseFactory(lambda url, options: connect(url, options, route))
         return MetadataStore(url, await factory.open(url, chosen), chosen)
+
+    async def drop(self) -> None:
+        # Hundreds of HBase regions: for those of all places of a run the servers have not the memory.
+        if self.regions > _FEW_REGIONS:
+            await drop_tables(self.url)
 
 
 def reached_at(servers: str, routes: str) -> Route:
@@ -245,7 +257,7 @@ class _HBaseNative:
         "hbase://localhost:16000/hedwig?registry=rpc&znode=/hbase",
     )
 
-    regions: int = 3
+    regions: int = _FEW_REGIONS
 
     def place(self, surroundings: Surroundings) -> Place:
         running = servers_of(self, surroundings.servers)

@@ -5,7 +5,6 @@ records in each `apply`; one that lists all topics again and again; and whoever 
 """
 
 import asyncio
-import functools
 import random
 import time
 import uuid
@@ -37,6 +36,7 @@ from metadata.hbase.schema import Tables
 from metadata.kinds import OWNERSHIP, RecordKind
 from tests.faults.workload import Workload
 from tests.metadata.doors import CALLS, Call
+from tests.metadata.hbase.native.tables import drop_tables
 
 __all__ = ["Load", "Trouble", "harm_under_load"]
 
@@ -240,7 +240,6 @@ async def _splittable_tables(url: str, namespace: str, options: StoreOptions) ->
         await carried_out(lambda deadline: driver.create_table(replace(owners, table_attributes={}), deadline))
         await format_metadata(url, options)
         yield
-        for spec in specs:
-            await carried_out(functools.partial(driver.drop_table, spec.name))
     finally:
         await driver.close()
+    await drop_tables(url)
