@@ -10,7 +10,6 @@ from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from metadata.hbase.keys import topic_key
 from metadata.hbase.native import connect
 from metadata.hbase.schema import Tables, columns_of
-from metadata.hbase.thrift2 import Thrift2Driver
 from metadata.kinds import SUBSCRIPTIONS
 from metadata.stamps import Stamp, make_token
 from metadata.url import MetadataUrl
@@ -37,6 +36,9 @@ async def open_native(url: str) -> RecordClient:
 
 async def open_gateway(url: str) -> RecordClient:
     """Return records through the Thrift2 gateway."""
+    # Here, since only this needs the package of the extra `thrift`.
+    from metadata.hbase.thrift2 import Thrift2Driver
+
     options = StoreOptions()
     ((host, port),) = MetadataUrl.parse(url).endpoints(_GATEWAY_PORT)
     return DriverRecords(Thrift2Driver(host, port, options), records_table(url), options)
