@@ -119,19 +119,22 @@ def cas(
     checkAndMutate on the same table. Each client is a process of its own. The servers are started for the run, and
     ended with it. The result file is written after each case, so an interrupted run leaves what it has.
     """
-    sizes = replace(_SIZES[preset], **{name: value for name, value in given.items() if value is not None})
+    try:
+        sizes = replace(_SIZES[preset], **{name: value for name, value in given.items() if value is not None})
+    except ValueError as exc:
+        raise click.ClickException(str(exc)) from exc
     if given["in_flight"] is not None:
         sizes = replace(sizes, in_flight_of={})
     chosen = drivers or tuple(driver for driver in DRIVERS if driver != _EXTRA)
     asked = operations or OPERATIONS
     raise_descriptor_limit()
-    interrupt_on_sigterm()
     started = datetime.now(UTC)
     path = path or Path("benchmarks", "results", f"cas-{started:%Y%m%dT%H%M%SZ}.json")
     if data is not None:
         data.mkdir(parents=True, exist_ok=True)
     result: Result | None = None
-    with tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True) as place:
+    folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
+    with interrupt_on_sigterm(), folder as place:
         try:
             machine = environment(Path(place))
             with _places(chosen, urls, servers, Path(place), is_synced=is_synced) as places:

@@ -31,7 +31,7 @@ class CasSizes:
     """The sizes of a run.
 
     in_flight: operations in flight, of everything but contended updates; `in_flight_of` has other ones for some.
-    writers: writers per key of contended updates, of 64 writers in all.
+    writers: writers per key of contended updates, of 64 writers in all, which they divide.
     warm_s: how long each client carries out each operation before the first round, not counted (0: not at all); and
         again until there were `warm_operations` in all, for Java, whose virtual machine compiles what it runs often.
     """
@@ -45,6 +45,10 @@ class CasSizes:
     warm_s: float = 3.0
     warm_operations: int = 50_000
     rounds: int = 3
+
+    def __post_init__(self) -> None:
+        if any(writers < 1 or _WRITERS % writers for writers in self.writers):
+            raise ValueError(f"writers per key share {_WRITERS} evenly: 1, 2, 4 and so on, not {list(self.writers)}")
 
 
 USUAL_CAS: Final = CasSizes()

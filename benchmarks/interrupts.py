@@ -9,10 +9,17 @@ from types import FrameType
 __all__ = ["interrupt_later", "interrupt_on_sigterm"]
 
 
-def interrupt_on_sigterm() -> None:
+@contextmanager
+def interrupt_on_sigterm() -> Iterator[None]:
     """Let SIGTERM do what Ctrl-C does: whoever ends a run that way must not leave its servers behind."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

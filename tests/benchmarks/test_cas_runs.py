@@ -127,6 +127,12 @@ def test_a_store_that_cannot_be_measured_is_refused_in_one_line() -> None:
     assert "none of happybase can be measured at sqlite:///nowhere/at/all.sqlite" in run.output
 
 
+def test_writers_that_do_not_share_the_keys_evenly_are_refused() -> None:
+    run = CliRunner().invoke(main, ["cas", "--writers", "1,3"])
+    assert run.exit_code == 1
+    assert "writers per key share 64 evenly: 1, 2, 4 and so on, not [1, 3]" in run.output
+
+
 def test_the_help_ends_in_an_example_that_the_command_takes() -> None:
     run = CliRunner().invoke(main, ["cas", "--help"])
     assert run.exit_code == 0
