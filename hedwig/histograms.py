@@ -107,7 +107,7 @@ def _library() -> "type[HdrHistogram]":
         from hdrh.histogram import HdrHistogram
     except ImportError as exc:
         raise ConfigurationError(
-            "histograms need the library hdrhistogram; install it with: pip install 'hedwig[benchmarks]'"
+            "histograms need the library hdrhistogram; in the checkout of hedwig: pip install '.[benchmarks]'"
         ) from exc
     library: type[HdrHistogram] = HdrHistogram
     return library

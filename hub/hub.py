@@ -145,7 +145,8 @@ class Hub:
             from hub.admin import AdminEndpoint
         except ImportError as exc:
             raise ConfigurationError(
-                f"the admin endpoint needs {exc.name}: pip install 'hedwig[hub]', or set admin_port to -1"
+                f"the admin endpoint needs {exc.name}; in the checkout of hedwig: pip install '.[hub]'; "
+                "or set admin_port to -1"
             ) from exc
         admin = AdminEndpoint(self, origins)
         self.admin_port = await admin.start()

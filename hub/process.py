@@ -37,7 +37,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:
-        _log.warning("uvloop is not installed, so this hub is slower than it could be: pip install 'hedwig[hub]'")
+        _log.warning(
+            "uvloop is not installed, so this hub is slower than it could be; "
+            "in the checkout of hedwig: pip install '.[hub]'"
+        )
         return None
     return uvloop.new_event_loop
 

@@ -190,7 +190,7 @@ def _factory(url: MetadataUrl) -> BackendFactory:
             if extra is None or (exc.name or "").split(".")[0] in ("hedwig", "metadata"):
                 raise
             raise ConfigurationError(
-                f"{url.scheme}:// needs the package {exc.name!r}; install it with: pip install 'hedwig[{extra}]'"
+                f"{url.scheme}:// needs the package {exc.name!r}; in the checkout of hedwig: pip install '.[{extra}]'"
             ) from exc
         return factory
     for entry in entry_points(group="hedwig.metadata", name=url.scheme):

@@ -79,7 +79,8 @@ def _crc32c() -> _Compute:
         from google_crc32c import extend
     except ImportError as exc:
         raise ConfigurationError(
-            "CRC32C digests need the extra 'bookkeeper': install hedwig[bookkeeper], or choose CRC32"
+            "CRC32C digests need the extra 'bookkeeper'; in the checkout of hedwig: pip install '.[bookkeeper]'; "
+            "or choose CRC32"
         ) from exc
 
     def compute(header: bytes, payload: bytes) -> bytes:
