@@ -30,6 +30,8 @@ _SERVICES: Final[Mapping[str, Sequence[str]]] = {
     "zookeeper-plain": ("zookeeper",),
     "sqlite": (),
 }
+_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
+"""Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
 _SERVERS: Final = {"hbase": "regionserver-1", "thrift2": "thrift2", "thrift1": "thrift1", "zookeeper": "zookeeper-1"}
 """The server of each service whose processor time counts."""
 
@@ -56,6 +58,7 @@ def own_places(
         kept or directory / "servers",
         progress=progress,
         heap_mb=None if kept else HEAP_MB,
+        java_flags=None if kept else dict.fromkeys(HEAP_MB, _BOTH_COMPILERS),
         zookeeper_properties=None if kept or is_synced else {"forceSync": "no"},
     )
     try:
@@ -158,7 +161,7 @@ def _terms(drivers: Sequence[str], *, is_synced: bool) -> dict[str, Any]:
         found["in ZooKeeper 3.9.4"] = f"{where}, one server, heap {HEAP_MB['zookeeper']} MiB"
     if "sqlite" in drivers:
         found["in SQLite"] = "on the disk, synced, in the client's own process"
-    return found | {"servers' virtual machines": "SerialGC and the first compiler only, as the dev servers are started"}
+    return found | {"servers' virtual machines": "serial collector, both compilers"}
 
 
 def _format(places: Places) -> None:

@@ -52,8 +52,9 @@ class DevServers:
     """The servers of one directory: data, logs, ports and processes live there and nowhere else.
 
     Methods block. Several processes may use one directory: those that change its state wait for each other, and `kill`,
-    `pause`, `resume` and `status` wait for nobody. Properties and heap sizes hold for servers started from now on, and
-    are remembered in the directory; heap sizes are by kind of server, in MiB.
+    `pause`, `resume` and `status` wait for nobody. Properties, heap sizes and Java flags hold for servers started from
+    now on, and are remembered in the directory. Heap sizes, in MiB, and flags are by kind of server. Flags are those of
+    the virtual machine, as on a command line, and win over ours, which are for small servers that start quickly.
 
     Raises in every method: DevError - with one line that says what to do.
     """
@@ -67,6 +68,7 @@ class DevServers:
         zookeeper_properties: Mapping[str, str] | None = None,
         hbase_properties: Mapping[str, str] | None = None,
         hub_properties: Mapping[str, str] | None = None,
+        java_flags: Mapping[str, str] | None = None,
         classpath_cache: Path | None = None,
     ) -> None:
         self._directory = ServerDirectory(directory)
@@ -76,12 +78,15 @@ class DevServers:
             zookeeper_properties=zookeeper_properties or {},
             hbase_properties=hbase_properties or {},
             hub_properties=hub_properties or {},
+            java_flags=java_flags or {},
         )
-        for kind in self._settings.heap_mb:
-            if kind not in KINDS:
-                raise DevError(
-                    f"cannot set the heap of {kind!r}: there is no such kind of server: choose from {', '.join(KINDS)}"
-                )
+        for what, kinds in (("heap", self._settings.heap_mb), ("Java flags", self._settings.java_flags)):
+            for kind in kinds:
+                if kind not in KINDS:
+                    raise DevError(
+                        f"cannot set the {what} of {kind!r}: there is no such kind of server: "
+                        f"choose from {', '.join(KINDS)}"
+                    )
         self._classpaths = ClasspathCache(classpath_cache or user_cache() / "classpath")
 
     @property

@@ -1,6 +1,7 @@
 """Bring a set of servers to the point where each of them really answers."""
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -107,6 +108,7 @@ class Startup:
         site = self._directory.site(state)
         launch = kind.prepare(site, record)
         heap_mb = state.settings.heap_mb.get(kind.name, kind.heap_mb)
+        own_flags = shlex.split(state.settings.java_flags.get(kind.name, ""))
         scratch, log = site.scratch(name), site.log(name)
         jars = self._jars(kind.classpath)
         command = [
@@ -120,6 +122,7 @@ class Startup:
             f"-XX:ErrorFile={log.with_suffix('.crash.log')}",
             "-XX:+ExitOnOutOfMemoryError",
             *launch.flags,
+            *own_flags,
             "-cp",
             f"{launch.class_directory}{os.pathsep}{jars}" if launch.class_directory else jars,
             launch.main_class,

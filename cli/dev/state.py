@@ -43,6 +43,7 @@ class Settings:
     zookeeper_properties: Mapping[str, str] = field(default_factory=dict)
     hbase_properties: Mapping[str, str] = field(default_factory=dict)
     hub_properties: Mapping[str, str] = field(default_factory=dict)
+    java_flags: Mapping[str, str] = field(default_factory=dict)
 
     def overridden_by(self, other: "Settings") -> "Settings":
         """Return these settings with those of `other` on top."""
@@ -51,6 +52,7 @@ class Settings:
             zookeeper_properties={**self.zookeeper_properties, **other.zookeeper_properties},
             hbase_properties={**self.hbase_properties, **other.hbase_properties},
             hub_properties={**self.hub_properties, **other.hub_properties},
+            java_flags={**self.java_flags, **other.java_flags},
         )
 
 

@@ -32,7 +32,7 @@ def test_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
             "zookeeper-1": ServerRecord("zookeeper-1", "zookeeper", {"client": 1, "peer": 2}, ProcessIdentity(7, "99")),
             "thrift2": ServerRecord("thrift2", "thrift2", {"thrift": 3}),
         },
-        Settings(heap_mb={"thrift2": 64}, hub_properties={"a": "b"}),
+        Settings(heap_mb={"thrift2": 64}, hub_properties={"a": "b"}, java_flags={"thrift2": "-Xint"}),
     )
     write_state(tmp_path / "state.json", state)
     assert read_state(tmp_path / "state.json") == state
@@ -59,10 +59,13 @@ def test_the_state_of_another_release_is_refused(tmp_path: Path) -> None:
 
 
 def test_later_settings_win_over_earlier_ones() -> None:
-    earlier = Settings(heap_mb={"thrift2": 64, "thrift1": 64}, hbase_properties={"a": "1"})
+    earlier = Settings(heap_mb={"thrift2": 64, "thrift1": 64}, hbase_properties={"a": "1"}, java_flags={"c": "3"})
     both = earlier.overridden_by(Settings(heap_mb={"thrift2": 128}, hub_properties={"b": "2"}))
     assert both == Settings(
-        heap_mb={"thrift2": 128, "thrift1": 64}, hbase_properties={"a": "1"}, hub_properties={"b": "2"}
+        heap_mb={"thrift2": 128, "thrift1": 64},
+        hbase_properties={"a": "1"},
+        hub_properties={"b": "2"},
+        java_flags={"c": "3"},
     )
 
 
