@@ -199,7 +199,8 @@ class _Roamer:
             if dice < 0.4:
                 session = await self._attach(channel, session)
             elif dice < 0.55:
-                await self._close(channel, session)
+                if not await self._close(channel, session):
+                    return  # It may still be attached, and its messages would belong to nobody.
                 session = await self._attach(channel, None) if self._source.random() < 0.5 else None
             elif dice < 0.65:
                 return
@@ -236,11 +237,14 @@ class _Roamer:
         self._confirm(session, asked, is_stored=False)
         return session
 
-    async def _close(self, channel: WireChannel, session: Session) -> None:
+    async def _close(self, channel: WireChannel, session: Session) -> bool:
+        """Send CLOSESUBSCRIPTION; return whether the hub did it."""
         asked = time.monotonic()
         txn_id = await channel.close_subscription(self._topic, self._subscriber)
-        if await self._answer(channel, txn_id, session) is StatusCode.SUCCESS:
+        is_done = await self._answer(channel, txn_id, session) is StatusCode.SUCCESS
+        if is_done:
             self._confirm(session, asked, is_stored=True)
+        return is_done
 
     async def _answer(self, channel: WireChannel, txn_id: int, session: Session | None) -> StatusCode:
         """Return the status of an answer; deliveries before it belong to `session`."""

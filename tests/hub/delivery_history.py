@@ -90,9 +90,13 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class HubEnd:
-    """The hub ended at `at`, not earlier, by a crash or in order; it had promised to store pointers within a time."""
+    """The hub ended, by a crash or in order, some time from `at` to `over`, and worked until then.
+
+    It had promised to store pointers within `consume_flush_s`.
+    """
 
     at: float
+    over: float
     is_crash: bool
     consume_flush_s: float = math.inf
 
@@ -255,7 +259,11 @@ class _Topic:
             if each.at > session.attached:
                 continue
             crash = next(
-                (end for end in self._history.ends if end.is_crash and each.asked <= end.at <= session.attached),
+                (
+                    end
+                    for end in self._history.ends
+                    if end.is_crash and each.asked <= end.over and end.at <= session.attached
+                ),
                 None,
             )
             working_s = self._history.working_s(each.at, crash.at) if crash is not None else 0.0

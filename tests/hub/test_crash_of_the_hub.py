@@ -83,8 +83,12 @@ class _Harm:
         await self.kill()
 
     async def _crash(self) -> None:
-        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=True, consume_flush_s=self._flush_s))
+        flush_s = self._flush_s
+        began = time.monotonic()
+        # On a busy machine it answers for some time yet before the signal is sent.
         await asyncio.to_thread(self._hub.kill)
+        end = HubEnd(began, time.monotonic(), is_crash=True, consume_flush_s=flush_s)
+        self._load.history.ends.append(end)
 
     async def kill_while_starting(self) -> None:
         """Crash it, and crash it again somewhere in its recovery."""
@@ -97,8 +101,9 @@ class _Harm:
 
     async def stop(self) -> None:
         """End it in order, and start it again."""
-        self._load.history.ends.append(HubEnd(time.monotonic(), is_crash=False))
+        began = time.monotonic()
         await asyncio.to_thread(self._hub.stop)
+        self._load.history.ends.append(HubEnd(began, time.monotonic(), is_crash=False))
         await self._start()
 
     async def pause(self) -> None:

@@ -41,13 +41,13 @@ def _ten(*sessions: Session) -> DeliveryHistory:
     return DeliveryHistory([_publish(number) for number in range(1, 11)], list(sessions))
 
 
-def _after_crash(first: int, *, confirmed_at: float, is_stored: bool = False) -> DeliveryHistory:
-    """Five messages consumed, which the hub confirmed; a crash at 40 s; and the rest from `first` on."""
+def _after_crash(first: int, *, confirmed_at: float, is_stored: bool = False, over: float = 40.0) -> DeliveryHistory:
+    """Five messages consumed, which the hub confirmed; a crash from 40 s on; and the rest from `first` on."""
     before = _session(1, 10)
     before.consumed.append((5, confirmed_at - 0.2))
     before.confirmations.append(Confirmation(5, confirmed_at - 0.1, confirmed_at, is_stored))
     history = _ten(before, _session(first, 10, at=41.0))
-    history.ends.append(HubEnd(40.0, is_crash=True, consume_flush_s=FLUSH_S))
+    history.ends.append(HubEnd(40.0, over, is_crash=True, consume_flush_s=FLUSH_S))
     return history
 
 
@@ -67,6 +67,7 @@ def _good() -> Iterator[tuple[str, DeliveryHistory]]:
     session.deliveries += [(2, b"m3"), (3, b"m2")]
     yield "two publishers at once", DeliveryHistory(two, [session])
     yield "a crash forgets what was consumed just before", _after_crash(1, confirmed_at=39.9)
+    yield "a hub answers until the signal reaches it", _after_crash(1, confirmed_at=40.3, over=40.5)
     yield "a crash forgets up to the interval", _after_crash(3, confirmed_at=39.0)
     yield "a crash forgets nothing that is stored", _after_crash(6, confirmed_at=39.9, is_stored=True)
     yield "a crash forgets nothing that is old", _after_crash(6, confirmed_at=30.0)
@@ -150,7 +151,7 @@ def _bad() -> Iterator[tuple[str, str, DeliveryHistory]]:
         _consumed(5, _session(5, 10, at=31.0)),
     )
     stopped = _consumed(5, _session(5, 10, at=41.0))
-    stopped.ends.append(HubEnd(40.0, is_crash=False))
+    stopped.ends.append(HubEnd(40.0, 40.0, is_crash=False))
     yield "a consume forgotten by a clean stop", "has not crashed since", stopped
     yield (
         "a gap behind the pointer",
@@ -160,6 +161,8 @@ def _bad() -> Iterator[tuple[str, str, DeliveryHistory]]:
     yield "too many consumes forgotten", "the crash may forget 3 of 5", _after_crash(2, confirmed_at=39.0)
     yield "an old consume forgotten", "the hub had 10.0 s to store that", _after_crash(5, confirmed_at=30.0)
     yield "a stored consume forgotten", "the hub had stored that", _after_crash(5, confirmed_at=39.9, is_stored=True)
+    later = _after_crash(5, confirmed_at=40.8, over=40.5)
+    yield "forgotten after the crash", "has not crashed since", later
 
 
 BAD = {name: (what, history) for name, what, history in _bad()}
@@ -223,7 +226,7 @@ def _simulated(source: random.Random) -> DeliveryHistory:
         else:
             crashed = dice > 0.9
             pointer = stored = stored if crashed else pointer
-            history.ends.append(HubEnd(now + 0.9, is_crash=crashed, consume_flush_s=FLUSH_S))
+            history.ends.append(HubEnd(now + 0.9, now + 0.9, is_crash=crashed, consume_flush_s=FLUSH_S))
             now += 1.0
             sessions.append(Session(b"t", "s", now, now + 0.1))
     end = sessions[-1].deliveries[-1][0] if sessions[-1].deliveries else pointer
