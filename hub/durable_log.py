@@ -401,9 +401,10 @@ class DurableLog:
         return sum(each.end.local - each.start + 1 for each in ranges[:done] if each.end and each.start)
 
     async def close(self) -> None:
-        while self._changing is not None:
-            await asyncio.wait([self._changing])
-        await self._settle()
+        while self._changing is not None or self._outstanding:
+            if self._changing is not None:
+                await asyncio.wait([self._changing])
+            await self._settle()
         if self._failed:
             return
         self._failed = True
@@ -411,8 +412,12 @@ class DurableLog:
         if self._ledger_id is None:
             return
         ledger_id = self._ledger_id
-        ranges = await self._closed_ranges()
-        await self._write_ranges(ranges)
+        self._changing = asyncio.get_running_loop().create_future()
+        try:
+            ranges = await self._closed_ranges()
+            await self._write_ranges(ranges)
+        finally:
+            self._changed()
         if not ranges.ranges or ranges.ranges[-1].ledger_id != ledger_id:
             await self._store.within(self._store.ledgers.delete(ledger_id))
 

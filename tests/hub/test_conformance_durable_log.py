@@ -30,6 +30,7 @@ from hub.log_store import LogStore
 from hub.options import HubOptions
 from hub.tail import TailMemory
 from metadata import MetadataStore, format_metadata, open_metadata
+from tests.faults.waiting import until
 from tests.hub.wire_client import DEADLINE_S
 
 T = Topic(b"T")
@@ -359,3 +360,40 @@ async def test_what_is_stored_behind_a_refused_message_is_neither_acknowledged_n
     assert isinstance(second, UncertainAnswerError)
     assert owner.listener.lost is second
     assert [body for _, body in owner.listener.heard] == [b"1"]
+
+
+@pytest.mark.parametrize("first", ["deletion", "close"])
+async def test_consumed_ledgers_are_deleted_while_the_log_is_closed(
+    make_owner: Callable[[Faults], Awaitable[Owner]], first: str
+) -> None:
+    """Both write the ranges; one that did so with the version before the other's would leave the topic unclosed."""
+    owner = await make_owner(Faults())
+    await owner.open()
+    await owner.publish(4)
+    persistence: Any = owner.store.persistence
+    write, writes, go_on = persistence.write_topic_persistence_info, [], asyncio.Event()
+
+    async def slow(topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+        writes.append(ranges)
+        await go_on.wait()
+        written: Version = await write(topic, ranges, version)
+        return written
+
+    persistence.write_topic_persistence_info = slow
+    last = owner.publish(1)
+    publishing = asyncio.create_task(last)
+    await asyncio.sleep(0)
+    assert not owner.log.is_idle
+    begin = [lambda: owner.collect(3), owner.log.close]
+    tasks = [asyncio.create_task(each()) for each in (begin if first == "deletion" else reversed(begin))]
+    await until(lambda: writes, "one of them writes")
+    await asyncio.wait_for(publishing, DEADLINE_S)
+    for _ in range(3):
+        await owner.store.ledgers.create()  # Whatever the other asked of the ledgers meanwhile is done by then.
+    assert len(writes) == 1, "the other waits"
+    go_on.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), DEADLINE_S)
+    assert [each.end.local for each in owner.log.ranges.ranges if each.end][-1] == 5
+    owner.taken = 0
+    await owner.open()
+    await owner.check()
