@@ -354,7 +354,9 @@ def test_a_client_that_was_thrown_off_comes_back_when_the_other_closes(connect: 
 # ------------------------------------------------------------------------------------------------------------ restarts
 
 
-def test_a_client_recovers_its_subscription_when_the_hub_restarts(connect: Connect, hub: Hub, topic: bytes) -> None:
+def test_a_client_recovers_its_subscription_when_the_hub_restarts(
+    connect: Connect, hub: Hub, topic: bytes, ours: bool, shared: bool
+) -> None:
     client = connect()
     subscriptions = [client.listen(topic, name) for name in (ANN, BOB)]
     told = client.listen(topic, b"cleo", resubscribe=False)
@@ -363,10 +365,15 @@ def test_a_client_recovers_its_subscription_when_the_hub_restarts(connect: Conne
         assert subscription.ids(7) == list(range(1, 8))
     hub.kill()
     assert told.event() == "TOPIC_MOVED", "the client's word for a lost channel"
-    with pytest.raises(JavaError, match=r"CouldNotConnectException|ServiceDownException"):
-        client.publish(topic, b"nobody there")
-    hub.start()
+    try:
+        # Each channel learns of the end by itself; before, it sends once more, and nobody answers.
+        with pytest.raises(JavaError, match=r"CouldNotConnectException|ServiceDownException|UncertainStateException"):
+            client.publish(topic, b"nobody there")
+    finally:
+        hub.start()
     assert client.publish(topic, b"eighth") == 8
+    if shared and not ours:
+        return  # The original hub does not always serve a shared channel's subscriptions again; ours has to.
     for subscription in subscriptions:
         # How much comes again depends on how often the hub stores what was consumed; then it goes on without gap.
         first = subscription.ids(1)[0]
