@@ -2,7 +2,6 @@
 
 import importlib.resources
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,9 +17,7 @@ __all__ = ["BOOKKEEPER43", "JAVA_HEDWIG", "Bookie43Kind", "JavaHedwigKind"]
 _BOOKIE = "bookie43"
 _LEDGERS, _AVAILABLE = "/ledgers", "/ledgers/available"
 _HEDWIG, _REGION = "/hedwig", "standalone"
-_HOSTS = f"{_HEDWIG}/{_REGION}/hosts"
 _SESSION_TIMEOUT_MS = 6_000
-_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,6 @@ class JavaHedwigKind:
         with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
             session.create(_HEDWIG)
             session.close_session()
-        _await_gone(site, record, _HOSTS)
         directory, bookies = site.configuration(record.name), len(site.state.of_kind(_BOOKIE))
         write_log4j(directory)
         properties: dict[str, object] = {
@@ -110,33 +106,19 @@ class JavaHedwigKind:
 
     def check(self, site: Site, record: ServerRecord) -> None:
         """Find its host node, and its port listening."""
-        _check_registered(site, record, _HOSTS)
+        _check_registered(site, record, f"{_HEDWIG}/{_REGION}/hosts")
 
 
 def _check_registered(site: Site, record: ServerRecord, parent: str) -> None:
     # It listens only after it has registered, so a node that a killed predecessor left behind misleads nobody.
     with FrameSocket(record.port, PROBE_TIMEOUT_S):
         pass
-    if not _is_registered(site, record, parent):
-        raise NotReadyError(f"{LOOPBACK}:{record.port} is not registered under {parent}")
-
-
-def _is_registered(site: Site, record: ServerRecord, parent: str) -> bool:
     with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
         registered = session.children(parent)
         session.close_session()
     address = f"{LOOPBACK}:{record.port}"
-    return any(name == address or name.startswith(f"{address}:") for name in registered)
-
-
-def _await_gone(site: Site, record: ServerRecord, parent: str) -> None:
-    """Wait until ZooKeeper has forgotten a killed predecessor, as long as that can take.
-
-    The original hub waits for that too when it starts, but now and then for ever.
-    """
-    deadline = time.monotonic() + 3 * _SESSION_TIMEOUT_MS / 1000
-    while _is_registered(site, record, parent) and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)
+    if not any(name == address or name.startswith(f"{address}:") for name in registered):
+        raise NotReadyError(f"{address} is not registered under {parent}")
 
 
 BOOKKEEPER43 = Service("bookkeeper43", (Bookie43Kind(),), ("zookeeper",))

@@ -1,11 +1,10 @@
 """Fixtures of the fault tests: seeds, sizes, stores over each backend, and servers that are well again afterwards."""
 
-import asyncio
 import itertools
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -49,15 +48,8 @@ def backend(request: pytest.FixtureRequest) -> BackendRow:
 @pytest.fixture(scope="module")
 def place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store that the tests of one module share."""
-    with _formatted(backend.place(surroundings)) as place:
+    with backend.place(surroundings).formatted() as place:
         yield place
-
-
-@contextmanager
-def _formatted(place: Place) -> Iterator[Place]:
-    asyncio.run(place.format())
-    yield place
-    asyncio.run(place.drop())
 
 
 @pytest.fixture(
@@ -73,7 +65,7 @@ def networked(request: pytest.FixtureRequest) -> Networked:
 @pytest.fixture(scope="module")
 def networked_place(networked: Networked, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store that the tests of one module share, on a server."""
-    with _formatted(networked.row.place(surroundings)) as place:
+    with networked.row.place(surroundings).formatted() as place:
         yield place
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Final
 
@@ -48,14 +48,14 @@ def kept_backend(request: pytest.FixtureRequest) -> BackendRow:
 @pytest.fixture(scope="module")
 def place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store that the tests of one module share; each keeps to names of its own (see `names`)."""
-    with _formatted(backend.place(surroundings)) as place:
+    with backend.place(surroundings).formatted() as place:
         yield place
 
 
 @pytest.fixture
 def own_place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store for one test alone, whatever that costs."""
-    with _formatted(backend.place(surroundings)) as place:
+    with backend.place(surroundings).formatted() as place:
         yield place
 
 
@@ -65,7 +65,7 @@ def reused_place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Pl
     if backend.places_are_cheap:
         yield None
         return
-    with _formatted(backend.place(surroundings)) as place:
+    with backend.place(surroundings).formatted() as place:
         yield place
 
 
@@ -109,15 +109,8 @@ def bare_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator
 @pytest.fixture
 def kept_place(kept_backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
     """A formatted store for one test alone, which outlives its clients."""
-    with _formatted(kept_backend.place(surroundings)) as place:
+    with kept_backend.place(surroundings).formatted() as place:
         yield place
-
-
-@contextmanager
-def _formatted(place: Place) -> Iterator[Place]:
-    asyncio.run(place.format())
-    yield place
-    asyncio.run(place.drop())
 
 
 @pytest.fixture

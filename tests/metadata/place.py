@@ -3,11 +3,13 @@
 To hold another backend to the suite, add a class and a row to `BACKENDS`.
 """
 
+import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import pytest
 
@@ -70,6 +72,13 @@ class Place:
     async def open(self, options: StoreOptions | None = None) -> MetadataStore:
         """Open the store."""
         return await open_metadata(self.url, replace(self._with_regions(options), gather=self.gather))
+
+    @contextmanager
+    def formatted(self) -> Iterator[Self]:
+        """Lay the store out, and drop it in the end. For fixtures outside an event loop."""
+        asyncio.run(self.format())
+        yield self
+        asyncio.run(self.drop())
 
     async def drop(self) -> None:
         """Drop what was laid out, if it would be in the way of the next tests; the run ends the rest."""
