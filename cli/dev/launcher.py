@@ -67,6 +67,7 @@ class DevServers:
         heap_mb: Mapping[str, int] | None = None,
         zookeeper_properties: Mapping[str, str] | None = None,
         hbase_properties: Mapping[str, str] | None = None,
+        bookie_properties: Mapping[str, str] | None = None,
         hub_properties: Mapping[str, str] | None = None,
         java_flags: Mapping[str, str] | None = None,
         classpath_cache: Path | None = None,
@@ -77,6 +78,7 @@ class DevServers:
             heap_mb=heap_mb or {},
             zookeeper_properties=zookeeper_properties or {},
             hbase_properties=hbase_properties or {},
+            bookie_properties=bookie_properties or {},
             hub_properties=hub_properties or {},
             java_flags=java_flags or {},
         )
@@ -215,7 +217,7 @@ class DevServers:
                 self._directory.remove()
 
     def classpath(self, which: str) -> str:
-        """Return the class path `which` (`zookeeper`, `hbase` or `hedwig43`), for tools and Java programs of tests."""
+        """Return the class path `which` (one of CLASSPATHS), for tools and Java programs of tests."""
         return self._jars(which)
 
     def java_command(self, which: str, main_class: str, arguments: Sequence[str]) -> list[str]:

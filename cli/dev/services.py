@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from cli.dev.bookkeeper import BOOKKEEPER
 from cli.dev.errors import DevError
 from cli.dev.hbase import HBASE
 from cli.dev.hedwig43 import BOOKKEEPER43, JAVA_HEDWIG
@@ -13,7 +14,7 @@ from cli.dev.zookeeper import ZOOKEEPER
 __all__ = ["DEFAULT_SERVICES", "KINDS", "SERVICES", "kinds_needing", "planned_servers"]
 
 # In the order in which they start; a service comes after those it requires.
-_ALL = (ZOOKEEPER, HBASE, THRIFT2, THRIFT1, BOOKKEEPER43, JAVA_HEDWIG)
+_ALL = (ZOOKEEPER, HBASE, THRIFT2, THRIFT1, BOOKKEEPER, BOOKKEEPER43, JAVA_HEDWIG)
 SERVICES: Mapping[str, Service] = {service.name: service for service in _ALL}
 KINDS: Mapping[str, ServerKind] = {kind.name: kind for service in _ALL for kind in service.kinds}
 DEFAULT_SERVICES = ("zookeeper", "hbase", "thrift2")

@@ -42,6 +42,7 @@ class Settings:
     heap_mb: Mapping[str, int] = field(default_factory=dict)
     zookeeper_properties: Mapping[str, str] = field(default_factory=dict)
     hbase_properties: Mapping[str, str] = field(default_factory=dict)
+    bookie_properties: Mapping[str, str] = field(default_factory=dict)
     hub_properties: Mapping[str, str] = field(default_factory=dict)
     java_flags: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,6 +52,7 @@ class Settings:
             heap_mb={**self.heap_mb, **other.heap_mb},
             zookeeper_properties={**self.zookeeper_properties, **other.zookeeper_properties},
             hbase_properties={**self.hbase_properties, **other.hbase_properties},
+            bookie_properties={**self.bookie_properties, **other.bookie_properties},
             hub_properties={**self.hub_properties, **other.hub_properties},
             java_flags={**self.java_flags, **other.java_flags},
         )

@@ -53,10 +53,10 @@ class ZooKeeperSession(FrameSocket):
         code = self._call(_EXISTS, path, _text(path) + b"\0")[0]
         return self._checked(path, code, _NO_NODE) == 0
 
-    def create(self, path: str) -> bool:
-        """Create an empty persistent znode that everybody may use; tell whether it was not there before."""
+    def create(self, path: str, content: str = "") -> bool:
+        """Create a persistent znode that everybody may use; tell whether it was not there before."""
         acl = struct.pack(">ii", 1, _ALL_PERMISSIONS) + _text("world") + _text("anyone")
-        code = self._call(_CREATE, path, _text(path) + struct.pack(">i", 0) + acl + struct.pack(">i", 0))[0]
+        code = self._call(_CREATE, path, _text(path) + _text(content) + acl + struct.pack(">i", 0))[0]
         return self._checked(path, code, _NODE_EXISTS) == 0
 
     def children(self, path: str) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from cli.dev import DevError, DevServers, ServerState
+from cli.dev.bookkeeper import LEDGERS_ROOT
 from cli.dev.classpath import ClasspathCache, user_cache
 from cli.dev.zookeeper_wire import four_letter_word
 from tests.dev.conditions import wait_until
@@ -117,16 +118,47 @@ def test_a_server_that_cannot_start_shows_its_last_words(directory: Path) -> Non
     assert any("NumberFormatException" in line for line in caught.value.log_tail)
 
 
-def test_a_taken_port_stops_a_server_whose_data_name_it(directory: Path) -> None:
+@pytest.mark.parametrize(("service", "bookie"), [("bookkeeper", "bookie-1"), ("bookkeeper43", "bookie43-1")])
+def test_a_taken_port_stops_a_server_whose_data_name_it(directory: Path, service: str, bookie: str) -> None:
     servers = DevServers(directory)
-    servers.up(["bookkeeper43"])
-    servers.kill("bookie43-1")
-    port = servers.port("bookie43-1")
-    refusal = pytest.raises(DevError, match=f"cannot start bookie43-1: another program has taken its port {port}")
+    servers.up([service])
+    servers.kill(bookie)
+    port = servers.port(bookie)
+    refusal = pytest.raises(DevError, match=f"cannot start {bookie}: another program has taken its port {port}")
     with socket.create_server(("127.0.0.1", port)), refusal:
-        servers.up(["bookkeeper43"])
+        servers.up([service])
+    servers.up([service])
+    assert servers.port(bookie) == port
+
+
+def test_bookies_of_both_releases_stand_side_by_side(directory: Path) -> None:
+    servers = DevServers(directory, bookie_properties={"journalMaxGroupWaitMSec": "2"})
+    servers.up(["bookkeeper"], bookies=2)
     servers.up(["bookkeeper43"])
-    assert servers.port("bookie43-1") == port
+    kept = {one.name: one.pid for one in servers.status()}
+    assert list(kept) == ["zookeeper-1", "bookie-1", "bookie-2", "bookie43-1"]
+    settings = (directory / "conf" / "bookie-1" / "bookie.conf").read_text().splitlines()
+    assert {"journalMaxGroupWaitMSec=2", "journalSyncData=true"} <= set(settings)
+    assert registered(servers, LEDGERS_ROOT) == {*servers.address("bookie").split(","), "readonly"}
+    assert registered(servers, "/ledgers") >= {servers.address("bookie43")}
+    listening = listening_addresses(servers.pid(one.name) for one in servers.status())
+    assert {port for _, port in listening} == {one.port for one in servers.status()}
+    assert {address for address, _ in listening} <= LOOPBACK_HEX
+    servers.kill("bookie-2")
+    servers.start("bookie-2")
+    servers.up(["bookkeeper"], bookies=3)
+    again = {one.name: one.pid for one in servers.status()}
+    assert {name for name in again if again[name] != kept.get(name)} == {"bookie-2", "bookie-3"}
+    wait_until(lambda: len(registered(servers, LEDGERS_ROOT)) == 4, "all bookies are registered")
+
+
+def registered(servers: DevServers, root: str) -> set[str]:
+    client = zookeeper(servers)
+    try:
+        return set(client.get_children(f"{root}/available"))
+    finally:
+        client.stop()
+        client.close()
 
 
 def test_the_original_hub_stores_messages_in_its_bookies(directory: Path) -> None:

@@ -60,10 +60,12 @@ def test_the_state_of_another_release_is_refused(tmp_path: Path) -> None:
 
 def test_later_settings_win_over_earlier_ones() -> None:
     earlier = Settings(heap_mb={"thrift2": 64, "thrift1": 64}, hbase_properties={"a": "1"}, java_flags={"c": "3"})
-    both = earlier.overridden_by(Settings(heap_mb={"thrift2": 128}, hub_properties={"b": "2"}))
+    later = Settings(heap_mb={"thrift2": 128}, hub_properties={"b": "2"}, bookie_properties={"d": "4"})
+    both = earlier.overridden_by(later)
     assert both == Settings(
         heap_mb={"thrift2": 128, "thrift1": 64},
         hbase_properties={"a": "1"},
+        bookie_properties={"d": "4"},
         hub_properties={"b": "2"},
         java_flags={"c": "3"},
     )
