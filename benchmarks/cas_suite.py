@@ -39,7 +39,7 @@ class CasSizes:
     in_flight: Sequence[int] = (1, 16, 64, 256)
     in_flight_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
     writers: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
-    records: int = 1_000
+    records: int = 10_000
     seconds: float = 2.0
     warmup_s: float = 0.5
     warm_s: float = 3.0
@@ -51,11 +51,11 @@ class CasSizes:
             raise ValueError(f"writers per key share {_WRITERS} evenly: 1, 2, 4 and so on, not {list(self.writers)}")
 
 
-USUAL_CAS: Final = CasSizes()
+USUAL_CAS: Final = CasSizes(in_flight_of={"update": (1, 16, 64, 256, 1_000)})
 QUICK_CAS: Final = CasSizes(
     in_flight_of=dict.fromkeys(("read", "create", "partial-update"), (64,)),
     writers=(1, 8, 64),
-    records=256,
+    records=1_000,
     seconds=0.6,
     warmup_s=0.15,
     warm_s=0.25,
