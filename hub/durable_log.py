@@ -312,7 +312,7 @@ class DurableLog:
     async def _next_ledger(self) -> None:
         store = self._store
         ranges = await self._closed_ranges()
-        ledger_id = await store.within(store.ledgers.create())
+        ledger_id = await store.within(store.ledgers.create({"topic": self.topic}))
         opened = LedgerRange(ledger_id=ledger_id, start=self.last_id + 1)
         try:
             await self._write_ranges(replace(ranges, ranges=(*filter(holds_messages, ranges.ranges), opened)))

@@ -15,6 +15,7 @@ __all__ = ["RunningServers", "servers"]
 _HEAP_MB: Final = {"regionserver": 1024}
 """Every store of a test is some HBase regions more, of several hundred in a run."""
 _HEAP_MB_ON_THREE: Final = {"regionserver": 768}
+_BOOKIES: Final = 3
 _FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
 """ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 
@@ -49,7 +50,7 @@ class RunningServers:
         self.launcher.down()
 
     def address(self, service: str) -> str:
-        """Return host:port of `service` (`zookeeper`, `hbase`, `thrift2`, `thrift1`), which runs and answers.
+        """Return host:port of `service` (such as `zookeeper` or `hbase`), which runs and answers.
 
         Raises: DevError - it could not be started; the last lines of its log are a note of it.
         """
@@ -57,7 +58,7 @@ class RunningServers:
             raise self._failed[service]
         if service not in self._up:
             try:
-                self.launcher.up([service], regionservers=self._region_servers)
+                self.launcher.up([service], regionservers=self._region_servers, bookies=_BOOKIES)
             except DevError as error:
                 self._failed[service] = error
                 raise

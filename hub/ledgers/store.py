@@ -1,7 +1,7 @@
 """What a ledger store does, wherever it keeps the ledgers: the only door to messages on disk."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,8 +33,10 @@ class LedgerStore(Protocol):
     cancelled append, close or delete has an unknown outcome, and leaves the store usable.
     """
 
-    async def create(self) -> int:
+    async def create(self, about: Mapping[str, bytes] | None = None) -> int:
         """Return the id of a new ledger, open for append by this process. An id is never given twice.
+
+        `about` is for people and tools that look at ledgers from outside; a store may leave it out.
 
         Raises: LedgerStoreUnavailableError - nothing was made that anybody will meet.
         """

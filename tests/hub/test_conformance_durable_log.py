@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,8 +74,8 @@ class FaultyLedgers(LocalLedgerStore):
     faults: Faults
     latest: "asyncio.Future[None]"
 
-    async def create(self) -> int:
-        return await self.faults.around(super().create, _refused, TimeoutError)
+    async def create(self, about: Mapping[str, bytes] | None = None) -> int:
+        return await self.faults.around(lambda: super(FaultyLedgers, self).create(about), _refused, TimeoutError)
 
     async def close(self, ledger_id: int) -> int:
         return await self.faults.around(lambda: super(FaultyLedgers, self).close(ledger_id), _refused, TimeoutError)

@@ -12,6 +12,7 @@ from hub.ledgers.bookkeeper.quorums import Quorums
 __all__ = ["BookkeeperOptions"]
 
 _FORMATS: Final = (2, 3)
+_APPLICATION: Final = b"hedwig"
 _ORIGINAL_PASSWORD: Final = b"sillysecret"
 
 
@@ -29,6 +30,15 @@ class BookkeeperOptions:
     metadata_format: int = 3
     custom: Mapping[str, bytes] = field(default_factory=dict)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+
+    @classmethod
+    def for_hubs(cls, deployment: bytes, quorums: Quorums | None = None, cluster: ClusterOptions | None = None) -> Self:
+        """Return the options of the hubs of one deployment, whose name their ledgers carry."""
+        return cls(
+            quorums=quorums or Quorums(ensemble=3, write=3, ack=2),
+            custom={"application": _APPLICATION, "deployment": deployment},
+            cluster=cluster or ClusterOptions(),
+        )
 
     @classmethod
     def for_original_hub(cls, quorums: Quorums, cluster: ClusterOptions | None = None) -> Self:

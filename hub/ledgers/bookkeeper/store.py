@@ -1,21 +1,27 @@
 """The ledger store on BookKeeper: what asyncio callers meet."""
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Final, TypeVar
+from random import Random
+from typing import Final, Self
 
+from hedwig.clock import Clock
 from hedwig.errors import (
     BadVersionError,
     CorruptEntryError,
     EntryOrderError,
     HedwigError,
     InvalidArgumentError,
+    LedgerClosedError,
+    LedgerError,
     LedgerFencedError,
     LedgerStoreClosedError,
     LedgerStoreUnavailableError,
     LedgerWriteError,
+    NoSuchLedgerError,
 )
 from hedwig.versions import Versioned
 from hub.ledgers.bookkeeper.cluster import Cluster
@@ -23,20 +29,27 @@ from hub.ledgers.bookkeeper.digests import Digest, master_key
 from hub.ledgers.bookkeeper.entries import Entry
 from hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hub.ledgers.bookkeeper.links import BookieLinks
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hub.ledgers.bookkeeper.placement import choose_ensemble
 from hub.ledgers.bookkeeper.reading import ReadAhead, read_entry
 from hub.ledgers.bookkeeper.recovery import recover
 from hub.ledgers.bookkeeper.writer import LedgerWriter
+from hub.ledgers.bookkeeper.zookeeper import Session
+from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
 from hub.ledgers.store import LedgerStoreStats
 
 __all__ = ["BookkeeperLedgerStore"]
 
-T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 _CREATIONS_MAX: Final = 16
 _CLOSED_KEPT_MAX: Final = 10_000
 """How many records of closed ledgers are kept: they do not change any more but by repairs of bookies."""
+
+_ENDED_KEPT_MAX: Final = 10_000
+"""For how many ledgers it is kept why nothing can be appended to them here any more."""
 
 
 class BookkeeperLedgerStore:
@@ -53,13 +66,29 @@ class BookkeeperLedgerStore:
         self._key = master_key(options.password)
         self._writers: dict[int, LedgerWriter] = {}
         self._closed_ledgers: OrderedDict[int, LedgerMetadata] = OrderedDict()
+        self._ended: OrderedDict[int, type[LedgerError]] = OrderedDict()
         self._is_closed = False
+        self._links: BookieLinks | None = None
+        self._registry: ZookeeperRegistry | None = None
+        self._shutdown: asyncio.Future[None] | None = None
 
-    async def create(self, custom: Mapping[str, bytes] | None = None) -> int:
-        """Return the id of a new ledger; see LedgerStore. `custom` is added to its custom metadata."""
+    @classmethod
+    async def open(cls, session: Session, root: str, options: BookkeeperOptions, clock: Clock, random: Random) -> Self:
+        """Return a store on the bookies that are registered below `root`; the session stays the caller's to close.
+
+        Raises: ConfigurationError - there is no BookKeeper below `root`, or one with a layout that is not known here;
+            LedgerStoreUnavailableError - ZooKeeper does not answer.
+        """
+        metadata = await ZookeeperLedgerMetadata.open(session, root, clock)
+        registry = await ZookeeperRegistry.open(session, root, clock)
+        links = BookieLinks(registry)
+        store = cls(Cluster(links, registry, metadata, options.cluster, random), options)
+        store._links, store._registry = links, registry
+        return store
+
+    async def create(self, about: Mapping[str, bytes] | None = None) -> int:
+        """Return the id of a new ledger; see LedgerStore. `about` becomes custom metadata, but not in format 2."""
         self._check_open()
-        if custom and self._options.metadata_format == 2:
-            raise InvalidArgumentError("ledger metadata of format 2 has no custom metadata")
         cluster = self._cluster
         size = self._options.quorums.ensemble
         for _ in range(_CREATIONS_MAX):
@@ -75,7 +104,7 @@ class BookkeeperLedgerStore:
                 ensembles=(Ensemble(first_entry_id=0, bookies=ensemble),),
                 digest=self._options.digest,
                 password=self._options.password,
-                custom={**self._options.custom, **(custom or {})},
+                custom={**self._options.custom, **(about or {})} if self._options.metadata_format != 2 else {},
                 creation_token=cluster.random.randrange(1, 1 << 63),
             )
             try:
@@ -93,7 +122,15 @@ class BookkeeperLedgerStore:
         self._check_open()
         writer = self._writers.pop(ledger_id, None)
         if writer is not None:
-            await writer.abandon()
+            self._end(ledger_id, LedgerFencedError)
+            try:
+                await writer.close()
+                self._keep(ledger_id, writer.held.value)
+                return writer.lac
+            except HedwigError as exc:
+                _log.info("ledger %d is recovered, as its writer here cannot close it: %s", ledger_id, exc)
+            finally:
+                await writer.abandon()
         return (await self._recovered(ledger_id)).last_entry_id
 
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
@@ -101,7 +138,7 @@ class BookkeeperLedgerStore:
         if self._is_closed:
             return _failed(LedgerStoreClosedError("the ledger store was closed"))
         if writer is None:
-            return _failed(LedgerFencedError(f"ledger {ledger_id} is not open for append here"))
+            return _failed(self._why_refused(ledger_id))
         if writer.failure is None and entry_id != writer.next_entry_id:
             text = f"entry {entry_id} of ledger {ledger_id} is out of turn: {writer.next_entry_id} is next"
             return _failed(EntryOrderError(text))
@@ -162,7 +199,8 @@ class BookkeeperLedgerStore:
                 self._writers.pop(ledger_id, None)
                 await writer.abandon()
             else:
-                self._writers.pop(ledger_id, None)
+                if self._writers.pop(ledger_id, None) is not None:
+                    self._end(ledger_id, LedgerClosedError)
                 self._keep(ledger_id, writer.held.value)
                 return writer.lac
         return (await self._recovered(ledger_id)).last_entry_id
@@ -173,6 +211,7 @@ class BookkeeperLedgerStore:
         if writer is not None:
             await writer.abandon()
         self._closed_ledgers.pop(ledger_id, None)
+        self._end(ledger_id, NoSuchLedgerError)
         await self._cluster.metadata.delete(ledger_id)
 
     def ledgers(self) -> AsyncIterator[int]:
@@ -194,12 +233,19 @@ class BookkeeperLedgerStore:
     async def aclose(self) -> None:
         """Finish the appends at hand, and leave the ledgers open for whoever takes them over. May be called twice."""
         self._is_closed = True
+        if self._shutdown is None:
+            self._shutdown = asyncio.ensure_future(self._shut_down())
+        # It comes to an end in any case, also if this caller is cancelled.
+        await asyncio.shield(self._shutdown)
+
+    async def _shut_down(self) -> None:
         writers = list(self._writers.values())
         self._writers.clear()
-        for writer in writers:
-            with suppress(HedwigError):
-                await writer.drained()
-            await writer.abandon()
+        await asyncio.gather(*map(_let_go, writers))
+        if self._registry is not None:
+            await self._registry.aclose()
+        if self._links is not None:
+            await self._links.aclose()
 
     # Inside.
 
@@ -246,6 +292,27 @@ class BookkeeperLedgerStore:
         self._closed_ledgers.move_to_end(ledger_id)
         if len(self._closed_ledgers) > _CLOSED_KEPT_MAX:
             self._closed_ledgers.popitem(last=False)
+
+    def _end(self, ledger_id: int, error: type[LedgerError]) -> None:
+        """Keep why nothing can be appended any more."""
+        self._ended[ledger_id] = error
+        self._ended.move_to_end(ledger_id)
+        if len(self._ended) > _ENDED_KEPT_MAX:
+            self._ended.popitem(last=False)
+
+    def _why_refused(self, ledger_id: int) -> LedgerError:
+        error = self._ended.get(ledger_id, LedgerFencedError)
+        if error is LedgerClosedError:
+            return error(f"ledger {ledger_id} is closed: make a new one")
+        if error is NoSuchLedgerError:
+            return error(f"there is no ledger {ledger_id}")
+        return LedgerFencedError(f"ledger {ledger_id} is not open for append here: make a new one")
+
+
+async def _let_go(writer: LedgerWriter) -> None:
+    with suppress(HedwigError):
+        await writer.drained()
+    await writer.abandon()
 
 
 def _failed(error: HedwigError) -> "asyncio.Future[None]":

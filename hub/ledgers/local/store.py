@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -129,7 +129,7 @@ class LocalLedgerStore:
         """Give new ledgers ids of at least `ledger_id`, so that no other store's ledgers have the same ones."""
         self._next_ledger_id = max(self._next_ledger_id, ledger_id)
 
-    async def create(self) -> int:
+    async def create(self, about: Mapping[str, bytes] | None = None) -> int:  # noqa: ARG002 (no room for it in records)
         ledger_id = self._next_ledger_id
         self._next_ledger_id += 1
         await self._put(NewRecord(RecordKind.CREATE, ledger_id, 0, b""))

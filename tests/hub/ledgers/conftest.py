@@ -1,16 +1,21 @@
 """Stores for the tests, each closed at the end of its test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hub.ledgers import LedgerStore, LocalLedgerOptions, LocalLedgerStore
+from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
 from tests.hub.ledgers.faulty_disk import FaultyDisk
+from tests.servers import RunningServers
 
-__all__ = ["OpenStore"]
+__all__ = ["OpenAnyStore", "OpenStore"]
 
 OpenStore = Callable[..., Awaitable[LocalLedgerStore]]
+OpenAnyStore = Callable[[], Awaitable[LedgerStore]]
 
 
 @pytest.fixture
@@ -35,3 +40,31 @@ async def open_store(tmp_path: Path) -> AsyncIterator[OpenStore]:
 async def store(open_store: OpenStore) -> LocalLedgerStore:
     """A store of small segments."""
     return await open_store(segment_bytes=8192)
+
+
+@pytest.fixture(params=["local", "bookkeeper"])
+async def open_any_store(request: pytest.FixtureRequest, open_store: OpenStore) -> AsyncIterator[OpenAnyStore]:
+    """Open a store of either kind: `open_any_store()`. Those of one test meet the same ledgers."""
+    if request.param == "local":
+
+        async def open_local() -> LedgerStore:
+            return await open_store(segment_bytes=4096)
+
+        yield open_local
+        return
+    servers: RunningServers = request.getfixturevalue("servers")
+    servers.address("bookkeeper")
+    async with AsyncExitStack() as stack:
+
+        async def open_on_bookies() -> LedgerStore:
+            return await stack.enter_async_context(
+                bookkeeper_store(servers.address("zookeeper"), BookkeeperOptions.for_hubs(b"conformance"))
+            )
+
+        yield open_on_bookies
+
+
+@pytest.fixture
+async def any_store(open_any_store: OpenAnyStore) -> LedgerStore:
+    """A store of either kind."""
+    return await open_any_store()
