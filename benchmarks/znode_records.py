@@ -11,10 +11,11 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, Zook
 
 from benchmarks.record_clients import PARTS
 from hedwig.clock import Deadline
+from hedwig.zookeeper import Bridge, Request
 from metadata.backend import StoreOptions
 from metadata.url import MetadataUrl
-from metadata.zookeeper.bridge import Bridge, Request
 from metadata.zookeeper.requests import get
+from metadata.zookeeper.session import connect
 
 __all__ = ["ZnodeRecords"]
 
@@ -35,9 +36,8 @@ class ZnodeRecords:
         """Connect to the servers of a zookeeper:// URL; the records are beside its store, which must exist."""
         options = StoreOptions()
         parsed = MetadataUrl.parse(url)
-        bridge = Bridge(parsed.hosts, options)
+        bridge = await connect(parsed.hosts, options)
         try:
-            await bridge.connect()
             found = cls(bridge, f"{parsed.path}/{_ROOT}", options)
             await found._send(lambda client: client.create_async(found._root, b""), NodeExistsError)
         except BaseException:

@@ -13,34 +13,16 @@ from typing import Final, Generic, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.backend import StoreOptions
 
-__all__ = ["AbortedError", "Attempts", "NotAppliedError", "OutcomeUnknownError", "Refusal", "Verdict"]
+__all__ = ["Attempts", "Refusal", "Verdict"]
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 _BACKOFF_FIRST_S: Final = 0.01
 _BACKOFF_MAX_S: Final = 1.0
-
-
-class NotAppliedError(Exception):
-    """An attempt that surely had no effect and is worth repeating; internal to backends."""
-
-
-class OutcomeUnknownError(Exception):
-    """An attempt that was sent and not answered; internal to backends."""
-
-
-class AbortedError(Exception):
-    """The end of all attempts, for instance because the store was closed; internal to backends.
-
-    `sent` says whether this one had left, so that its outcome is not known.
-    """
-
-    def __init__(self, reason: str, *, sent: bool) -> None:
-        super().__init__(reason)
-        self.sent = sent
 
 
 class Verdict(enum.Enum):

@@ -9,7 +9,8 @@ import msgpack
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError
 from hedwig.model import Topic
-from metadata.attempts import Attempts, NotAppliedError
+from hedwig.outcomes import NotAppliedError
+from metadata.attempts import Attempts
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from metadata.hbase.keys import topic_key

@@ -15,8 +15,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
 from hedwig.model import SubscriberId, Topic
+from hedwig.outcomes import NotAppliedError
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata.attempts import Attempts, NotAppliedError, Refusal
+from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, ScanRange
 from metadata.hbase.keys import BUCKETS, after, bucket_start, escape, past_prefix, split_row, topic_key

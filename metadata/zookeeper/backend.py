@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from hedwig.model import Topic
+from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.operations import RecordKey
 from metadata.table import VersionedTable
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.hub_info_text import HUB_INFO
 from metadata.zookeeper.mutation import Ground

@@ -43,8 +43,9 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, UncertainStateError
-from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal, Verdict
-from metadata.zookeeper.bridge import Bridge, Request
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper import Bridge, Request
+from metadata.attempts import Attempts, Refusal, Verdict
 from metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
 from metadata.zookeeper.names import Place, Places
 from metadata.zookeeper.records import Codec

@@ -15,8 +15,8 @@ from typing import Final
 from kazoo.exceptions import BadVersionError, NoNodeError
 
 from hedwig.clock import Deadline
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
-from metadata.zookeeper.bridge import Bridge
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper import Bridge
 from metadata.zookeeper.names import Place
 from metadata.zookeeper.requests import delete_guarded, multi_refusal
 from metadata.zookeeper.sight import answer

@@ -5,13 +5,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from hedwig.errors import ConfigurationError, LayoutMissingError
+from hedwig.zookeeper import Bridge
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.layout import Layout, check_layout
 from metadata.url import MetadataUrl
 from metadata.zookeeper.backend import ZookeeperBackend
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
 from metadata.zookeeper.names import Places, legal_component
+from metadata.zookeeper.session import connect
 from metadata.zookeeper.wiping import delete_tree
 
 __all__ = ["FACTORY"]
@@ -65,13 +66,7 @@ async def _connection(url: MetadataUrl, options: StoreOptions) -> AsyncIterator[
 async def _connect(url: MetadataUrl, options: StoreOptions) -> Bridge:
     url.check_parameters()
     hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.endpoints(_PORT))
-    bridge = Bridge(hosts, options)
-    try:
-        await bridge.connect()
-    except BaseException:
-        await bridge.close()
-        raise
-    return bridge
+    return await connect(hosts, options)
 
 
 def _places(url: MetadataUrl) -> Places:

@@ -8,9 +8,9 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError
 from hedwig.wire import pubsub_pb2 as pb
+from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
 from metadata.layout import Layout
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.names import Places
 from metadata.zookeeper.requests import create, exists, get, multi_refusal
 from metadata.zookeeper.sight import answer, reading

@@ -17,8 +17,8 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.model import Topic
+from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.names import RECORD_NAMES, Places, deepest_above, sort_key, topic_of
 from metadata.zookeeper.requests import children, exists
 from metadata.zookeeper.sight import answer, reading

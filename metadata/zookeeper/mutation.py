@@ -11,11 +11,11 @@ from typing import Generic, NoReturn, TypeAlias, TypeVar
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, CorruptRecordError
 from hedwig.versions import ANY, NEW, Version, Versioned
+from hedwig.zookeeper import Bridge
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.kinds import RecordKind
 from metadata.operations import RecordKey
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.cas import CreateCas, DeleteCas, UpdateCas
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.names import Place, Places

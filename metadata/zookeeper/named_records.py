@@ -7,9 +7,10 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError
-from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal, Verdict
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper import Bridge
+from metadata.attempts import Attempts, Refusal, Verdict
 from metadata.backend import StoreOptions
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.names import Places
 from metadata.zookeeper.requests import create, get, multi_refusal, set_at, sync
 from metadata.zookeeper.sight import Found, answer, found_node, reading

@@ -6,7 +6,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency, ZookeeperError
 
-from metadata.zookeeper.bridge import Request
+from hedwig.zookeeper import Request
 
 __all__ = [
     "children",

@@ -7,8 +7,8 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.model import SubscriberId
+from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.names import subscriber_of
 from metadata.zookeeper.requests import children, exists, get
 from metadata.zookeeper.sight import Found, answer, found_node, reading

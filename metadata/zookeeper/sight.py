@@ -16,9 +16,10 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
-from metadata.attempts import AbortedError, Attempts
+from hedwig.outcomes import AbortedError
+from hedwig.zookeeper import Bridge
+from metadata.attempts import Attempts
 from metadata.backend import StoreOptions
-from metadata.zookeeper.bridge import Bridge
 from metadata.zookeeper.names import Place
 from metadata.zookeeper.records import Codec
 from metadata.zookeeper.requests import exists, get, sync

@@ -6,8 +6,8 @@ from typing import Any, Final
 from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from hedwig.clock import Deadline
+from hedwig.zookeeper import Bridge, Request
 from metadata.backend import StoreOptions
-from metadata.zookeeper.bridge import Bridge, Request
 from metadata.zookeeper.requests import children, delete
 from metadata.zookeeper.sight import answer, reading
 

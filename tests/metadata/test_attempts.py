@@ -7,7 +7,8 @@ import pytest
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
-from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal, Verdict
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from metadata.attempts import Attempts, Refusal, Verdict
 from metadata.backend import StoreOptions
 
 

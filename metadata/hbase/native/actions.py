@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from hedwig.errors import MetadataError
-from metadata.attempts import OutcomeUnknownError
+from hedwig.outcomes import OutcomeUnknownError
 from metadata.hbase.driver import Row
 from metadata.hbase.native.codec import delimited, varint
 from metadata.hbase.native.failures import ServerFailure

@@ -6,7 +6,7 @@ from typing import Final
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from metadata.attempts import NotAppliedError
+from hedwig.outcomes import NotAppliedError
 from metadata.hbase.driver import TableDescription, TableSpec
 from metadata.hbase.native.cluster import Cluster
 from metadata.hbase.native.failures import Meaning, ServerFailure

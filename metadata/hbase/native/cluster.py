@@ -5,7 +5,7 @@ from typing import Final, NoReturn, TypeVar
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.failures import Meaning, ServerFailure
 from metadata.hbase.native.hbase_pb2 import TableDescriptors, TableDescriptorsRequest

@@ -19,7 +19,7 @@ from typing import Final, Self, TypeAlias, cast
 
 from hedwig.clock import Deadline
 from hedwig.errors import ProtocolError
-from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.codec import FATAL_CALL, Reply, ReplyDecoder, encode_call, greeting
 from metadata.hbase.native.places import Server
 

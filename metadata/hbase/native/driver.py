@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LocalProtocolError, MetadataError
-from metadata.attempts import Attempts, NotAppliedError, OutcomeUnknownError, Refusal
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, Row, ScanRange, TableDescription, TableSpec
 from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import HedwigError
-from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.actions import Action, Change, condition
 from metadata.hbase.native.codec import delimited
 from metadata.hbase.native.connection import Connection

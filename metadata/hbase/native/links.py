@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final, TypeAlias
 
 from hedwig.clock import Deadline
-from metadata.attempts import AbortedError, NotAppliedError
+from hedwig.outcomes import AbortedError, NotAppliedError
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.places import Server
 from metadata.hbase.native.shared_work import SharedWork

@@ -4,7 +4,7 @@ from bisect import bisect_right, insort
 from typing import Final, Protocol
 
 from hedwig.clock import Deadline
-from metadata.attempts import NotAppliedError
+from hedwig.outcomes import NotAppliedError
 from metadata.hbase.native.places import Region, Server
 from metadata.hbase.native.shared_work import SharedWork
 

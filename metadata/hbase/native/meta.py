@@ -8,7 +8,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from hedwig.clock import Deadline
-from metadata.attempts import NotAppliedError
+from hedwig.outcomes import NotAppliedError
 from metadata.hbase.driver import Row
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.hbase_pb2 import Column, RegionInfo, Scan

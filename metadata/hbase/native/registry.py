@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from google.protobuf.message import DecodeError
 
 from hedwig.clock import Clock, Deadline
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.hbase_pb2 import ActiveMaster, ClusterId, MetaRegionLocations, ServerName, ZooKeeperServer
 from metadata.hbase.native.links import REGISTRY, Links

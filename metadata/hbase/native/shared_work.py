@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from hedwig.clock import Deadline
-from metadata.attempts import AbortedError, NotAppliedError
+from hedwig.outcomes import AbortedError, NotAppliedError
 
 __all__ = ["SharedWork"]
 

@@ -10,7 +10,7 @@ import struct
 from typing import Final
 
 from hedwig.clock import Deadline
-from metadata.attempts import NotAppliedError
+from hedwig.outcomes import NotAppliedError
 
 __all__ = ["read_node"]
 

@@ -19,7 +19,7 @@ from thriftpy2.transport import (
 )
 
 from hedwig.clock import Deadline
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 __all__ = ["GATEWAY", "Connection"]
 

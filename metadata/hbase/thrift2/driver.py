@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from metadata.attempts import NotAppliedError, OutcomeUnknownError, Refusal
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from metadata.attempts import Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import Cell, ConditionalPut, Row, ScanRange, TableDescription, TableSpec
 from metadata.hbase.thrift2.connection import GATEWAY, Connection

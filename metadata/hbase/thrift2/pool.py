@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hedwig.clock import Deadline
-from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.hbase.thrift2.connection import Connection
 from metadata.jobs import Job, JobQueue, NotBegunError, QueueClosedError, UnfinishedError
 

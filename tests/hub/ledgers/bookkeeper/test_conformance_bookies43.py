@@ -25,7 +25,7 @@ from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
 from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
-from tests.hub.ledgers.bookkeeper.bridged_session import session_with
+from tests.hub.ledgers.bookkeeper.sessions import session_with
 
 pytestmark = pytest.mark.timeout(600)
 

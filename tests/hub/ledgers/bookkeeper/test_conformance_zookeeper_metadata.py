@@ -20,6 +20,7 @@ from hedwig.errors import (
 )
 from hedwig.versions import Versioned
 from hub.ledgers.bookkeeper.bookkeeper_pb2 import BookieServiceInfoFormat
+from hub.ledgers.bookkeeper.bridged_session import BridgedSession
 from hub.ledgers.bookkeeper.digests import DigestKind
 from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.metadata_format import decode_metadata
@@ -29,7 +30,7 @@ from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
 from hub.ledgers.bookkeeper.zookeeper import Request, Session
 from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
-from tests.hub.ledgers.bookkeeper.bridged_session import BridgedSession, session_with
+from tests.hub.ledgers.bookkeeper.sessions import session_with
 from tests.servers import RunningServers
 
 CLOCK = SystemClock()

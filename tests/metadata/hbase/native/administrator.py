@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from hedwig.clock import Deadline, SystemClock
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.actions import Look, get_of
 from metadata.hbase.native.codec import delimited
 from metadata.hbase.native.connection import Connection

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.hbase.driver import ConditionalPut
 from metadata.hbase.native.hbase_pb2 import ExceptionResponse
 from metadata.hbase.native.places import Server

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hedwig.clock import Deadline, SystemClock
-from metadata.attempts import AbortedError, NotAppliedError
+from hedwig.outcomes import AbortedError, NotAppliedError
 from metadata.hbase.native.locations import Locations
 from metadata.hbase.native.places import Region, Server
 

@@ -12,8 +12,9 @@ import pytest
 
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import LayoutMissingError
+from hedwig.outcomes import NotAppliedError
 from metadata import MetadataUrl, StoreOptions, format_metadata
-from metadata.attempts import Attempts, NotAppliedError
+from metadata.attempts import Attempts
 from metadata.hbase.driver import ConditionalPut, Row, ScanRange
 from metadata.hbase.native import NativeDriver, connect
 from metadata.hbase.native.lanes import GATHERING

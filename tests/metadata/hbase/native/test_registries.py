@@ -5,9 +5,9 @@ import pytest
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import MetadataUnavailableError
 from hedwig.model import HubInfo, Topic
+from hedwig.outcomes import NotAppliedError
 from hedwig.versions import NEW
 from metadata import StoreOptions, open_metadata
-from metadata.attempts import NotAppliedError
 from metadata.hbase.native.znodes import read_node
 from tests.metadata.hbase.native.conftest import Namespace, soon
 

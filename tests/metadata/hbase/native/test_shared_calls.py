@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.attempts import OutcomeUnknownError
+from hedwig.outcomes import OutcomeUnknownError
 from metadata.hbase.native.actions import Change, Look, get_of, put_of
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.hbase_pb2 import MultiResponse, NameBytesPair, RegionActionResult, ResultOrException

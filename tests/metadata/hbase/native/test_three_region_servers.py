@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from cli.dev import DevServers
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata import StoreOptions
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.failures import ServerFailure
 from tests.faults.sickbay import heal
 from tests.metadata.hbase.native.administrator import Administrator

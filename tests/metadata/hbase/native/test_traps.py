@@ -9,9 +9,9 @@ import pytest
 
 from hedwig.errors import MetadataError
 from hedwig.model import HubInfo, Topic
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import NEW
 from metadata import open_metadata
-from metadata.attempts import NotAppliedError, OutcomeUnknownError
 from metadata.hbase.driver import ConditionalPut, ScanRange
 from metadata.hbase.native.actions import Change, Look, get_of, put_of
 from metadata.hbase.native.connection import CALLS_MAX, Connection

@@ -1,11 +1,8 @@
 """Prove that the bridge to kazoo loses no request silently, keeps its bounds, and outlives what befalls a session."""
 
 import asyncio
-import socket
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+import uuid
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
@@ -13,15 +10,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline, SystemClock
-from hedwig.errors import MetadataUnavailableError, UncertainStateError
-from hedwig.model import LedgerRanges, Topic
-from hedwig.versions import ANY, NEW
-from metadata import MetadataStore, StoreOptions, open_metadata
-from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
-from metadata.zookeeper.bridge import Bridge
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper import Bridge, BridgeOptions, Connection
 from metadata.zookeeper.requests import create, exists, get
-from tests.metadata.zookeeper.conftest import Prefix
 from tests.servers import RunningServers
+from tests.zookeeper.silence import kazoo_threads, nobody_listens, paused, unanswered
 
 CLOCK: Final = SystemClock()
 ROOT: Final = "/zookeeper"
@@ -33,34 +26,16 @@ def _soon(seconds: float = 30.0) -> Deadline:
 
 
 @pytest.fixture
-async def bridge(prefix: Prefix) -> AsyncIterator[Bridge]:
-    opened = Bridge(prefix.address, StoreOptions())
+def address(servers: RunningServers) -> str:
+    return servers.address("zookeeper")
+
+
+@pytest.fixture
+async def bridge(address: str) -> AsyncIterator[Bridge]:
+    opened = Bridge(address, BridgeOptions())
     await opened.connect()
     yield opened
     await opened.close()
-
-
-@contextmanager
-def _paused(servers: RunningServers) -> Iterator[None]:
-    (name,) = [server.name for server in servers.launcher.status() if server.kind == "zookeeper"]
-    servers.launcher.pause(name)
-    try:
-        yield
-    finally:
-        servers.launcher.resume(name)
-
-
-async def _unanswered(ask: Callable[[], Coroutine[Any, Any, Any]]) -> "asyncio.Task[Any]":
-    """Ask until the server, told to stop, really has, and return the request that it did not answer."""
-    while True:
-        request = asyncio.create_task(ask())
-        done, _ = await asyncio.wait([request], timeout=0.3)
-        if not done:
-            return request
-
-
-def _kazoo_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread is not threading.main_thread()}
 
 
 async def _session(bridge: Bridge) -> tuple[int, bytes]:
@@ -75,6 +50,17 @@ async def _session(bridge: Bridge) -> tuple[int, bytes]:
     return seen[0]
 
 
+async def _answered(bridge: Bridge) -> None:
+    """Ask until there is an answer."""
+    deadline = _soon()
+    while True:
+        try:
+            assert (await bridge.send(deadline, exists(ROOT)))[0] is not None
+            return
+        except OutcomeUnknownError:
+            continue
+
+
 # ------------------------------------------------------------------------------------------------------- requests
 
 
@@ -84,8 +70,8 @@ async def test_results_come_in_the_order_of_requests_and_errors_are_results(brid
     assert stat == again
 
 
-async def test_requests_take_turns_at_the_bound(prefix: Prefix) -> None:
-    bridge = Bridge(prefix.address, StoreOptions(in_flight_max=4))
+async def test_requests_take_turns_at_the_bound(address: str) -> None:
+    bridge = Bridge(address, BridgeOptions(in_flight_max=4))
     await bridge.connect()
     under_way = most = 0
 
@@ -105,11 +91,11 @@ async def test_requests_take_turns_at_the_bound(prefix: Prefix) -> None:
     await bridge.close()
 
 
-async def test_waiting_for_a_turn_ends_at_the_deadline(prefix: Prefix, servers: RunningServers) -> None:
-    bridge = Bridge(prefix.address, StoreOptions(in_flight_max=1))
+async def test_waiting_for_a_turn_ends_at_the_deadline(address: str, servers: RunningServers) -> None:
+    bridge = Bridge(address, BridgeOptions(in_flight_max=1))
     await bridge.connect()
-    with _paused(servers):
-        first = await _unanswered(lambda: bridge.send(_soon(), exists(ROOT)))
+    with paused(servers):
+        first = await unanswered(lambda: bridge.send(_soon(), exists(ROOT)))
         with pytest.raises(NotAppliedError):
             await bridge.send(_soon(0.05), exists(ROOT))
     await first
@@ -126,31 +112,14 @@ async def test_cancellation_leaves_the_bridge_usable(bridge: Bridge) -> None:
     assert all(outcome[0] is not None for outcome in outcomes[1::2] if not isinstance(outcome, BaseException))
     assert not any(isinstance(outcome, BaseException) for outcome in outcomes[1::2])
     # No turn was lost: as many as ever may be under way together.
-    await asyncio.gather(*(bridge.send(_soon(), exists(ROOT)) for _ in range(StoreOptions().in_flight_max + 1)))
+    await asyncio.gather(*(bridge.send(_soon(), exists(ROOT)) for _ in range(BridgeOptions().in_flight_max + 1)))
 
 
 # ----------------------------------------------------------------------------------------------------- connections
 
 
-def _nobody_listens() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-async def test_unreachable_hosts_are_named_in_time() -> None:
-    before = _kazoo_threads()
-    host = f"127.0.0.1:{_nobody_listens()}"
-    start = time.monotonic()
-    with pytest.raises(MetadataUnavailableError, match=host):
-        await open_metadata(f"zookeeper://{host}/hedwig/standalone", StoreOptions(operation_timeout_s=0.5))
-    assert time.monotonic() - start >= 0.5
-    assert _kazoo_threads() <= before
-
-
 async def test_without_a_connection_nothing_is_submitted() -> None:
-    bridge = Bridge(f"127.0.0.1:{_nobody_listens()}", StoreOptions())
+    bridge = Bridge(f"127.0.0.1:{nobody_listens()}", BridgeOptions())
     submitted: list[KazooClient] = []
     with pytest.raises(NotAppliedError):
         await bridge.send(_soon(0.2), submitted.append)
@@ -166,7 +135,7 @@ async def test_silent_server_leaves_the_outcome_unknown_and_the_loop_running(
     A loop that stood still would do so until kazoo leaves the server, two thirds of a session later.
     """
     large = get(f"{ROOT}/{'x' * 20_000}")
-    with _paused(servers):
+    with paused(servers):
         async with asyncio.timeout(6):
             outcomes = await asyncio.gather(
                 *(bridge.send(_soon(2), large) for _ in range(1000)), return_exceptions=True
@@ -176,20 +145,14 @@ async def test_silent_server_leaves_the_outcome_unknown_and_the_loop_running(
     assert await bridge.send(_soon(), exists(ROOT))
 
 
-async def test_operations_go_on_after_the_session_expired(bridge: Bridge, prefix: Prefix) -> None:
+async def test_operations_go_on_after_the_session_expired(bridge: Bridge, address: str) -> None:
     session = await _session(bridge)
-    usurper = KazooClient(hosts=prefix.address, client_id=session)
+    usurper = KazooClient(hosts=address, client_id=session)
     await asyncio.to_thread(usurper.start)
     # Ends the session for both.
     await asyncio.to_thread(usurper.stop)
     usurper.close()
-    deadline = _soon()
-    while True:
-        try:
-            assert (await bridge.send(deadline, exists(ROOT)))[0] is not None
-            break
-        except OutcomeUnknownError:
-            continue
+    await _answered(bridge)
     assert (await _session(bridge))[0] != session[0]
 
 
@@ -215,50 +178,55 @@ async def test_a_client_that_kazoo_gave_up_is_replaced_in_the_same_session(bridg
     assert (await _session(bridge))[0] == session[0]
 
 
-async def test_answers_are_newer_than_the_zxid_seen(bridge: Bridge, prefix: Prefix) -> None:
-    await bridge.send(_soon(), create(f"/{prefix.path.rpartition('/')[2]}"))
+async def test_answers_are_newer_than_the_zxid_seen(bridge: Bridge, address: str) -> None:
+    path = f"/bridge-{uuid.uuid4().hex}"
+    await bridge.send(_soon(), create(path))
     before = bridge.zxid_seen
     assert before > 0
-    await bridge.send(_soon(), create(f"/{prefix.path.rpartition('/')[2]}/child"))
-    ((_, stat),) = await bridge.send(_soon(), get(f"/{prefix.path.rpartition('/')[2]}/child"))
+    await bridge.send(_soon(), create(f"{path}/child"))
+    ((_, stat),) = await bridge.send(_soon(), get(f"{path}/child"))
     assert stat.czxid > before
     assert bridge.zxid_seen >= stat.czxid
+
+
+async def test_each_connection_is_announced_with_its_session(address: str) -> None:
+    announced: list[Connection] = []
+    bridge = Bridge(address, BridgeOptions(session_timeout_s=4.5), announced.append)
+    await bridge.connect()
+    assert bridge.connection is announced[0]
+    assert announced == [Connection((await _session(bridge))[0], 4.5)]
+    await bridge.close()
+
+
+async def test_a_silent_server_is_left_at_once_for_the_same_session(address: str, servers: RunningServers) -> None:
+    announced: list[Connection] = []
+    bridge = Bridge(address, BridgeOptions(), announced.append)
+    await bridge.connect()
+    with paused(servers):
+        request = await unanswered(lambda: bridge.send(_soon(), exists(ROOT)))
+        bridge.drop_connection()
+        with pytest.raises(OutcomeUnknownError):
+            await bridge.send(_soon(0.5), exists(ROOT))
+        bridge.drop_connection()  # There may be none, or one that has not begun.
+    with pytest.raises(OutcomeUnknownError):
+        await request
+    await _answered(bridge)
+    assert len(announced) > 1
+    assert set(announced) == {announced[0]}
+    await bridge.close()
 
 
 # ----------------------------------------------------------------------------------------------------------- closing
 
 
-async def test_close_leaves_no_thread_and_may_be_called_again(prefix: Prefix) -> None:
-    before = _kazoo_threads()
-    bridge = Bridge(prefix.address, StoreOptions())
+async def test_close_leaves_no_thread_and_may_be_called_again(address: str) -> None:
+    before = kazoo_threads()
+    bridge = Bridge(address, BridgeOptions())
     await bridge.connect()
-    assert _kazoo_threads() > before
+    assert kazoo_threads() > before
     await asyncio.gather(bridge.close(), bridge.close())
     await bridge.close()
-    assert _kazoo_threads() <= before
+    assert kazoo_threads() <= before
     with pytest.raises(AbortedError) as refusal:
         await bridge.send(_soon(), exists(ROOT))
     assert not refusal.value.sent
-
-
-async def test_close_ends_what_is_under_way_at_once(store: MetadataStore, servers: RunningServers) -> None:
-    ranges, topic = store.persistence, Topic(b"t")
-    version = await ranges.write_topic_persistence_info(topic, LedgerRanges(), NEW)
-    with _paused(servers):
-        read = await _unanswered(lambda: ranges.read_topic_persistence_info(topic))
-        write = asyncio.create_task(ranges.write_topic_persistence_info(topic, LedgerRanges(), version))
-        delete = asyncio.create_task(ranges.delete_topic_persistence_info(topic, version))
-        await asyncio.wait([write, read, delete], timeout=0.3)
-        closing = asyncio.create_task(store.close())
-        with pytest.raises(UncertainStateError):
-            await write
-        with pytest.raises(UncertainStateError):
-            await delete
-        with pytest.raises(MetadataUnavailableError) as unread:
-            await read
-        assert unread.value.definite
-    await closing
-    for version in (NEW, ANY):
-        with pytest.raises(MetadataUnavailableError) as refusal:
-            await ranges.write_topic_persistence_info(topic, LedgerRanges(), version)
-        assert refusal.value.definite

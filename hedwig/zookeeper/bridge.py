@@ -19,6 +19,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from kazoo.client import KazooClient
@@ -34,12 +35,11 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import KazooState, KeeperState
 
 from hedwig.clock import Deadline
-from hedwig.errors import MetadataUnavailableError
-from metadata.attempts import AbortedError, NotAppliedError, OutcomeUnknownError
-from metadata.backend import StoreOptions
-from metadata.zookeeper.handler import PromptHandler
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper.handler import PromptHandler
+from hedwig.zookeeper.options import BridgeOptions
 
-__all__ = ["Bridge", "Request"]
+__all__ = ["Bridge", "Connection", "Request"]
 
 Request: TypeAlias = Callable[[KazooClient], Any]
 """Submits one request to kazoo and returns its completion."""
@@ -54,28 +54,39 @@ _LOST: Final = (
     SessionExpiredError,
     SessionMovedError,
 )
-_CLOSED: Final = "the metadata store was closed"
-_SESSION_MIN_S: Final = 4.0
-_SESSION_MAX_S: Final = 10.0
+_CLOSED: Final = "the session with ZooKeeper was closed"
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _REVIVE_PAUSE_S: Final = 1.0
 
 
-class Bridge:
-    """One ZooKeeper session after another, for many requests in flight at once."""
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a connection began with: its session, and how long the server keeps that without hearing of it."""
 
-    def __init__(self, hosts: str, options: StoreOptions) -> None:
+    session_id: int
+    session_timeout_s: float
+
+
+class Bridge:
+    """One ZooKeeper session after another, for many requests in flight at once.
+
+    `on_connected` is called in the event loop at the beginning of each connection, before any request is made of it.
+    Watches are set for a connection: whoever has one sets it anew then.
+    """
+
+    def __init__(
+        self, hosts: str, options: BridgeOptions, on_connected: Callable[[Connection], None] | None = None
+    ) -> None:
         self._hosts = hosts
         self._options = options
-        # The session holds nothing, so it only decides how soon a silent server is left: kazoo does so after two
-        # thirds of it. A third of the operation timeout leaves time for another attempt.
-        self._session_s = min(_SESSION_MAX_S, max(_SESSION_MIN_S, options.operation_timeout_s / 3))
+        self._on_connected = on_connected
         self._slots = asyncio.Semaphore(options.in_flight_max)
         self._loop = asyncio.get_running_loop()
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
         self._calls: set[_Call] = set()
         self._connected = asyncio.Event()
+        self._connection: Connection | None = None
         self._last_zxid = 0
         self._session: tuple[int, bytes] | None = None
         self._revival: asyncio.Task[None] | None = None
@@ -83,12 +94,29 @@ class Bridge:
         self._client = self._start_client()
 
     async def connect(self) -> None:
-        """Wait for the first connection. Raises MetadataUnavailableError, naming the hosts, if none comes in time."""
-        timeout_s = self._options.operation_timeout_s
+        """Wait for the first connection. Raises NotAppliedError, naming the hosts, if none comes in time."""
+        timeout_s = self._options.connect_timeout_s
         try:
             await self._wait_connected(Deadline.after(self._options.clock, timeout_s))
         except NotAppliedError as exc:
-            raise MetadataUnavailableError(f"no ZooKeeper at {self._hosts} answered within {timeout_s:g} s") from exc
+            raise NotAppliedError(f"no ZooKeeper at {self._hosts} answered within {timeout_s:g} s") from exc
+
+    @property
+    def hosts(self) -> str:
+        return self._hosts
+
+    @property
+    def connection(self) -> Connection | None:
+        """Return the connection that there is, as far as is known here; None between two."""
+        return self._connection
+
+    def drop_connection(self) -> None:
+        """Leave a server that is silent, for another in the same session; what is under way is OutcomeUnknownError.
+
+        Kazoo does so by itself only while nothing is asked of the server: its own questions wait until others cease.
+        """
+        handler: PromptHandler = self._client.handler
+        handler.drop_connection()
 
     @property
     def zxid_seen(self) -> int:
@@ -198,26 +226,36 @@ class Bridge:
         # server has expired, settles what was sent in it.
         client = KazooClient(
             hosts=self._hosts,
-            timeout=self._session_s,
+            timeout=self._options.session_timeout_s,
             client_id=self._session,
             handler=PromptHandler(),
             connection_retry=dict(_RECONNECT),
         )
-        client.add_listener(lambda state: self._post(lambda: self._on_state(client, state)))
+        client.add_listener(lambda state: self._listen(client, state))
         client.start_async()
         return client
 
-    def _on_state(self, client: KazooClient, state: str) -> None:
+    def _listen(self, client: KazooClient, state: str) -> None:
+        """Hear of a state, in kazoo's thread: the session has to be noted before the next one can begin."""
+        session = client.client_id if state == KazooState.CONNECTED else None
+        timeout_s: float = client.handler.session_timeout_s
+        self._post(lambda: self._on_state(client, state, session, timeout_s))
+
+    def _on_state(self, client: KazooClient, state: str, session: tuple[int, bytes] | None, timeout_s: float) -> None:
         if self._closing is not None or client is not self._client:
             return
-        if state == KazooState.CONNECTED:
+        if session is not None:
             log.info("connected to ZooKeeper at %s", self._hosts)
-            self._session = client.client_id or self._session
+            self._session = session
+            self._connection = Connection(session[0], timeout_s)
             self._give_up(OutcomeUnknownError("the connection to ZooKeeper was replaced"))
             self._connected.set()
+            if self._on_connected is not None:
+                self._on_connected(self._connection)
             return
         log.warning("the connection to ZooKeeper at %s is %s", self._hosts, state.lower())
         self._connected.clear()
+        self._connection = None
         # Kazoo reconnects by itself, but for an answer that it cannot read: then its thread has ended for good.
         ended = client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
         if state == KazooState.LOST and ended and self._revival is None:

@@ -13,9 +13,11 @@ Everything replaced is part of kazoo's documented handler interface (`kazoo.inte
 for `pending` of a socket, by which kazoo asks a TLS socket whether it need not wait.
 """
 
+import contextlib
 import math
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,12 +30,28 @@ __all__ = ["PromptHandler"]
 _READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL
 _CHUNK_BYTES: Final = 64 * 1024
 _UNSENT_BYTES_MAX: Final = 256 * 1024
+_GREETING: Final = struct.Struct(">8xi")
+"""Length, protocol version and session timeout (ms) of the answer to a connect request."""
 
 
 class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Kazoo's threading handler, for many requests in flight submitted by an event loop."""
 
     name = "prompt_handler"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connected: _BufferedSocket | None = None
+
+    @property
+    def session_timeout_s(self) -> float:
+        """Return how long the server keeps the session of the latest connection, which kazoo keeps to itself."""
+        return 0.0 if self._connected is None else self._connected.session_timeout_s
+
+    def drop_connection(self) -> None:
+        """End the latest connection as if the network had; kazoo makes another. From any thread."""
+        if self._connected is not None:
+            self._connected.shut_down()
 
     def async_result(self) -> "_Completion":
         return _Completion()
@@ -43,7 +61,8 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
         return wake_ups, wake_ups
 
     def create_connection(self, *args: Any, **kwargs: Any) -> "_BufferedSocket":
-        return _BufferedSocket(super().create_connection(*args, **kwargs))
+        self._connected = _BufferedSocket(super().create_connection(*args, **kwargs))
+        return self._connected
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
@@ -84,6 +103,13 @@ class _BufferedSocket:
         self._read_to = 0
         self._unsent = bytearray()
         self._ended = False
+        self._greeting = b""
+        self._closing = threading.Lock()
+
+    @property
+    def session_timeout_s(self) -> float:
+        """Return the session timeout in the answer to the connect request, which is the first on a connection."""
+        return _GREETING.unpack(self._greeting)[0] / 1000 if len(self._greeting) == _GREETING.size else 0.0
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -110,6 +136,8 @@ class _BufferedSocket:
                 return
             self._read_to = 0
             self._ended = not self._unread
+            if missing := _GREETING.size - len(self._greeting):
+                self._greeting += self._unread[:missing]
 
     def recv(self, size: int) -> bytes:
         """Return what `pending` announced, at most `size` bytes; nothing at the end of the stream."""
@@ -131,8 +159,15 @@ class _BufferedSocket:
                 return False
         return not self._unsent
 
+    def shut_down(self) -> None:
+        """Let both sides see the end of the stream. From any thread, also of a socket that is closed already."""
+        with self._closing, contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        self._socket.close()
+        # Not in the middle of a shutdown, whose number another socket might have by then.
+        with self._closing:
+            self._socket.close()
 
 
 class _WakeUps:

@@ -1,0 +1,27 @@
+"""How to keep a session with ZooKeeper."""
+
+from dataclasses import dataclass, field
+
+from hedwig.clock import Clock, SystemClock
+from hedwig.errors import ConfigurationError
+
+__all__ = ["BridgeOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeOptions:
+    """What a session is asked for.
+
+    `session_timeout_s` is proposed to the server, which answers with the one that holds; a session that only asks
+    and writes needs none in particular, it decides how soon a silent server is left. `in_flight_max` bounds how many
+    calls wait for ZooKeeper at once (more wait their turn here). `connect_timeout_s` bounds the first connection.
+    """
+
+    session_timeout_s: float = 10.0
+    connect_timeout_s: float = 30.0
+    in_flight_max: int = 1024
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        if min(self.session_timeout_s, self.connect_timeout_s) <= 0 or self.in_flight_max < 1:
+            raise ConfigurationError("timeouts and limits of a session with ZooKeeper must be positive")

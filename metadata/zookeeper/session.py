@@ -1,0 +1,38 @@
+"""The session in which a store asks and writes."""
+
+from typing import Final
+
+from hedwig.errors import MetadataUnavailableError
+from hedwig.outcomes import NotAppliedError
+from hedwig.zookeeper import Bridge, BridgeOptions
+from metadata.backend import StoreOptions
+
+__all__ = ["connect"]
+
+_SESSION_MIN_S: Final = 4.0
+_SESSION_MAX_S: Final = 10.0
+
+
+async def connect(hosts: str, options: StoreOptions) -> Bridge:
+    """Return a bridge to the ZooKeeper at `hosts`. Raises MetadataUnavailableError, naming them, if none answers."""
+    # The session holds nothing, so it only decides how soon a silent server is left: kazoo does so after two thirds
+    # of it. A third of the operation timeout leaves time for another attempt.
+    session_s = min(_SESSION_MAX_S, max(_SESSION_MIN_S, options.operation_timeout_s / 3))
+    bridge = Bridge(
+        hosts,
+        BridgeOptions(
+            session_timeout_s=session_s,
+            connect_timeout_s=options.operation_timeout_s,
+            in_flight_max=options.in_flight_max,
+            clock=options.clock,
+        ),
+    )
+    try:
+        await bridge.connect()
+    except NotAppliedError as exc:
+        await bridge.close()
+        raise MetadataUnavailableError(str(exc)) from exc
+    except BaseException:
+        await bridge.close()
+        raise
+    return bridge

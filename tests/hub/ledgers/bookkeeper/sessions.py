@@ -1,0 +1,20 @@
+"""A session with a real ZooKeeper for a test."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hedwig.zookeeper import Bridge, BridgeOptions
+from hub.ledgers.bookkeeper.bridged_session import BridgedSession
+
+__all__ = ["session_with"]
+
+
+@asynccontextmanager
+async def session_with(address: str) -> AsyncIterator[BridgedSession]:
+    """A session with the ZooKeeper at `address`, closed at the end."""
+    bridge = Bridge(address, BridgeOptions())
+    try:
+        await bridge.connect()
+        yield BridgedSession(bridge)
+    finally:
+        await bridge.close()
