@@ -1,0 +1,38 @@
+"""Limits of a search: how long it may take and how much it may remember."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Budget", "Limits"]
+
+_STEPS_BETWEEN_LOOKS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`deadline_s` holds for all keys of a history together, `configurations_max` for each key, as memory does."""
+
+    deadline_s: float = 120.0
+    configurations_max: int = 3_000_000
+
+
+class Budget:
+    """What is left of the limits."""
+
+    def __init__(self, limits: Limits, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._deadline = monotonic() + limits.deadline_s
+        self._configurations_max = limits.configurations_max
+        self._until_look = 0
+
+    def is_spent(self, configurations: int) -> bool:
+        """Say, at each configuration, whether the search must stop."""
+        if configurations > self._configurations_max:
+            return True
+        self._until_look -= 1
+        if self._until_look > 0:
+            return False
+        self._until_look = _STEPS_BETWEEN_LOOKS
+        return self._monotonic() > self._deadline
