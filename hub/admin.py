@@ -42,10 +42,14 @@ class AdminEndpoint:
         self._metrics = Metrics(hub, self.load)
         self._server = AdminServer(self._routes(), hub.options.operation_timeout_s)
 
-    async def start(self) -> int:
-        """Listen, and return the port. Raises: ConfigurationError - the address cannot be used."""
+    async def listen(self) -> int:
+        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
         options = self._hub.options
-        return await self._server.start(options.admin_host, options.admin_port)
+        return await self._server.listen(options.admin_host, options.admin_port)
+
+    async def serve(self) -> None:
+        """Answer from now on."""
+        await self._server.serve()
 
     async def close(self) -> None:
         """Stop answering."""

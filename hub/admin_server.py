@@ -58,12 +58,14 @@ class AdminServer:
         )
         self._listener: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port. Raises: ConfigurationError - the address cannot be used."""
+    async def listen(self, host: str, port: int) -> int:
+        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._connection, host, port, reuse_address=True)
+            self._listener = await loop.create_server(
+                self._connection, host, port, reuse_address=True, start_serving=False
+            )
         except OSError as exc:
             await self._runner.cleanup()
             raise ConfigurationError(
@@ -72,6 +74,11 @@ class AdminServer:
             ) from exc
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
+
+    async def serve(self) -> None:
+        """Answer from now on."""
+        assert self._listener is not None, "it listens"
+        await self._listener.start_serving()
 
     async def close(self) -> None:
         """Stop listening, and end the requests at hand."""

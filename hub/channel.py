@@ -57,6 +57,10 @@ class ChannelOwner(Protocol):
         """Take note that a request of `size` bytes is over."""
         ...
 
+    def may_answer(self) -> bool:
+        """Say whether what was to be sent may still be sent: not by a hub that others may believe dead."""
+        ...
+
     def hold(self, more: int) -> bool:
         """Count so many more bytes of frames that are not complete; return whether that is within the bound."""
         ...
@@ -178,6 +182,17 @@ class Channel(asyncio.Protocol):
         if transport is not None:
             transport.close()
             self._abort = self._loop.call_later(_CLOSE_S, transport.abort)
+        self._let_answers_go_on()
+        self._owner.ended(self)
+
+    def abort(self) -> None:
+        """End the channel at once, without what was to be sent on it; its subscriptions are detached."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._out.clear()
+        if self._transport is not None:
+            self._transport.abort()
         self._let_answers_go_on()
         self._owner.ended(self)
 
@@ -310,6 +325,9 @@ class Channel(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._out and self._transport is not None and not self.is_closed:
+            if not self._owner.may_answer():
+                self.abort()
+                return
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out.clear()
             self._out_bytes = 0

@@ -4,44 +4,47 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from hedwig.clock import Clock, SystemClock
-from hedwig.errors import ConfigurationError, StandaloneHubExistsError
+from hedwig.errors import ConfigurationError, HedwigError
 from hedwig.model import HubInfo
 from hedwig.wire import Request
-from hub import standalone
 from hub.channel import Channel
 from hub.delivery import Delivery
 from hub.descriptors import ConnectionLimits
 from hub.filters import FilterRegistry
-from hub.ledgers import LocalLedgerStore
-from hub.log_store import LogStore
+from hub.incarnation import Incarnation
+from hub.ledgers import LedgerStore
 from hub.options import HubOptions
-from hub.ownership import Ownership, StandaloneLiveness
+from hub.ownership import Liveness
 from hub.requests import Requests
 from hub.retention import Retention
+from hub.shape import Shape
+from hub.standalone import Standalone
 from hub.subscribing import Subscribing
 from hub.tail import TailMemory
+from hub.tasks import Tasks
 from hub.tls import tls_context
 from hub.topics import Topics
 from metadata import MetadataStore, StoreOptions, open_metadata
+
+if TYPE_CHECKING:
+    from hub.admin import AdminEndpoint
 
 __all__ = ["Hub"]
 
 _log = logging.getLogger(__name__)
 
-_LEDGERS: Final = "ledgers"
 _LAST_WORDS_S: Final = 3.0
 """How long peers have to take their last answers when the hub ends."""
 
 
 class Hub:
-    """A standalone hub that serves. `start` is the door; use it as an async context manager, or close it."""
+    """A hub that serves. `start` is the door; use it as an async context manager, or close it."""
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:
         self.options = options
@@ -53,24 +56,21 @@ class Hub:
         self._servers: list[asyncio.Server] = []
         self._limits = ConnectionLimits.fit(options.channels_max)
         self._is_closing = False
-        self.replaced: asyncio.Future[StandaloneHubExistsError] = asyncio.get_running_loop().create_future()
-        """Done once this hub knows that another one has its metadata; then it serves nobody, and is to be closed."""
+        self.failed: asyncio.Future[HedwigError] = asyncio.get_running_loop().create_future()
+        """Done, with the reason, once this hub can serve nobody any more and is to be closed."""
+        self._tasks = Tasks()
         self._connections: set[Channel] = set()
         """The channels whose connections are not closed yet, though they may have ended."""
         self._all_gone = asyncio.Event()
 
     metadata: MetadataStore
-    ledgers: LocalLedgerStore
-    me: HubInfo
-    tails: TailMemory
-    topics: Topics
-    delivery: Delivery
-    subscribing: Subscribing
-    requests: Requests
-    retention: Retention
+    incarnation: Incarnation
+    """The present one; between two registrations the last one, which is over."""
     port: int
     tls_port: int | None
     admin_port: int | None = None
+    _shape: Shape
+    _filters: FilterRegistry
 
     @classmethod
     async def start(
@@ -85,7 +85,8 @@ class Hub:
 
         Raises: ConfigurationError - an option cannot work, a port is taken; LedgerStoreLockedError - another process
             uses the data directory; LayoutError, MetadataUnavailableError - the metadata cannot be used;
-            StandaloneHubExistsError - they belong to another standalone hub, and `replace_standalone` is not set.
+            StandaloneHubExistsError - they belong to another standalone hub, and `replace_standalone` is not set;
+            ServiceDownError - the cluster cannot be joined.
         """
         hub = cls(options, clock or SystemClock())
         try:
@@ -97,50 +98,28 @@ class Hub:
 
     async def _open(self, origins: Mapping[str, str], *, replace_standalone: bool) -> None:
         options, stack = self.options, self._stack
-        filters = FilterRegistry(options.filters)
+        self._filters = FilterRegistry(options.filters)
         tls = tls_context(options)
-        try:
-            options.data_directory.mkdir(parents=True, exist_ok=True)
-        except OSError as exc:
-            raise ConfigurationError(f"cannot make the data directory {options.data_directory}: {exc}") from exc
-        # Its lock keeps every other process off the directory, so it comes first.
-        self.ledgers = await LocalLedgerStore.open(options.data_directory / _LEDGERS, options.ledgers)
-        stack.push_async_callback(self.ledgers.aclose)
-        identity = standalone.hub_id(options.data_directory)
+        self._shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
+        stack.push_async_callback(self._shape.close)
+        await self._shape.open()
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
         # The sockets listen before the owner record can name them, and answer once everything is there.
         listeners = await self._listen(tls)
+        admin = await self._listen_admin(origins) if options.admin_port >= 0 else None
         host = options.advertised_host or options.host
         address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
-        epoch = await standalone.register(self.metadata, identity, address, replace=replace_standalone)
-        self.me = replace(address, epoch=epoch)
-        self.ledgers.give_ids_from(standalone.first_ledger_id(epoch))
-        self._build(filters)
-        if options.admin_port >= 0:
-            await self._open_admin(origins)
+        stack.push_async_callback(self._end_incarnation)
+        stack.push_async_callback(self._tasks.cancel)
+        await self._shape.join(address, self.admin_port, self, self.metadata)
+        if admin is not None:
+            await admin.serve()
+            self._tasks.start(admin.load.run())
         for server in listeners:
             await server.start_serving()
-        self._run_forever("topic sweep", options.topic_sweep_s, self.topics.sweep)
-        self._run_forever("retention", options.retention_interval_s, self.retention.sweep)
-        self._run_forever("look at the registration", standalone.CHECK_S, self._check_registration)
-        self._run(self.subscribing.pointers.run())
 
-    def _build(self, filters: FilterRegistry) -> None:
-        options = self.options
-        self.tails = TailMemory(options.cache_bytes)
-        log_store = LogStore(self.ledgers, self.metadata.persistence, options, self.tails, options.region.encode())
-        ownership = Ownership(self.metadata.ownership, StandaloneLiveness(self.me, self.metadata))
-        self.topics = Topics(options, ownership, log_store, self.clock)
-        self.delivery = Delivery(options, self.clock)
-        self.subscribing = Subscribing(options, self.metadata.subscriptions, self.delivery, filters, self.clock)
-        self.retention = Retention(options, self.topics, self.metadata.subscriptions, self.subscribing)
-        self.topics.attach_caretaker(self.retention)
-        self.requests = Requests(options, self.topics, self.subscribing)
-        for tasks in (log_store.tasks, self.delivery.tasks, self.subscribing.pointers.tasks, self.requests.tasks):
-            self._stack.push_async_callback(tasks.cancel)
-
-    async def _open_admin(self, origins: Mapping[str, str]) -> None:
+    async def _listen_admin(self, origins: Mapping[str, str]) -> "AdminEndpoint":
         try:
             from hub.admin import AdminEndpoint
         except ImportError as exc:
@@ -149,10 +128,10 @@ class Hub:
                 "or set admin_port to -1"
             ) from exc
         admin = AdminEndpoint(self, origins)
-        self.admin_port = await admin.start()
+        self.admin_port = await admin.listen()
         # It answers until the topics are released.
         self._stack.push_async_callback(admin.close)
-        self._run(admin.load.run())
+        return admin
 
     async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[asyncio.Server]:
         options = self.options
@@ -184,17 +163,80 @@ class Hub:
         self._stack.push_async_callback(_close_server, server)
         return server
 
+    # ----------------------------------------------------------------------------------------- what it serves with
+
+    @property
+    def me(self) -> HubInfo:
+        return self.incarnation.me
+
+    @property
+    def ledgers(self) -> LedgerStore:
+        return self.incarnation.ledgers
+
+    @property
+    def tails(self) -> TailMemory:
+        return self.incarnation.tails
+
+    @property
+    def topics(self) -> Topics:
+        return self.incarnation.topics
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.incarnation.delivery
+
+    @property
+    def subscribing(self) -> Subscribing:
+        return self.incarnation.subscribing
+
+    @property
+    def requests(self) -> Requests:
+        return self.incarnation.requests
+
+    @property
+    def retention(self) -> Retention:
+        return self.incarnation.retention
+
+    # --------------------------------------------------------------------------------- what the shape tells (Member)
+
+    def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> None:
+        """Serve under a new registration, from nothing."""
+        self.incarnation = Incarnation(me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock)
+        self.incarnation.begin()
+        _log.info("registered as %s, epoch %d", me.address, me.epoch)
+
+    async def lost(self, why: str) -> None:
+        """Serve nobody under the present registration any more; return once nothing of it goes on."""
+        incarnation = self.incarnation
+        incarnation.why_over = why
+        _log.error("%s; %d topics are left to others", why, len(incarnation.topics))
+        for channel in list(self.channels):
+            # Without what was to be sent: it may have been another's to say for a while.
+            channel.abort()
+        await incarnation.abandon(why)
+
+    def give_up(self, error: HedwigError) -> None:
+        """Take note that this hub will not be registered again."""
+        if not self.failed.done():
+            _log.error("%s", error)
+            self.failed.set_result(error)
+            for server in self._servers:
+                server.close()
+
     # ------------------------------------------------------------------------------------------------ channels
 
     def opened(self, channel: Channel) -> bool:
-        if self._is_closing or self.replaced.done() or len(self._connections) >= self._limits.connections:
+        if self._is_closing or self.failed.done() or len(self._connections) >= self._limits.connections:
             return False
         self.channels[channel] = None
         self._connections.add(channel)
         return True
 
+    def may_answer(self) -> bool:
+        return self.incarnation.why_over is not None or self._shape.is_proven()
+
     def handle(self, channel: Channel, request: Request, size: int) -> None:
-        self.requests.handle(channel, request, size)
+        self.incarnation.handle(channel, request, size)
 
     def answered(self, size: int) -> None:
         self.requests.answered(size)
@@ -205,8 +247,7 @@ class Hub:
 
     def ended(self, channel: Channel) -> None:
         self.channels.pop(channel, None)
-        if not self.replaced.done():
-            self.requests.channel_ended(channel)
+        self.incarnation.channel_ended(channel)
 
     def gone(self, channel: Channel) -> None:
         self._connections.discard(channel)
@@ -219,18 +260,6 @@ class Hub:
     def is_closing(self) -> bool:
         return self._is_closing
 
-    async def _check_registration(self) -> None:
-        """Serve nobody any more once another hub has replaced this one."""
-        error = await standalone.successor(self.metadata, self.me)
-        if error is None or self.replaced.done():
-            return
-        _log.error("%s", error)
-        self.replaced.set_result(error)
-        for server in self._servers:
-            server.close()
-        for channel in list(self.channels):
-            channel.close()
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -242,18 +271,19 @@ class Hub:
     async def close(self) -> None:
         """Stop accepting, finish what was begun, store consume pointers, release all topics, close everything.
 
-        What takes longer than the time for a shutdown is left: the next start takes these topics over. A hub that was
-        replaced releases nothing: the metadata are its successor's.
+        What takes longer than the time for a shutdown is left: whoever is asked for these topics next takes them over.
+        A hub that is registered no more releases nothing: what it owned is others' by now.
         """
         if self._is_closing:
             return
         self._is_closing = True
         for server in self._servers:
             server.close()
+        incarnation = self.incarnation
         try:
-            if not self.replaced.done():
+            if incarnation.why_over is None:
                 async with asyncio.timeout(self.options.shutdown_s or None):
-                    await self.topics.close()
+                    await incarnation.close()
                     await self._settle()
         except TimeoutError:
             _log.warning(
@@ -282,33 +312,14 @@ class Hub:
                 async with asyncio.timeout(_LAST_WORDS_S):
                     await self._all_gone.wait()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(_note_end)
-        self._stack.push_async_callback(_cancel, task)
-
-    def _run_forever(self, what: str, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        async def run() -> None:
-            while True:
-                await self.clock.sleep(interval_s)
-                try:
-                    await work()
-                except Exception:
-                    _log.exception("the %s failed; it is tried again in %g s", what, interval_s)
-
-        self._run(run())
+    async def _end_incarnation(self) -> None:
+        if hasattr(self, "incarnation"):
+            await self.incarnation.stop()
 
 
 async def _close_server(server: asyncio.Server) -> None:
     server.close()
 
 
-async def _cancel(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task])
-
-
-def _note_end(task: "asyncio.Task[None]") -> None:
-    """Say when work that never ends has ended: the hub goes on without it."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.critical("%s ended; start the hub again", task.get_coro(), exc_info=error)
+def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Shape:
+    return Standalone(options, clock, replace=replace_standalone)

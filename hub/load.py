@@ -19,7 +19,7 @@ class Load:
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
-        self._samples: deque[tuple[float, Mapping[str, int]]] = deque([self._sample()], maxlen=_SAMPLES)
+        self._samples: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_SAMPLES)
 
     def counters(self) -> Mapping[str, int]:
         """Return what only goes up, since the start."""
@@ -51,8 +51,8 @@ class Load:
 
     def rates_per_s(self) -> tuple[float, Mapping[str, float]]:
         """Return seconds, and how much each counter moved per second in them; a minute, less after the start."""
-        then, before = self._samples[0]
         now, counters = self._sample()
+        then, before = self._samples[0] if self._samples else (now, counters)
         seconds = now - then
         # Of a moment there is no rate.
         return seconds, {key: (counters[key] - before[key]) / seconds if seconds else 0.0 for key in counters}
@@ -60,8 +60,8 @@ class Load:
     async def run(self) -> None:
         """Take samples, until cancelled."""
         while True:
-            await self._hub.clock.sleep(_INTERVAL_S)
             self._samples.append(self._sample())
+            await self._hub.clock.sleep(_INTERVAL_S)
 
     def _sample(self) -> tuple[float, Mapping[str, int]]:
         return self._hub.clock.monotonic(), self.counters()

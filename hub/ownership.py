@@ -15,9 +15,9 @@ from hedwig.errors import (
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
-from metadata import MetadataStore, TopicOwnershipManager
+from metadata import TopicOwnershipManager
 
-__all__ = ["Claim", "Liveness", "Ownership", "StandaloneLiveness"]
+__all__ = ["Claim", "Liveness", "Ownership"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,31 +39,6 @@ class Liveness(Protocol):
     def choose(self) -> HubInfo:
         """Return the hub that should own a topic nobody asked this hub to take."""
         ...
-
-
-class StandaloneLiveness:
-    """The liveness of a hub that is the only one: whoever else an owner record names has ended.
-
-    Unless this hub was replaced and does not know yet: it must not take topics from its successor. The registration
-    tells, and not the epoch of the owner, which in a record that a cluster left is the number of a node in ZooKeeper.
-    """
-
-    def __init__(self, me: HubInfo, store: MetadataStore) -> None:
-        self._me = me
-        self._store = store
-
-    @property
-    def me(self) -> HubInfo:
-        return self._me
-
-    async def is_alive(self, hub: HubInfo) -> bool:
-        if _same(hub, self._me):
-            return True
-        registered = await self._store.standalone_hub()
-        return registered is not None and registered.starts > self._me.epoch
-
-    def choose(self) -> HubInfo:
-        return self._me
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,10 +65,10 @@ async def _serve(
     try:
         if not ending.done():
             ready(hub)
-        ends: tuple[asyncio.Future[Any], ...] = (ending, hub.replaced)
+        ends: tuple[asyncio.Future[Any], ...] = (ending, hub.failed)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
-            raise hub.replaced.result()
+            raise hub.failed.result()
         number = ending.result()
         _log.info("%s: shutting down, %d topics are to be released", number.name, len(hub.topics))
     finally:

@@ -66,6 +66,12 @@ class Requests:
             return
         self._with_topic(channel, request, size, _TRIES)
 
+    def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
+        """Answer a request with `error`, whatever it asks for."""
+        if not isinstance(request.action, Consume):
+            self._begin(channel, size)
+            self._refuse(channel, size, request.txn_id, error)
+
     def _begin(self, channel: Channel, size: int) -> None:
         channel.begin(size)
         self.unanswered_bytes += size + _REQUEST_BYTES

@@ -1,24 +1,109 @@
-"""What a standalone hub is: its data directory, its identity, and its number of starts."""
+"""The standalone shape: one hub alone, with its ledgers on a disk of its own, known by its number of starts."""
 
 import logging
 import os
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, StandaloneHubExistsError
 from hedwig.model import HubInfo
+from hub.ledgers import LocalLedgerStore
+from hub.options import HubOptions
+from hub.shape import Member
+from hub.tasks import Tasks, repeat
 from metadata import MetadataStore
 
-__all__ = ["CHECK_S", "first_ledger_id", "hub_id", "register", "successor"]
+__all__ = ["Standalone", "StandaloneLiveness", "first_ledger_id", "hub_id"]
 
 _log = logging.getLogger(__name__)
 
-CHECK_S: Final = 2.0
+_CHECK_S: Final = 2.0
 """How often a hub looks whether it was replaced: that long it may go on without knowing."""
 
 _ID_FILE: Final = "hub-id"
+_LEDGERS: Final = "ledgers"
 _LEDGER_ID_BITS: Final = 32
+
+
+class Standalone:
+    """A Shape: no liveness, local ledgers, and a record in the metadata that names the one hub that may use them."""
+
+    def __init__(self, options: HubOptions, clock: Clock, *, replace: bool) -> None:
+        """`replace`: take the metadata over from another standalone hub."""
+        self._options = options
+        self._clock = clock
+        self._replace = replace
+        self._ledgers: LocalLedgerStore | None = None
+        self._tasks = Tasks()
+        self._is_replaced = False
+
+    async def open(self) -> None:
+        directory = self._options.data_directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise ConfigurationError(f"cannot make the data directory {directory}: {exc}") from exc
+        # Its lock keeps every other process off the directory, so it comes first.
+        self._ledgers = await LocalLedgerStore.open(directory / _LEDGERS, self._options.ledgers)
+
+    async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (nobody else looks for it)
+        """Make this the one standalone hub of the metadata store.
+
+        Raises: StandaloneHubExistsError - another data directory's hub is, and may not be replaced; MetadataError.
+        """
+        assert self._ledgers is not None, "it was opened"
+        identity = hub_id(self._options.data_directory)
+        epoch = await metadata.register_standalone(identity, address.address, replace=self._replace)
+        _log.info("start %d of the standalone hub %s", epoch, identity)
+        me = replace(address, epoch=epoch)
+        self._ledgers.give_ids_from(first_ledger_id(epoch))
+        hub.registered(me, StandaloneLiveness(me, metadata), self._ledgers)
+
+        async def look() -> None:
+            error = await _successor(metadata, me)
+            if error is not None and not self._is_replaced:
+                self._is_replaced = True
+                await hub.lost(str(error))
+                hub.give_up(error)
+
+        self._tasks.start(repeat("look at the registration", self._clock, _CHECK_S, look))
+
+    def is_proven(self) -> bool:
+        """Always: nothing expires. Who is replaced learns of it when it looks, or is refused."""
+        return True
+
+    async def close(self) -> None:
+        await self._tasks.cancel()
+        if self._ledgers is not None:
+            await self._ledgers.aclose()
+
+
+class StandaloneLiveness:
+    """The liveness of a hub that is the only one: whoever else an owner record names has ended.
+
+    Unless this hub was replaced and does not know yet: it must not take topics from its successor. The registration
+    tells, and not the epoch of the owner, which in a record that a cluster left is the number of a node in ZooKeeper.
+    """
+
+    def __init__(self, me: HubInfo, store: MetadataStore) -> None:
+        self._me = me
+        self._store = store
+
+    @property
+    def me(self) -> HubInfo:
+        return self._me
+
+    async def is_alive(self, hub: HubInfo) -> bool:
+        if hub.epoch == self._me.epoch and hub.address == self._me.address:
+            return True
+        registered = await self._store.standalone_hub()
+        return registered is not None and registered.starts > self._me.epoch
+
+    def choose(self) -> HubInfo:
+        return self._me
 
 
 def hub_id(directory: Path) -> str:
@@ -40,17 +125,7 @@ def hub_id(directory: Path) -> str:
         raise ConfigurationError(f"cannot read the hub's id in {path}: {exc}") from exc
 
 
-async def register(store: MetadataStore, identity: str, hub: HubInfo, *, replace: bool) -> int:
-    """Make this the one standalone hub of the metadata store; return the number of this start, its epoch.
-
-    Raises: StandaloneHubExistsError - another data directory's hub is, and `replace` is not set; MetadataError.
-    """
-    epoch = await store.register_standalone(identity, hub.address, replace=replace)
-    _log.info("start %d of the standalone hub %s", epoch, identity)
-    return epoch
-
-
-async def successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsError | None:
+async def _successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsError | None:
     """Say who has replaced this hub; None if nobody has. Raises: MetadataError - that cannot be told now.
 
     There is no fence around a disk of one's own: until a replaced hub asks this, it may acknowledge messages that its

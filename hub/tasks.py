@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-__all__ = ["Tasks"]
+from hedwig.clock import Clock
+
+__all__ = ["Tasks", "repeat"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,3 +47,13 @@ class Tasks:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s failed", task.get_coro(), exc_info=error)
+
+
+async def repeat(what: str, clock: Clock, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do `work` every so often, until cancelled; a failure of it is logged, and does not end that."""
+    while True:
+        await clock.sleep(interval_s)
+        try:
+            await work()
+        except Exception:
+            _log.exception("the %s failed; it is tried again in %g s", what, interval_s)

@@ -16,7 +16,8 @@ from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW
 from hedwig.wire import CreateOrAttach, Delivery
-from hub.ownership import Ownership, StandaloneLiveness
+from hub.ownership import Ownership
+from hub.standalone import StandaloneLiveness
 from metadata import open_metadata
 from tests.faults.waiting import until
 from tests.hub.running import RunningHub

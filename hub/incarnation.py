@@ -1,0 +1,99 @@
+"""An incarnation: what a hub serves with from one registration to the next. It starts empty, and ends for good."""
+
+from typing import TYPE_CHECKING
+
+from hedwig.clock import Clock
+from hedwig.errors import ServiceDownError
+from hedwig.model import HubInfo
+from hedwig.wire import Request
+from hub.delivery import Delivery
+from hub.filters import FilterRegistry
+from hub.ledgers import LedgerStore
+from hub.log_store import LogStore
+from hub.options import HubOptions
+from hub.ownership import Liveness, Ownership
+from hub.requests import Requests
+from hub.retention import Retention
+from hub.subscribing import Subscribing
+from hub.tail import TailMemory
+from hub.tasks import Tasks, repeat
+from hub.topics import Topics
+from metadata import MetadataStore
+
+if TYPE_CHECKING:
+    from hub.channel import Channel
+
+__all__ = ["Incarnation"]
+
+
+class Incarnation:
+    """The topics, subscriptions and requests of one registration, put together.
+
+    `me` names this registration in owner records. Once `why_over` is set it serves nobody; all that is left of it is
+    what it counted.
+    """
+
+    def __init__(
+        self,
+        me: HubInfo,
+        liveness: Liveness,
+        metadata: MetadataStore,
+        ledgers: LedgerStore,
+        options: HubOptions,
+        filters: FilterRegistry,
+        clock: Clock,
+    ) -> None:
+        self.me = me
+        self.why_over: str | None = None
+        self.ledgers = ledgers
+        self.tails = TailMemory(options.cache_bytes)
+        self._options = options
+        self._clock = clock
+        self._log_store = LogStore(ledgers, metadata.persistence, options, self.tails, options.region.encode())
+        self.topics = Topics(options, Ownership(metadata.ownership, liveness), self._log_store, clock)
+        self.delivery = Delivery(options, clock)
+        self.subscribing = Subscribing(options, metadata.subscriptions, self.delivery, filters, clock)
+        self.retention = Retention(options, self.topics, metadata.subscriptions, self.subscribing)
+        self.topics.attach_caretaker(self.retention)
+        self.requests = Requests(options, self.topics, self.subscribing)
+        self._upkeep = Tasks()
+
+    def begin(self) -> None:
+        """Begin the work that goes on for as long as this incarnation lives."""
+        options, start = self._options, self._upkeep.start
+        start(repeat("topic sweep", self._clock, options.topic_sweep_s, self.topics.sweep))
+        start(repeat("retention", self._clock, options.retention_interval_s, self.retention.sweep))
+        start(self.subscribing.pointers.run())
+
+    def handle(self, channel: "Channel", request: Request, size: int) -> None:
+        """Carry a request out, or refuse it once all is over."""
+        if self.why_over is None:
+            self.requests.handle(channel, request, size)
+        else:
+            self.requests.refuse(channel, request, size, ServiceDownError(self.why_over))
+
+    def channel_ended(self, channel: "Channel") -> None:
+        """Detach what was attached to a channel that is gone."""
+        if self.why_over is None:
+            self.requests.channel_ended(channel)
+
+    async def close(self) -> None:
+        """Finish what was begun, and release all topics. May be cancelled: what is left is taken over later."""
+        await self.topics.close()
+
+    async def abandon(self, why: str) -> None:
+        """Serve nobody from now on, and let go of everything as it is: others may own these topics already."""
+        self.why_over = why
+        await self.topics.abandon()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Cancel all work that is left."""
+        for tasks in (
+            self._upkeep,
+            self.requests.tasks,
+            self.subscribing.pointers.tasks,
+            self.delivery.tasks,
+            self._log_store.tasks,
+        ):
+            await tasks.cancel()
