@@ -7,7 +7,7 @@ Unicode) raises InvalidArgumentError when it is made, so that all backends refus
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NewType
+from typing import Final, NewType, Self
 
 from hedwig.errors import InvalidArgumentError
 
@@ -83,10 +83,27 @@ class HubInfo:
             _check_number("a hub's TLS port", self.ssl_port, _PORT_MAX)
         _check_number("a hub's epoch", self.epoch, _UINT64_MAX)
 
+    @classmethod
+    def at(cls, address: str, *, epoch: int = 0, unknown: UnknownFields | None = None) -> Self:
+        """Return the hub at `host:port[:sslport]`, -1 for no TLS listener. Raises InvalidArgumentError."""
+        host, _, last = address.rpartition(":")
+        before, _, middle = host.rpartition(":")
+        if before and _is_port(middle) and (_is_port(last) or last == "-1"):
+            host, port, ssl_port = before, middle, None if last == "-1" else int(last)
+        else:
+            port, ssl_port = last, None
+        if not host or not _is_port(port):
+            raise InvalidArgumentError(f"{address!r} is not host:port:sslport")
+        return cls(host=host, port=int(port), ssl_port=ssl_port, epoch=epoch, unknown=unknown)
+
     @property
     def address(self) -> str:
         """Return `host:port:sslport`, -1 for no TLS listener, as redirects and owner records spell it."""
         return f"{self.host}:{self.port}:{-1 if self.ssl_port is None else self.ssl_port}"
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) <= _PORT_MAX
 
 
 @dataclass(frozen=True, slots=True)

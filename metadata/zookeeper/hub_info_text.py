@@ -11,7 +11,7 @@ from hedwig.model import HubInfo, UnknownFields
 from hedwig.wire import pubsub_pb2 as pb
 from metadata.zookeeper.records import Codec, UndecodableError
 
-__all__ = ["HUB_INFO", "parse_address"]
+__all__ = ["HUB_INFO"]
 
 _ENCODING: Final = "hub-info-text"
 _FIELDS: Final = ("hostname", "czxid")
@@ -36,7 +36,7 @@ class _HubInfoCodec:
             if not text.startswith("hostname"):
                 return _bare_address(text.strip())
             message = text_format.Parse(text, pb.HubInfoData(), allow_unknown_field=True)
-            return _hub(message.hostname, message.czxid, _unknown_lines(text))
+            return HubInfo.at(message.hostname, epoch=message.czxid, unknown=_unknown_lines(text))
         except (UnicodeDecodeError, text_format.ParseError, ValueError) as exc:
             raise UndecodableError(f"its {len(data)} bytes are no HubInfoData in text format: {exc}") from exc
 
@@ -53,32 +53,10 @@ class _HubInfoCodec:
         return b""
 
 
-def parse_address(address: str) -> tuple[str, int, int | None]:
-    """Return host, port and TLS port (None for -1 or none) of `host:port[:sslport]`. Raises ValueError."""
-    host, _, last = address.rpartition(":")
-    before, _, middle = host.rpartition(":")
-    if before and _is_port(middle) and (_is_port(last) or last == "-1"):
-        host, port, ssl_port = before, middle, None if last == "-1" else int(last)
-    else:
-        port, ssl_port = last, None
-    if not host or not _is_port(port):
-        raise ValueError(f"{address!r} is not host:port:sslport")
-    return host, int(port), ssl_port
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) < 65536
-
-
-def _hub(address: str, epoch: int, unknown: UnknownFields | None) -> HubInfo:
-    host, port, ssl_port = parse_address(address)
-    return HubInfo(host=host, port=port, ssl_port=ssl_port, epoch=epoch, unknown=unknown)
-
-
 def _bare_address(text: str) -> HubInfo:
     if not text.isprintable() or " " in text:
         raise ValueError("neither fields nor one address")
-    return _hub(text, 0, None)
+    return HubInfo.at(text)
 
 
 def _unknown_lines(text: str) -> UnknownFields | None:

@@ -1,0 +1,246 @@
+"""The liveness of a hub of a cluster, from its start to its end: one registration after another."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError, ZookeeperError
+
+from hedwig.clock import Deadline
+from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.model import HubInfo
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper import Bridge, BridgeOptions, Connection
+from hub.liveness.lease import Lease
+from hub.liveness.live_hub import Endpoint, LiveHub, encode_load
+from hub.liveness.live_set import LiveSet
+from hub.liveness.options import LivenessOptions
+from hub.liveness.places import Places
+from hub.liveness.process import this_process
+from hub.liveness.registrar import Enrolment, Registrar
+from hub.liveness.registration import Registration
+from hub.liveness.verdicts import Verdicts
+
+__all__ = ["ClusterLiveness"]
+
+_log = logging.getLogger(__name__)
+
+_BEAT_SHARE: Final = 1 / 6
+"""Of the session: how often ZooKeeper is told that this hub lives, and hears its load."""
+_SILENCE_SHARE: Final = 1 / 4
+"""Of the session: how long an answer may take before another server is tried; the lease then lasts for one more try."""
+_RETRY_S: Final = 0.25
+
+
+class ClusterLiveness:
+    """Registers this hub, proves that it lives, and knows who else does. For one event loop.
+
+    `hub` is this hub as clients reach it, without an epoch; `admin` is host:port of its admin endpoint. `on_registered`
+    is called with each new registration, the first one included, `on_lost` once with each one that is over; then
+    another one is made, with a new epoch. An incarnation that has ended is never used again, even if its session turns
+    out to live: its nodes are replaced. Both are called in the event loop, and must not block; `close` calls neither.
+    What serves under a registration asks that very one whether it is proven, and its `me`, `is_alive` and `choose`;
+    those here are of whichever holds at the moment.
+    """
+
+    def __init__(
+        self,
+        hub: HubInfo,
+        options: LivenessOptions,
+        *,
+        admin: str | None = None,
+        on_registered: Callable[[Registration], None] | None = None,
+        on_lost: Callable[[Registration], None] | None = None,
+    ) -> None:
+        if "/" in hub.address:
+            raise ConfigurationError(
+                f"the address {hub.address} of a hub cannot name a node in ZooKeeper: it has a slash"
+            )
+        self._hub = hub
+        self._options = options
+        self._on_registered = on_registered
+        self._on_lost = on_lost
+        self._load = 0
+        self._registration: Registration | None = None
+        self._why_not = "it has not started"
+        self._first = asyncio.Event()
+        self._over = asyncio.Event()
+        self._places = Places(options.prefix)
+        self._bridge = Bridge(
+            options.zookeeper,
+            BridgeOptions(
+                session_timeout_s=options.session_timeout_s,
+                connect_timeout_s=options.start_timeout_s,
+                clock=options.clock,
+            ),
+            self._on_connected,
+        )
+        self._live_set = LiveSet(self._bridge, self._places, options)
+        self._verdicts = Verdicts(self._bridge, self._places, self._live_set, options)
+        endpoint = Endpoint(admin, this_process())
+        self._registrar = Registrar(self._bridge, self._places, hub.address, endpoint, options)
+        self._enrolment: Enrolment | None = None
+        self._lease: Lease | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    # ----------------------------------------------------------------------------------------------- for the hub
+
+    async def start(self) -> Registration:
+        """Register for the first time, within `options.start_timeout_s`; close it also if this fails.
+
+        Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address.
+        """
+        self._live_set.start()
+        self._running = asyncio.create_task(self._run())
+        try:
+            async with asyncio.timeout(self._options.start_timeout_s):
+                await self._first.wait()
+        except TimeoutError:
+            raise ServiceDownError(self._why_not) from None
+        assert self._registration is not None, "the first has been made"
+        return self._registration
+
+    @property
+    def registration(self) -> Registration:
+        """Return the registration that holds. Raises ServiceDownError while there is none that is proven."""
+        if self._registration is None or not self._registration.is_proven():
+            raise ServiceDownError(f"hub {self._hub.address} is not registered: {self._why_not}")
+        return self._registration
+
+    def is_proven(self) -> bool:
+        """Say whether a registration holds; work begun under an earlier one has to ask that one."""
+        return self._registration is not None and self._registration.is_proven()
+
+    @property
+    def me(self) -> HubInfo:
+        """Return this hub in its present incarnation. Raises ServiceDownError if it cannot prove to be alive."""
+        return self.registration.me
+
+    async def is_alive(self, hub: HubInfo) -> bool:
+        """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told."""
+        return await self.registration.is_alive(hub)
+
+    def choose(self) -> HubInfo:
+        """Return the hub that should own a topic nobody asked this hub to take. Raises ServiceDownError, as `me`."""
+        return self.registration.choose()
+
+    @property
+    def live(self) -> tuple[LiveHub, ...]:
+        """Return the hubs that are alive, as far as is known here, with their loads; by address."""
+        return self._live_set.hubs
+
+    def set_load(self, load: int) -> None:
+        """Announce the number of topics of this hub, or DRAINING_LOAD, with the next beat. May be called often."""
+        self._load = load
+        if self._registration is not None:
+            self._registration.set_load(load)
+
+    async def close(self) -> None:
+        """Serve no more, delete the nodes, and end the session. May be called twice."""
+        if self._lease is not None:
+            self._lease.end()
+        self._why_not = "it is closing"
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+        await self._verdicts.aclose()
+        await self._live_set.aclose()
+        if self._enrolment is not None and self._bridge.connection is not None:
+            try:
+                await self._registrar.withdraw(self._enrolment)
+            except ServiceDownError as exc:
+                _log.warning("%s; its nodes go with its session", exc)
+        self._enrolment = None
+        await self._bridge.close()
+
+    # -------------------------------------------------------------------------------------------- one after another
+
+    async def _run(self) -> None:
+        while True:
+            registration, lease, enrolment = await self._register()
+            self._registration, self._lease, self._enrolment = registration, lease, enrolment
+            self._live_set.poke()
+            self._first.set()
+            _log.info("hub %s is registered, epoch %d", self._hub.address, enrolment.epoch)
+            self._tell(self._on_registered, registration)
+            await self._keep(lease, enrolment)
+            self._why_not = "its registration is over, and it makes another"
+            _log.warning("hub %s can no longer prove that it is alive, epoch %d", self._hub.address, enrolment.epoch)
+            self._tell(self._on_lost, registration)
+
+    def _tell(self, whom: Callable[[Registration], None] | None, registration: Registration) -> None:
+        if whom is None:
+            return
+        try:
+            whom(registration)
+        except Exception:
+            _log.exception("being told of registration %d failed", registration.hub.epoch)
+
+    async def _register(self) -> tuple[Registration, Lease, Enrolment]:
+        while True:
+            try:
+                enrolment = await self._registrar.enrol(self._load)
+            except ServiceDownError as exc:
+                if str(exc) != self._why_not:
+                    self._why_not = str(exc)
+                    _log.warning("%s", exc)
+                await self._options.clock.sleep(_RETRY_S)
+                continue
+            self._over.clear()
+            lease = Lease(
+                self._options.boot_time_s, enrolment.sent_at_s, enrolment.connection.session_timeout_s, self._over.set
+            )
+            if lease.is_proven():
+                hub = replace(self._hub, epoch=enrolment.epoch)
+                registration = Registration(hub, lease, self._live_set, self._verdicts, self._options)
+                registration.set_load(self._load)
+                return registration, lease, enrolment
+
+    async def _keep(self, lease: Lease, enrolment: Enrolment) -> None:
+        """Prove again and again that the registration lives, until it is over."""
+        session_s = enrolment.connection.session_timeout_s
+        clock = self._options.clock
+        while lease.is_proven():
+            next_at_s = clock.monotonic() + session_s * _BEAT_SHARE
+            await self._beat(lease, enrolment.epoch, min(session_s * _SILENCE_SHARE, lease.remaining_s()))
+            pause_s = max(next_at_s - clock.monotonic(), _RETRY_S / 4)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(pause_s, lease.remaining_s())):
+                    await self._over.wait()
+
+    async def _beat(self, lease: Lease, epoch: int, timeout_s: float) -> None:
+        """Write the load into the host node, which proves that the session that made it lives.
+
+        A write, and not a read or a `sync`: only what a majority of the servers has agreed to proves that the leader
+        that could let the session expire has not done so.
+        """
+        path = self._places.host(self._hub.address)
+        asked: list[tuple[float, Connection | None]] = []
+
+        def submit(client: KazooClient) -> Any:
+            asked.append((self._options.boot_time_s(), self._bridge.connection))
+            return client.set_async(path, encode_load(self._load))
+
+        try:
+            (stat,) = await self._bridge.send(Deadline.after(self._options.clock, timeout_s), submit)
+        except (NotAppliedError, OutcomeUnknownError, AbortedError) as exc:
+            _log.info("hub %s could not show that it lives: %s", self._hub.address, exc)
+            if asked and asked[0][1] is not None and self._bridge.connection is asked[0][1]:
+                self._bridge.drop_connection()
+            return
+        ((sent_at_s, connection),) = asked
+        assert connection is not None, "it was answered"
+        if isinstance(stat, NoNodeError) or (not isinstance(stat, ZookeeperError) and stat.czxid != epoch):
+            lease.end()
+        elif isinstance(stat, ZookeeperError):
+            _log.warning("ZooKeeper answers %s %s to hub %s", type(stat).__name__, stat, self._hub.address)
+        else:
+            lease.confirm(sent_at_s, connection.session_timeout_s)
+
+    def _on_connected(self, connection: Connection) -> None:
+        self._registrar.note_session(connection.session_id)
+        self._live_set.poke()

@@ -1,0 +1,81 @@
+"""The hubs of a deployment as their nodes show them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+
+from hedwig.clock import Clock, Deadline, SystemClock
+from hedwig.errors import InvalidArgumentError
+from hedwig.model import HubInfo
+from hedwig.zookeeper import Bridge
+from hub.liveness.asking import answer, ask, children, get, read, sync
+from hub.liveness.live_hub import Endpoint, LiveHub, decode_load
+from hub.liveness.places import Places
+
+__all__ = ["read_endpoints", "read_hosts", "read_hubs"]
+
+
+async def read_hubs(
+    bridge: Bridge, prefix: str, *, clock: Clock | None = None, timeout_s: float = 10.0
+) -> tuple[LiveHub, ...]:
+    """Return the hubs that are alive now under `prefix`, by address, with their admin endpoints.
+
+    For whoever is no hub: it registers nothing. Raises ServiceDownError if ZooKeeper does not answer.
+    """
+    places = Places(prefix)
+    deadline = Deadline.after(clock or SystemClock(), timeout_s)
+    await ask(bridge, deadline, f"list the hubs under {places.hosts}", sync("/"))
+    endpoints = {epoch: endpoint for _, endpoint, epoch in await read_endpoints(bridge, places, deadline)}
+    return tuple(
+        LiveHub(hub.info, hub.load, endpoints[hub.info.epoch].admin if hub.info.epoch in endpoints else None)
+        for hub in await read_hosts(bridge, places, deadline)
+    )
+
+
+async def read_hosts(
+    bridge: Bridge, places: Places, deadline: Deadline, on_change: Callable[[Any], None] | None = None
+) -> tuple[LiveHub, ...]:
+    """Return the hubs whose host nodes the server that we talk to knows. Raises ServiceDownError.
+
+    `on_change` is called once, in a thread of kazoo's, when a hub has come or gone since.
+    """
+    what = f"list the hubs under {places.hosts}"
+    names = await read(bridge, deadline, what, children(places.hosts, on_change), NoNodeError)
+    if isinstance(names, NoNodeError) or not names:
+        return ()
+    names.sort()
+    found = await ask(bridge, deadline, what, *(get(places.host(name)) for name in names))
+    hubs = []
+    for name, result in zip(names, found, strict=True):
+        if isinstance(answer(what, result, NoNodeError), NoNodeError):
+            continue
+        data, stat = result
+        try:
+            info = HubInfo.at(name, epoch=stat.czxid)
+        except InvalidArgumentError:
+            continue  # Not a hub's: no topic can be redirected there.
+        hubs.append(LiveHub(info, decode_load(data)))
+    return tuple(hubs)
+
+
+async def read_endpoints(
+    bridge: Bridge, places: Places, deadline: Deadline, address: str | None = None
+) -> list[tuple[str, Endpoint, int]]:
+    """Return the endpoint nodes, those of `address` if it is given: name, content, czxid. Raises ServiceDownError.
+
+    The czxid is that of the host node made in the same transaction.
+    """
+    what = f"list {places.endpoints}"
+    names = await read(bridge, deadline, what, children(places.endpoints), NoNodeError)
+    if isinstance(names, NoNodeError):
+        return []
+    wanted = [name for name in names if address is None or places.is_endpoint_of(name, address)]
+    if not wanted:
+        return []
+    found = await ask(bridge, deadline, what, *(get(places.endpoint(name)) for name in wanted))
+    return [
+        (name, Endpoint.decode(result[0]), result[1].czxid)
+        for name, result in zip(wanted, found, strict=True)
+        if not isinstance(answer(what, result, NoNodeError), NoNodeError)
+    ]

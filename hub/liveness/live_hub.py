@@ -1,0 +1,85 @@
+"""A hub as its nodes in ZooKeeper show it, and what is written there.
+
+The host node is the original's, text-format HubLoadData. The endpoint node is ours and JSON; the original never looks.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf import text_format
+
+from hedwig.model import HubInfo
+from hedwig.wire import pubsub_pb2 as pb
+from hub.liveness.process import ProcessMark
+
+__all__ = ["DRAINING_LOAD", "Endpoint", "LiveHub", "decode_load", "encode_load"]
+
+DRAINING_LOAD: Final = (1 << 63) - 1
+"""The load of a hub that gives its topics up: hubs of ours pass it over, the original's finds it the most loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveHub:
+    """An incarnation of a hub, its load in topics, and host:port of its admin endpoint if that is known."""
+
+    info: HubInfo
+    load: int = 0
+    admin: str | None = None
+
+    @property
+    def is_draining(self) -> bool:
+        return self.load >= DRAINING_LOAD
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What the second node of a hub says: host:port of its admin endpoint, and which process it is."""
+
+    admin: str | None
+    process: ProcessMark | None
+
+    def encode(self) -> bytes:
+        """Return the content of the node."""
+        process = self.process and {
+            "boot": self.process.boot,
+            "pid_namespace": self.process.pid_namespace,
+            "pid": self.process.pid,
+            "started": self.process.started,
+        }
+        return json.dumps({"admin": self.admin, "process": process}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Endpoint":
+        """Read the content of a node. What cannot be read is left out: it may come from a newer release."""
+        try:
+            content = json.loads(data)
+        except ValueError:
+            return cls(None, None)
+        if not isinstance(content, dict):
+            return cls(None, None)
+        admin = content.get("admin")
+        return cls(admin if isinstance(admin, str) else None, _process(content.get("process")))
+
+
+def encode_load(load: int) -> bytes:
+    """Return the content of a host node, byte for byte as the original writes it."""
+    return text_format.MessageToString(pb.HubLoadData(numTopics=load)).encode()
+
+
+def decode_load(data: bytes) -> int:
+    """Return the load that a host node shows: a message, or a bare number; 0 if it cannot be read."""
+    try:
+        text = data.decode().strip()
+        if text.isascii() and text.isdigit():
+            return int(text)
+        return int(text_format.Parse(text, pb.HubLoadData(), allow_unknown_field=True).numTopics)
+    except (UnicodeDecodeError, text_format.ParseError):
+        return 0
+
+
+def _process(content: Any) -> ProcessMark | None:
+    match content:
+        case {"boot": str(boot), "pid_namespace": str(namespace), "pid": int(pid), "started": int(started)}:
+            return ProcessMark(boot, namespace, pid, started)
+    return None

@@ -1,0 +1,105 @@
+"""The hubs that are alive, kept current by one watch."""
+
+import asyncio
+import logging
+from typing import Any
+
+from hedwig.clock import Deadline
+from hedwig.errors import ServiceDownError
+from hedwig.model import HubInfo
+from hedwig.zookeeper import Bridge, Connection
+from hub.liveness.directory import read_hosts
+from hub.liveness.live_hub import LiveHub
+from hub.liveness.options import LivenessOptions
+from hub.liveness.places import Places
+
+__all__ = ["LiveSet"]
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 0.5
+
+
+class LiveSet:
+    """Reads all host nodes when a hub comes or goes, at each connection, and for their loads every so often.
+
+    What it shows may be some time behind. Without a connection the last that was known stays.
+    """
+
+    def __init__(self, bridge: Bridge, places: Places, options: LivenessOptions) -> None:
+        self._bridge = bridge
+        self._places = places
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._hubs: tuple[LiveHub, ...] = ()
+        self._read_on: Connection | None = None
+        self._changed = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def hubs(self) -> tuple[LiveHub, ...]:
+        """Return the hubs that were alive when they were last read, by address."""
+        return self._hubs
+
+    @property
+    def is_watched(self) -> bool:
+        """Say whether the watch stands, so that a change would be heard of."""
+        return self._read_on is not None and self._read_on is self._bridge.connection
+
+    def has(self, hub: HubInfo) -> bool:
+        """Say whether this very incarnation is in the set."""
+        return any(it.info.epoch == hub.epoch and it.info.address == hub.address for it in self._hubs)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._following = self._loop.create_task(self._follow())
+
+    def poke(self) -> None:
+        """Read anew."""
+        self._changed.set()
+
+    async def aclose(self) -> None:
+        """Follow no more. May be called twice."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+            self._following = None
+
+    async def _follow(self) -> None:
+        pause_s = 0.0
+        while True:
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            try:
+                await self._refresh()
+                pause_s = self._options.refresh_s
+            except ServiceDownError as exc:
+                self._read_on = None
+                _log.info("who is alive is not known anew: %s", exc)
+                await self._options.clock.sleep(_RETRY_S)
+                pause_s = 0.0
+
+    async def _refresh(self) -> None:
+        # Cleared first: a change from here on shows in what is read, or sets it again.
+        self._changed.clear()
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        connection = self._bridge.connection
+        before = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
+        self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
+        self._read_on = connection
+        after = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
+        for address, epoch in sorted(after - before):
+            _log.info("hub %s is alive, epoch %d", address, epoch)
+        for address, epoch in sorted(before - after):
+            _log.info("hub %s is gone, epoch %d", address, epoch)
+
+    def _on_change(self, _event: Any) -> None:
+        """Wake the follower, from kazoo's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._changed.set)
+        except RuntimeError:
+            # The loop ended before the session; nobody follows any more.
+            return

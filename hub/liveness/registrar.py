@@ -1,0 +1,165 @@
+"""Making the nodes of this hub, and never beside another hub at the same address.
+
+Two nodes are made in one transaction: the host node, whose creation zxid is the epoch, and an endpoint node, whose name
+is new each time. A host node that is there already is deleted in that same transaction, together with its endpoint
+node, which proves that it is still the one that was looked at; and only if whoever made it cannot think to be
+registered:
+
+- a session of this registrar made it: it registers one incarnation after the other, and the former one is over;
+- the endpoint node names a process of this machine that has ended.
+
+Otherwise the hub waits until ZooKeeper deletes it at the end of its session.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency, ZookeeperError
+
+from hedwig.clock import Deadline
+from hedwig.errors import ServiceDownError
+from hedwig.zookeeper import Bridge, Connection, Request
+from hub.liveness.asking import answer, ask, create, exists, get, read, sync
+from hub.liveness.directory import read_endpoints
+from hub.liveness.live_hub import Endpoint, encode_load
+from hub.liveness.options import LivenessOptions
+from hub.liveness.places import Places
+from hub.liveness.process import has_ended
+
+__all__ = ["Enrolment", "Registrar"]
+
+_TRIES: Final = 3
+_ANY_VERSION: Final = -1
+_REMOVED_MEANWHILE: Final = (NoNodeError, NodeExistsError)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """Nodes that were made: the epoch, in which session, and when by this hub's clock they were asked for."""
+
+    epoch: int
+    endpoint: str
+    sent_at_s: float
+    connection: Connection
+
+
+class Registrar:
+    """Registers the hub at `address`, again and again as need be."""
+
+    def __init__(
+        self, bridge: Bridge, places: Places, address: str, endpoint: Endpoint, options: LivenessOptions
+    ) -> None:
+        self._bridge = bridge
+        self._places = places
+        self._address = address
+        self._host = places.host(address)
+        self._endpoint = endpoint
+        self._options = options
+        self._what = f"register hub {address} in {places.hosts}"
+        self._sessions: set[int] = set()
+
+    def note_session(self, session_id: int) -> None:
+        """Note a session of the bridge, before anything is asked in it."""
+        self._sessions.add(session_id)
+
+    async def enrol(self, load: int) -> Enrolment:
+        """Make the nodes. Raises ServiceDownError - not now; the text says why. Nodes may have been made then."""
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        for _ in range(_TRIES):
+            made = await self._make(await self._leftover(deadline), load, deadline)
+            if made is not None:
+                return made
+        raise ServiceDownError(f"cannot {self._what}: others register there at the same time")
+
+    async def withdraw(self, made: Enrolment) -> None:
+        """Delete the nodes of an incarnation that is over. Raises ServiceDownError; they go with the session then."""
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        what = f"withdraw hub {self._address} from {self._places.hosts}"
+        # The name of the endpoint node is that of one incarnation: its successor's host node is not deleted.
+        gone = [(self._places.endpoint(made.endpoint), _ANY_VERSION), (self._host, _ANY_VERSION)]
+        (result,) = await ask(self._bridge, deadline, what, _transaction(gone, []))
+        answer(what, _refusal(result), NoNodeError)
+
+    async def _leftover(self, deadline: Deadline) -> list[tuple[str, int]]:
+        """Return what has to be deleted, each a (path, version): nothing, or the nodes of an incarnation that is over.
+
+        Raises: ServiceDownError - there is one of which that is not certain.
+        """
+        _, found = await ask(self._bridge, deadline, self._what, sync(self._host), get(self._host))
+        if isinstance(answer(self._what, found, NoNodeError), NoNodeError):
+            return []
+        stat = found[1]
+        endpoints = await read_endpoints(self._bridge, self._places, deadline, self._address)
+        its = next(((name, endpoint) for name, endpoint, czxid in endpoints if czxid == stat.czxid), None)
+        process = its[1].process if its else None
+        if stat.ephemeralOwner not in self._sessions and not (process and has_ended(process)):
+            raise ServiceDownError(
+                f"cannot {self._what}: another hub is registered there (session 0x{stat.ephemeralOwner & _ID:x}), and "
+                f"it is not certain that it has ended; if it has, ZooKeeper removes it once its session times out"
+            )
+        if its is None:
+            # Somebody took away its endpoint node by hand.
+            return [(self._host, stat.version)]
+        return [(self._places.endpoint(its[0]), _ANY_VERSION), (self._host, _ANY_VERSION)]
+
+    async def _make(self, leftover: Sequence[tuple[str, int]], load: int, deadline: Deadline) -> Enrolment | None:
+        """Replace `leftover` by new nodes; None if things have changed since it was looked at."""
+        name = self._places.endpoint_name(self._address, secrets.token_hex(8))
+        new = [(self._host, encode_load(load)), (self._places.endpoint(name), self._endpoint.encode())]
+        replace = _transaction(leftover, new)
+        asked: list[tuple[float, Connection]] = []
+
+        def submit(client: KazooClient) -> Any:
+            connection = self._bridge.connection
+            assert connection is not None, "the bridge submits when there is one"
+            asked.append((self._options.boot_time_s(), connection))
+            return replace(client)
+
+        made, host, endpoint = await ask(
+            self._bridge, deadline, self._what, submit, exists(self._host), exists(self._places.endpoint(name))
+        )
+        refused = answer(self._what, _refusal(made), *_REMOVED_MEANWHILE)
+        if refused is not None:
+            if isinstance(refused, NoNodeError) and not leftover:
+                await self._make_parents(deadline)
+            return None
+        ((sent_at_s, connection),) = asked
+        for node in (host, endpoint):
+            answer(self._what, node)
+            if node is None or node.ephemeralOwner != connection.session_id or node.czxid != host.czxid:
+                raise ServiceDownError(f"cannot {self._what}: its nodes are gone or replaced already")
+        return Enrolment(host.czxid, name, sent_at_s, connection)
+
+    async def _make_parents(self, deadline: Deadline) -> None:
+        for path in self._places.above():
+            await read(self._bridge, deadline, self._what, create(path), NodeExistsError)
+
+
+_ID: Final = (1 << 64) - 1
+"""Session ids are signed here and unsigned to people."""
+
+
+def _transaction(delete: Sequence[tuple[str, int]], make: Sequence[tuple[str, bytes]]) -> Request:
+    """Delete nodes, each a (path, version), and create ephemeral ones, each a (path, data); all or nothing."""
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        for path, version in delete:
+            transaction.delete(path, version)
+        for path, data in make:
+            transaction.create(path, data, ephemeral=True)
+        return transaction.commit_async()
+
+    return submit
+
+
+def _refusal(results: Sequence[Any] | ZookeeperError) -> ZookeeperError | None:
+    """Return the error that rolled a transaction back, or None if it was done."""
+    if isinstance(results, ZookeeperError):
+        return results
+    errors = [result for result in results if isinstance(result, ZookeeperError)]
+    causes = [error for error in errors if not isinstance(error, RolledBackError | RuntimeInconsistency)]
+    return next(iter([*causes, *errors]), None)

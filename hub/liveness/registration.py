@@ -1,0 +1,65 @@
+"""One incarnation of this hub: what it is called, and whether it may still serve."""
+
+from hedwig.errors import ServiceDownError
+from hedwig.model import HubInfo
+from hub.liveness.lease import Lease
+from hub.liveness.live_hub import LiveHub
+from hub.liveness.live_set import LiveSet
+from hub.liveness.options import LivenessOptions
+from hub.liveness.placement import choose
+from hub.liveness.verdicts import Verdicts
+
+__all__ = ["Registration"]
+
+
+class Registration:
+    """The liveness of a hub from one registration to its end; it never comes back once it is over.
+
+    `hub` is this hub with the epoch of this registration. Ask `is_proven` before every answer given as an owner: after
+    a process was stopped, its work may go on before any timer fires.
+    """
+
+    def __init__(
+        self, hub: HubInfo, lease: Lease, live_set: LiveSet, verdicts: Verdicts, options: LivenessOptions
+    ) -> None:
+        self.hub = hub
+        self._lease = lease
+        self._live_set = live_set
+        self._verdicts = verdicts
+        self._options = options
+        self._load = 0
+
+    def is_proven(self) -> bool:
+        """Say whether ZooKeeper surely counts this incarnation as alive; one look at the clock."""
+        return self._lease.is_proven()
+
+    @property
+    def remaining_s(self) -> float:
+        """Return for how long it is proven if nothing is heard any more."""
+        return self._lease.remaining_s()
+
+    @property
+    def me(self) -> HubInfo:
+        """Return `hub`. Raises ServiceDownError if it is not proven to be alive."""
+        if not self._lease.is_proven():
+            raise ServiceDownError(f"hub {self.hub.address} cannot prove that it is alive; ask again")
+        return self.hub
+
+    async def is_alive(self, hub: HubInfo) -> bool:
+        """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told.
+
+        An incarnation is an address and an epoch. That one is dead is read from its host node, after a `sync`.
+        """
+        if hub.epoch == self.hub.epoch and hub.address == self.hub.address:
+            return bool(self.me)
+        return await self._verdicts.is_alive(hub)
+
+    def choose(self) -> HubInfo:
+        """Return the hub that should own a topic nobody asked this hub to take. Raises ServiceDownError, as `me`."""
+        mine = LiveHub(self.me, self._load)
+        others = [hub for hub in self._live_set.hubs if hub.info.address != self.hub.address]
+        return choose([mine, *others], self._options.placement, self._options.random).info
+
+    def set_load(self, load: int) -> None:
+        """Count with this load when choosing; the others hear of it from the host node."""
+        self._load = load
