@@ -17,10 +17,11 @@ from typing import Any, Final
 from hedwig.errors import BadVersionError
 from hedwig.versions import NEW, Versioned
 from metadata import MetadataStore, StoreOptions, open_metadata
+from tests.faults.linearizability.contender import contend_in_process
 from tests.faults.numbers import number_of, shown
 from tests.metadata.doors import CALLS, Call
 
-__all__ = ["CLAIMS", "WORKERS_MAX", "Log", "contend", "door_of", "keep_writing"]
+__all__ = ["CLAIMS", "WORKERS_MAX", "Log", "contend", "contend_for_ownership", "door_of", "keep_writing"]
 
 WORKERS_MAX: Final = 100
 CLAIMS: Final = CALLS[0]
@@ -101,6 +102,12 @@ def door_of(topic: str) -> Call:
     return (CALLS[0], CALLS[2])[len(topic) % 2]
 
 
+async def contend_for_ownership(store: MetadataStore, settings: dict[str, Any], log: Log) -> None:
+    """Claim, take over and release topics, and record the calls in a file of their own; nothing is logged."""
+    await _meet_others()
+    await contend_in_process(store, settings)
+
+
 async def _for_each(items: Sequence[str], work: Callable[[str], Awaitable[None]], at_once: int) -> None:
     waiting = iter(items)
 
@@ -113,7 +120,11 @@ async def _for_each(items: Sequence[str], work: Callable[[str], Awaitable[None]]
             group.create_task(go())
 
 
-_TASKS: Final = {"contend": contend, "keep_writing": keep_writing}
+_TASKS: Final = {
+    "contend": contend,
+    "contend_for_ownership": contend_for_ownership,
+    "keep_writing": keep_writing,
+}
 
 
 async def _meet_others() -> None:

@@ -1,7 +1,7 @@
 """The models that checkers are commonly compared by: a register with compare-and-set, a store of strings."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from tests.faults.linearizability.model import REFUSED, Model, Refused
 
@@ -35,17 +35,20 @@ class Swap:
     value: Any
 
 
-class Got(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Got:
     """A read found `value`."""
 
     value: Any
 
 
-class Applied(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Applied:
     """The write was applied."""
 
 
-class Compared(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Compared:
     """The swap was applied, or found another value."""
 
     swapped: bool

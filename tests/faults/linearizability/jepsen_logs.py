@@ -1,6 +1,6 @@
 """Readers of two formats in which histories are commonly published: one event a line, a line a millisecond.
 
-`etcd`: lines of Jepsen's log of a register, `INFO  jepsen.util - PROCESS :invoke|:ok|:fail :read|:write|:cas VALUE` with
+`etcd`: lines of Jepsen's log of a register, `INFO  jepsen.util - PROCESS :invoke|:ok|:fail :read|:write|:cas VALUE`,
 tabs between the words; other lines, such as those of its nemesis, are passed over. A read that timed out saw nothing;
 any other event without an answer stays open.
 

@@ -15,7 +15,7 @@ from tests.faults.linearizability import versioned_register as cas
 from tests.faults.linearizability.model import Model
 from tests.faults.linearizability.operations import NOT_APPLIED, UNKNOWN, Operation
 
-__all__ = ["CHOICES", "KINDS", "Kind", "Step", "random_script", "simulate"]
+__all__ = ["CHOICES", "KINDS", "Kind", "Step", "TrueRecord", "random_script", "simulate"]
 
 CHOICES: Final = 1000
 """A choice is a number below this."""
@@ -38,7 +38,7 @@ class TrueObject(Protocol):
 class TrueRecord:
     """A record under compare-and-set; processes give versions that they were shown, current or not."""
 
-    content: tuple[int, str] | None = None
+    content: cas.Record | None = None
     writes: int = 0
     known: dict[int, str] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class TrueRecord:
         return cas.Write(choice % _VALUES, at)
 
     def serve(self, process: int, asked: cas.CasInput) -> cas.CasOutput:
-        shown = None if self.content is None else cas.Record(*self.content)
+        shown = self.content
         if isinstance(asked, cas.Read):
             answer: cas.CasOutput = cas.Found(shown)
         elif asked.at is cas.NEW and shown is not None:
@@ -67,7 +67,7 @@ class TrueRecord:
             return cas.Deleted()
         else:
             self.writes += 1
-            self.content = (asked.value, f"v{self.writes}")  # type: ignore[assignment]
+            self.content = cas.Record(asked.value, f"v{self.writes}")
             self.known[process] = f"v{self.writes}"
             return cas.Written(f"v{self.writes}")
         if shown is not None:
