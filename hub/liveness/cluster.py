@@ -43,8 +43,7 @@ class ClusterLiveness:
     is called with each new registration, the first one included, `on_lost` once with each one that is over; then
     another one is made, with a new epoch. An incarnation that has ended is never used again, even if its session turns
     out to live: its nodes are replaced. Both are called in the event loop, and must not block; `close` calls neither.
-    What serves under a registration asks that very one whether it is proven, and its `me`, `is_alive` and `choose`;
-    those here are of whichever holds at the moment.
+    What serves under a registration asks that very one whether it is proven, who is alive and whom to choose.
     """
 
     def __init__(
@@ -114,19 +113,6 @@ class ClusterLiveness:
     def is_proven(self) -> bool:
         """Say whether a registration holds; work begun under an earlier one has to ask that one."""
         return self._registration is not None and self._registration.is_proven()
-
-    @property
-    def me(self) -> HubInfo:
-        """Return this hub in its present incarnation. Raises ServiceDownError if it cannot prove to be alive."""
-        return self.registration.me
-
-    async def is_alive(self, hub: HubInfo) -> bool:
-        """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told."""
-        return await self.registration.is_alive(hub)
-
-    def choose(self) -> HubInfo:
-        """Return the hub that should own a topic nobody asked this hub to take. Raises ServiceDownError, as `me`."""
-        return self.registration.choose()
 
     @property
     def live(self) -> tuple[LiveHub, ...]:

@@ -46,8 +46,8 @@ class LivenessOptions:
             raise ConfigurationError(f"a session with ZooKeeper of {self.session_timeout_s:g} s is too short to keep")
         if min(self.operation_timeout_s, self.start_timeout_s, self.refresh_s) <= 0 or self.verdicts_max < 1:
             raise ConfigurationError("timeouts, intervals and limits of liveness must be positive")
-        components = self.prefix.split("/")
-        if components[0] or not all(components[1:]) or components[1] == "zookeeper":
+        root, *components = self.prefix.split("/")
+        if root or not components or not all(components) or components[0] == "zookeeper":
             raise ConfigurationError(
                 f"{self.prefix!r} cannot be the prefix of a deployment in ZooKeeper; "
                 f"write for example /hedwig/standalone"

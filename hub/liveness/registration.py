@@ -54,6 +54,10 @@ class Registration:
             return bool(self.me)
         return await self._verdicts.is_alive(hub)
 
+    def seems_alive(self, hub: HubInfo) -> bool:
+        """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
+        return self._live_set.is_watched and self._live_set.has(hub)
+
     def choose(self) -> HubInfo:
         """Return the hub that should own a topic nobody asked this hub to take. Raises ServiceDownError, as `me`."""
         mine = LiveHub(self.me, self._load)

@@ -1,0 +1,39 @@
+"""A deployment's prefix in a real ZooKeeper, hubs that register there, and a client beside them."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+from kazoo.client import KazooClient
+
+from hub.liveness import LivenessOptions
+from tests.hub.liveness.hubs import SESSION_S, Hubs
+from tests.servers import RunningServers
+
+
+@pytest.fixture
+def options(servers: RunningServers) -> LivenessOptions:
+    """A deployment of its own, with sessions as short as the server grants."""
+    return LivenessOptions(
+        zookeeper=servers.address("zookeeper"),
+        prefix=f"/hedwig/{uuid.uuid4().hex}",
+        session_timeout_s=SESSION_S,
+        refresh_s=0.5,
+    )
+
+
+@pytest.fixture
+async def hubs(options: LivenessOptions) -> AsyncIterator[Hubs]:
+    async with AsyncExitStack() as stack:
+        yield Hubs(options, stack)
+
+
+@pytest.fixture
+def raw(options: LivenessOptions) -> Iterator[KazooClient]:
+    """A client past the code under test; call it between awaits, it answers at once."""
+    client = KazooClient(options.zookeeper)
+    client.start(30)
+    yield client
+    client.stop()
+    client.close()
