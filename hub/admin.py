@@ -69,6 +69,8 @@ class AdminEndpoint:
             ("POST", "/release", self._release, _TOPIC),
             ("GET", "/read-only", self._read_only, nothing),
             ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
+            ("GET", "/drain", self._draining, nothing),
+            ("POST", "/drain", self._drain, frozenset({"state"})),
         ]
 
     # ------------------------------------------------------------------------------------------------- the hub
@@ -96,10 +98,17 @@ class AdminEndpoint:
         found = []
         if self._hub.is_closing:
             found.append("the hub is shutting down")
+        incarnation = self._hub.incarnation
+        if incarnation.why_over is not None:
+            found.append(incarnation.why_over)
         if self._hub.requests.is_read_only:
             found.append("the hub is read-only: publishes are refused")
         if not self._hub.is_closing and (await self._hub.ledgers.stats()).is_full:
-            found.append("the disk is full: publishes are refused until there is space")
+            found.append(
+                "there are too few bookies for a new ledger: publishes to topics without one are refused"
+                if self._hub.options.is_clustered
+                else "the disk is full: publishes are refused until there is space"
+            )
         return found
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
@@ -132,11 +141,20 @@ class AdminEndpoint:
         return json_response({"read_only": self._hub.requests.is_read_only})
 
     async def _set_read_only(self, request: web.Request) -> web.Response:
-        state = _STATES.get(request.query.get("state", ""))
-        if state is None:
-            raise BadRequestError("say which: /read-only?state=on or /read-only?state=off")
-        self._hub.requests.is_read_only = state
+        self._hub.requests.is_read_only = _state(request)
         return await self._read_only(request)
+
+    async def _draining(self, _: web.Request) -> web.Response:
+        balance = self._hub.shape.balance
+        is_draining = balance is not None and balance.is_draining
+        return json_response({"draining": is_draining, "topics": len(self._hub.topics)})
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        balance = self._hub.shape.balance
+        if balance is None:
+            raise BadRequestError("a standalone hub cannot be drained: there is no other to take its topics")
+        balance.drain(_state(request))
+        return await self._draining(request)
 
     # ------------------------------------------------------------------------------------------------- topics
 
@@ -164,6 +182,13 @@ class AdminEndpoint:
                 f"this hub does not own topic '{show_name(name)}' now; it does once somebody publishes or subscribes"
             )
         return topic
+
+
+def _state(request: web.Request) -> bool:
+    state = _STATES.get(request.query.get("state", ""))
+    if state is None:
+        raise BadRequestError(f"say which: {request.path}?state=on or {request.path}?state=off")
+    return state
 
 
 def _topic_of(request: web.Request) -> Topic:

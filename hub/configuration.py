@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hedwig.errors import ConfigurationError
-from hub.ledgers import LocalLedgerOptions
-from hub.option_keys import FILTERS, LEDGERS, find_key, keys, nearest, variable
+from hub.option_keys import FILTERS, TABLES, find_key, keys, nearest, variable
 from hub.options import HubOptions
 
 __all__ = ["DEFAULT", "Configuration", "Given", "from_defaults", "from_environment", "from_file", "from_setting"]
@@ -48,7 +47,7 @@ class Configuration:
         for given in (each for layer in layers for each in layer):
             values[given.key] = given.value
             origins[given.key] = given.origin
-        tables: dict[str, dict[str, Any]] = {FILTERS: {}, LEDGERS: {}}
+        tables: dict[str, dict[str, Any]] = {table: {} for table in (FILTERS, *TABLES)}
         options: dict[str, Any] = {}
         for key, value in values.items():
             table, dot, rest = key.partition(".")
@@ -57,9 +56,9 @@ class Configuration:
             else:
                 options[key] = value
         try:
-            ledgers = LocalLedgerOptions(**tables[LEDGERS])
+            options |= {table: record(**tables[table]) for table, record in TABLES.items()}
             filters = MappingProxyType(tables[FILTERS])
-            return cls(HubOptions(**options, filters=filters, ledgers=ledgers), MappingProxyType(origins))
+            return cls(HubOptions(**options, filters=filters), MappingProxyType(origins))
         except ConfigurationError as exc:
             raise ConfigurationError(_with_origins(str(exc), origins)) from exc
 
@@ -99,7 +98,7 @@ def from_file(path: Path) -> list[Given]:
         raise ConfigurationError(f"{origin}: this is not TOML: {exc}") from exc
     found: list[Given] = []
     for name, value in content.items():
-        if name in (FILTERS, LEDGERS):
+        if name == FILTERS or name in TABLES:
             if not isinstance(value, dict):
                 raise ConfigurationError(f"{origin}: {name}: a table [{name}] is expected, not {value!r}")
             found += [_from_toml(f"{name}.{key}", each, origin) for key, each in value.items()]
@@ -167,7 +166,8 @@ def _from_text(name: str, text: str, origin: str) -> Given:
 def _with_origins(text: str, origins: Mapping[str, str]) -> str:
     """Add to an error where the options that it names are from."""
     named: dict[str, str] = {}
-    table = f"{LEDGERS}." if text.startswith(f"{LEDGERS}:") else ""
+    head = text.partition(":")[0]
+    table = f"{head}." if head in TABLES else ""
     for word in re.findall(r"[a-z_]+(?:\.[a-z_]+)?", text):
         for key in (word, table + word):
             if (origin := origins.get(key)) is not None:

@@ -69,7 +69,7 @@ class Hub:
     port: int
     tls_port: int | None
     admin_port: int | None = None
-    _shape: Shape
+    shape: Shape
     _filters: FilterRegistry
 
     @classmethod
@@ -100,9 +100,9 @@ class Hub:
         options, stack = self.options, self._stack
         self._filters = FilterRegistry(options.filters)
         tls = tls_context(options)
-        self._shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
-        stack.push_async_callback(self._shape.close)
-        await self._shape.open()
+        self.shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
+        stack.push_async_callback(self.shape.close)
+        await self.shape.open()
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
         # The sockets listen before the owner record can name them, and answer once everything is there.
@@ -112,7 +112,7 @@ class Hub:
         address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
         stack.push_async_callback(self._end_incarnation)
         stack.push_async_callback(self._tasks.cancel)
-        await self._shape.join(address, self.admin_port, self, self.metadata)
+        await self.shape.join(address, self.admin_port, self, self.metadata)
         if admin is not None:
             await admin.serve()
             self._tasks.start(admin.load.run())
@@ -199,11 +199,12 @@ class Hub:
 
     # --------------------------------------------------------------------------------- what the shape tells (Member)
 
-    def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> None:
+    def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> Incarnation:
         """Serve under a new registration, from nothing."""
         self.incarnation = Incarnation(me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock)
         self.incarnation.begin()
         _log.info("registered as %s, epoch %d", me.address, me.epoch)
+        return self.incarnation
 
     async def lost(self, why: str) -> None:
         """Serve nobody under the present registration any more; return once nothing of it goes on."""
@@ -233,7 +234,7 @@ class Hub:
         return True
 
     def may_answer(self) -> bool:
-        return self.incarnation.why_over is not None or self._shape.is_proven()
+        return self.incarnation.why_over is not None or self.shape.is_proven()
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
         self.incarnation.handle(channel, request, size)
@@ -322,4 +323,12 @@ async def _close_server(server: asyncio.Server) -> None:
 
 
 def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Shape:
+    if options.is_clustered:
+        try:
+            from hub.cluster import Cluster
+        except ImportError as exc:
+            raise ConfigurationError(
+                f"a hub of a cluster needs {exc.name}; in the checkout of hedwig: pip install '.[zookeeper,bookkeeper]'"
+            ) from exc
+        return Cluster(options, clock)
     return Standalone(options, clock, replace=replace_standalone)

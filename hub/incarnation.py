@@ -8,6 +8,7 @@ from hedwig.model import HubInfo
 from hedwig.wire import Request
 from hub.delivery import Delivery
 from hub.filters import FilterRegistry
+from hub.known_owners import KnownOwners
 from hub.ledgers import LedgerStore
 from hub.log_store import LogStore
 from hub.options import HubOptions
@@ -50,7 +51,10 @@ class Incarnation:
         self._options = options
         self._clock = clock
         self._log_store = LogStore(ledgers, metadata.persistence, options, self.tails, options.region.encode())
-        self.topics = Topics(options, Ownership(metadata.ownership, liveness), self._log_store, clock)
+        cluster = options.cluster
+        known = KnownOwners(cluster.owners_kept_max, cluster.owners_kept_s, clock, liveness.seems_alive)
+        ownership = Ownership(metadata.ownership, liveness, known)
+        self.topics = Topics(options, ownership, self._log_store, clock)
         self.delivery = Delivery(options, clock)
         self.subscribing = Subscribing(options, metadata.subscriptions, self.delivery, filters, clock)
         self.retention = Retention(options, self.topics, metadata.subscriptions, self.subscribing)

@@ -144,7 +144,10 @@ def _serving(hub: Hub) -> str:
         parts.append(f"admin {options.admin_host}:{hub.admin_port}")
     if hub.tls_port is not None:
         parts.append(f"TLS {options.host}:{hub.tls_port}")
-    return f"hedwig-hub: {', '.join(parts)}, data {options.data_directory.resolve()}"
+    parts.append(
+        f"cluster {options.cluster.zookeeper}" if options.is_clustered else f"data {options.data_directory.resolve()}"
+    )
+    return f"hedwig-hub: {', '.join(parts)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -45,7 +45,7 @@ _LEDGERS: Final[Mapping[str, str]] = {
     "live_bytes": "Bytes that rewriting would keep.",
     "queued_bytes": "Bytes of appends that wait to be written.",
     "damaged_places": "Unreadable places met in the local store.",
-    "is_full": "1 while appends are refused because the disk is full.",
+    "is_full": "1 while the disk is full, or there are too few bookies.",
 }
 
 
@@ -78,5 +78,6 @@ class Metrics(Collector):
         yield InfoMetricFamily(_NAMESPACE, "Which hub this is.", value=hub)
         if self._ledgers is not None:
             for name, what in _LEDGERS.items():
-                value = float(getattr(self._ledgers, name))
-                yield GaugeMetricFamily(f"{_NAMESPACE}_ledger_store_{name}", what, value=value)
+                value = getattr(self._ledgers, name)
+                if value is not None:
+                    yield GaugeMetricFamily(f"{_NAMESPACE}_ledger_store_{name}", what, value=float(value))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hub.configuration import DEFAULT, Configuration
 from hub.ledgers import LocalLedgerOptions
+from hub.option_field import explain
 from hub.option_keys import FILTERS, OptionKey, find_key, keys, variable
 from hub.options import HubOptions
 from hub.quantities import show_size
@@ -46,7 +47,7 @@ def example() -> str:
             lines += ["", *_comment(key.what)]
             shown = key.show(key.default)
             lines.append(f"# {_bare(key)} = {_literal(_UNSET[key.name] if shown is None else shown)}")
-    lines += ["", "", f"[{FILTERS}]", "", *_comment(HubOptions.explain()[FILTERS])]
+    lines += ["", "", f"[{FILTERS}]", "", *_comment(explain(HubOptions)[FILTERS])]
     lines += [f"# {line}" for line in _FILTERS_EXAMPLE]
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,7 @@
 """The keys by which options of a hub are given, and how the value of each is read.
 
-A key is the name of a field of HubOptions, `ledgers.` with a field of LocalLedgerOptions, or `filters.` with the name
-of a message filter, whatever that is.
+A key is the name of a field of HubOptions, that of a table and a field of its record, such as `ledgers.read_threads`,
+or `filters.` with the name of a message filter, whatever that is.
 """
 
 import difflib
@@ -12,14 +12,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
+from hub.cluster_options import BookieOptions, ClusterOptions
 from hub.ledgers import LocalLedgerOptions
+from hub.option_field import explain
 from hub.options import HubOptions
 from hub.quantities import duration_s, show_duration, show_size, size_bytes
 
-__all__ = ["FILTERS", "LEDGERS", "OptionKey", "find_key", "keys", "nearest", "variable"]
+__all__ = ["FILTERS", "TABLES", "OptionKey", "find_key", "keys", "nearest", "variable"]
 
 FILTERS: Final = "filters"
-LEDGERS: Final = "ledgers"
+TABLES: Final[Mapping[str, Callable[[], Any]]] = {
+    "ledgers": LocalLedgerOptions,
+    "cluster": ClusterOptions,
+    "bookkeeper": BookieOptions,
+}
+"""The tables of options, and the record of each."""
 _PREFIX: Final = "HEDWIG_HUB_"
 _TRUTHS: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -51,17 +58,16 @@ def variable(key: str) -> str:
 @functools.cache
 def keys() -> Mapping[str, OptionKey]:
     """Return all keys that have a name of their own, in the order of the options; a filter's has not."""
-    what = HubOptions.explain()
-    kinds = get_type_hints(HubOptions)
-    found = [
-        _key(name, kinds[name], getattr(HubOptions(), name), what[name])
-        for name in what
-        if name not in (FILTERS, LEDGERS)
-    ]
-    kinds = get_type_hints(LocalLedgerOptions)
-    for each in fields(LocalLedgerOptions):
-        found.append(_key(f"{LEDGERS}.{each.name}", kinds[each.name], each.default, _LEDGERS[each.name]))
+    found = _keys_of("", HubOptions(), explain(HubOptions))
+    for table, record in TABLES.items():
+        found += _keys_of(f"{table}.", record(), _LEDGERS if record is LocalLedgerOptions else explain(record))
     return {key.name: key for key in found}
+
+
+def _keys_of(prefix: str, defaults: Any, what: Mapping[str, str]) -> list[OptionKey]:
+    kinds = get_type_hints(type(defaults))
+    names = [each.name for each in fields(defaults) if prefix or each.name not in (FILTERS, *TABLES)]
+    return [_key(prefix + name, kinds[name], getattr(defaults, name), what[name]) for name in names]
 
 
 def find_key(name: str) -> OptionKey:
@@ -71,8 +77,8 @@ def find_key(name: str) -> OptionKey:
         return found
     table, _, rest = name.partition(".")
     if table == FILTERS and rest:
-        return OptionKey(name, None, HubOptions.explain()[FILTERS], _text, _toml_text, _text)
-    raise ValueError(nearest(name, [*keys(), FILTERS, LEDGERS]))
+        return OptionKey(name, None, explain(HubOptions)[FILTERS], _text, _toml_text, _text)
+    raise ValueError(nearest(name, [*keys(), FILTERS, *TABLES]))
 
 
 def nearest(name: str, known: list[str]) -> str:

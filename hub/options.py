@@ -2,29 +2,23 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import quote
 
 from hedwig.errors import ConfigurationError
 from hedwig.wire import HUB_FRAME_BYTES_MAX
+from hub.cluster_options import BookieOptions, ClusterOptions
 from hub.ledgers import LocalLedgerOptions
+from hub.option_field import option
 
 __all__ = ["HubOptions"]
-
-T = TypeVar("T")
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _PORT_MAX: Final = (1 << 16) - 1
-
-
-def _option(default: T, what: str) -> T:
-    """Return a field whose metadata say to people what the option is for."""
-    made: T = field(default=default, metadata={"what": what})
-    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,63 +32,69 @@ class HubOptions:
         default=Path("hedwig-data"),
         metadata={"what": "where the hub keeps its messages and, unless `metadata` says otherwise, its metadata"},
     )
-    metadata: str = _option("", "URL of the metadata store; empty: sqlite in the data directory")
-    region: str = _option("standalone", "name of the region, written into every message")
+    metadata: str = option("", "URL of the metadata store; empty: sqlite in the data directory")
+    region: str = option("standalone", "name of the region, written into every message")
 
-    host: str = _option("127.0.0.1", "address to listen on")
-    port: int = _option(4080, "port to listen on; 0: any free one")
-    advertised_host: str = _option("", "address that redirects and owner records name; empty: `host`")
-    tls_port: int = _option(-1, "port of the TLS listener; -1: none; 0: any free one")
-    tls_certificate: str = _option("", "PEM file with the certificate chain of the TLS listener")
-    tls_key: str = _option("", "PEM file with the private key; empty: it is in the certificate's file")
-    admin_host: str = _option("127.0.0.1", "address of the admin endpoint")
-    admin_port: int = _option(4081, "port of the admin endpoint; -1: none; 0: any free one")
+    host: str = option("127.0.0.1", "address to listen on")
+    port: int = option(4080, "port to listen on; 0: any free one")
+    advertised_host: str = option("", "address that redirects and owner records name; empty: `host`")
+    tls_port: int = option(-1, "port of the TLS listener; -1: none; 0: any free one")
+    tls_certificate: str = option("", "PEM file with the certificate chain of the TLS listener")
+    tls_key: str = option("", "PEM file with the private key; empty: it is in the certificate's file")
+    admin_host: str = option("127.0.0.1", "address of the admin endpoint")
+    admin_port: int = option(4081, "port of the admin endpoint; -1: none; 0: any free one")
 
-    frame_bytes_max: int = _option(HUB_FRAME_BYTES_MAX, "largest request, its length field included")
-    channels_max: int = _option(20_000, "connections at once; more are closed at once")
-    channel_requests_max: int = _option(10_000, "unanswered requests of a channel before it is not read")
-    channel_bytes_max: int = _option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
-    channel_unsent_bytes: int = _option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
-    receive_bytes_max: int = _option(
+    frame_bytes_max: int = option(HUB_FRAME_BYTES_MAX, "largest request, its length field included")
+    channels_max: int = option(20_000, "connections at once; more are closed at once")
+    channel_requests_max: int = option(10_000, "unanswered requests of a channel before it is not read")
+    channel_bytes_max: int = option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
+    channel_unsent_bytes: int = option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
+    receive_bytes_max: int = option(
         256 * _MIB, "bytes of unfinished requests over all connections; a connection that adds more is closed"
     )
-    request_bytes_max: int = _option(
+    request_bytes_max: int = option(
         256 * _MIB,
         "bytes of unanswered requests in the hub, 1 KiB added for each; beyond, 502 for connections with over 64 KiB",
     )
-    topic_requests_max: int = _option(10_000, "requests that wait for one topic; more get 502")
-    acquisitions_max: int = _option(512, "topics that are acquired at once; others wait their turn")
-    acquisitions_waiting_max: int = _option(100_000, "topics that wait for that turn; more get 502")
+    topic_requests_max: int = option(10_000, "requests that wait for one topic; more get 502")
+    acquisitions_max: int = option(512, "topics that are acquired at once; others wait their turn")
+    acquisitions_waiting_max: int = option(100_000, "topics that wait for that turn; more get 502")
 
-    topics_max: int = _option(2_000_000, "topics owned at once; beyond, those unused for longest are released")
-    topic_idle_s: float = _option(1800.0, "a topic unused for so long, and without attached subscribers, is released")
-    topic_age_s: float = _option(0.0, "a topic is released so long after it was acquired, used or not")
-    topic_sweep_s: float = _option(10.0, "how often topics to release are looked for")
+    topics_max: int = option(2_000_000, "topics owned at once; beyond, those unused for longest are released")
+    topic_idle_s: float = option(1800.0, "a topic unused for so long, and without attached subscribers, is released")
+    topic_age_s: float = option(0.0, "a topic is released so long after it was acquired, used or not")
+    topic_sweep_s: float = option(10.0, "how often topics to release are looked for")
 
-    message_window: int = _option(0, "unconsumed messages of a subscription that sets no window; 0: no limit")
-    consume_interval: int = _option(50, "a consume pointer is stored once it is so many messages ahead")
-    consume_flush_s: float = _option(5.0, "a consume pointer that moved is stored after so long at the latest")
+    message_window: int = option(0, "unconsumed messages of a subscription that sets no window; 0: no limit")
+    consume_interval: int = option(50, "a consume pointer is stored once it is so many messages ahead")
+    consume_flush_s: float = option(5.0, "a consume pointer that moved is stored after so long at the latest")
     filters: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"what": "message filters by the name that clients send: `module:attribute` of a Python filter"},
     )
-    non_durable_topics: tuple[str, ...] = _option((), "topics whose messages are not stored, as patterns (* and ?)")
-    non_durable_refuses_nobody: bool = _option(False, "publishing to a non-durable topic without subscribers gets 402")
+    non_durable_topics: tuple[str, ...] = option((), "topics whose messages are not stored, as patterns (* and ?)")
+    non_durable_refuses_nobody: bool = option(False, "publishing to a non-durable topic without subscribers gets 402")
 
-    ledger_messages_max: int = _option(100_000, "messages of a ledger before the next one begins; 0: no limit")
-    ledger_bytes_max: int = _option(64 * _MIB, "bytes of a ledger before the next one begins; 0: no limit")
-    retention_interval_s: float = _option(60.0, "how often ledgers that everybody has consumed are deleted")
-    cache_bytes: int = _option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
-    read_messages_max: int = _option(128, "messages of one read for a subscriber that catches up")
-    read_bytes_max: int = _option(1 * _MIB, "bytes of one read for a subscriber that catches up")
-    reads_max: int = _option(64, "such reads at once")
-    read_retry_s: float = _option(1.0, "pause after a read that failed")
+    ledger_messages_max: int = option(100_000, "messages of a ledger before the next one begins; 0: no limit")
+    ledger_bytes_max: int = option(64 * _MIB, "bytes of a ledger before the next one begins; 0: no limit")
+    retention_interval_s: float = option(60.0, "how often ledgers that everybody has consumed are deleted")
+    cache_bytes: int = option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
+    read_messages_max: int = option(128, "messages of one read for a subscriber that catches up")
+    read_bytes_max: int = option(1 * _MIB, "bytes of one read for a subscriber that catches up")
+    reads_max: int = option(64, "such reads at once")
+    read_retry_s: float = option(1.0, "pause after a read that failed")
 
-    operation_timeout_s: float = _option(30.0, "deadline of one operation on the metadata or the ledgers")
-    shutdown_s: float = _option(30.0, "time for a clean shutdown; topics not released by then are taken over later")
-    read_only: bool = _option(False, "refuse publishes; subscribers go on")
+    operation_timeout_s: float = option(30.0, "deadline of one operation on the metadata or the ledgers")
+    shutdown_s: float = option(30.0, "time for a clean shutdown; topics not released by then are taken over later")
+    read_only: bool = option(False, "refuse publishes; subscribers go on")
     ledgers: LocalLedgerOptions = field(
         default_factory=LocalLedgerOptions, metadata={"what": "the local ledger store, see docs/local-ledgers.md"}
+    )
+    cluster: ClusterOptions = field(
+        default_factory=ClusterOptions, metadata={"what": "the cluster that the hub belongs to, see docs/cluster.md"}
+    )
+    bookkeeper: BookieOptions = field(
+        default_factory=BookieOptions, metadata={"what": "the bookies of a cluster, see docs/bookkeeper.md"}
     )
 
     def __post_init__(self) -> None:
@@ -152,13 +152,27 @@ class HubOptions:
             raise ConfigurationError("tls_port is set, so tls_certificate must name a PEM file")
         if self.ledgers.entry_bytes_max < 2 * self.frame_bytes_max:
             raise ConfigurationError("ledgers.entry_bytes_max must be at least twice frame_bytes_max")
+        if self.is_clustered and self.metadata.partition(":")[0] in ("", "sqlite"):
+            raise ConfigurationError(
+                "cluster.zookeeper is set, so the hubs must share their metadata: metadata must be the URL of a store "
+                "such as hbase://host:2181/hedwig, not of a file"
+            )
+        if self.bookkeeper.zookeeper and not self.is_clustered:
+            raise ConfigurationError(
+                "bookkeeper.zookeeper is set, and cluster.zookeeper is not: a standalone hub keeps its messages itself"
+            )
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether this is a hub of a cluster, and not standalone."""
+        return bool(self.cluster.zookeeper)
+
+    @property
+    def advertised_admin_host(self) -> str:
+        """Return the address of the admin endpoint as others are told."""
+        return self.admin_host if self.admin_host not in _ANY_ADDRESS else self.advertised_host or self.host
 
     @property
     def metadata_url(self) -> str:
         """Return the URL of the metadata store: the one given, or the embedded one in the data directory."""
         return self.metadata or f"sqlite://{quote(str((self.data_directory / 'metadata.db').resolve()))}"
-
-    @classmethod
-    def explain(cls) -> Mapping[str, str]:
-        """Return what each option is for, by its name, in the order of this record."""
-        return {each.name: each.metadata["what"] for each in fields(cls)}

@@ -15,6 +15,7 @@ from hedwig.errors import (
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
+from hub.known_owners import KnownOwners
 from metadata import TopicOwnershipManager
 
 __all__ = ["Claim", "Liveness", "Ownership"]
@@ -36,6 +37,10 @@ class Liveness(Protocol):
         """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told."""
         ...
 
+    def seems_alive(self, hub: HubInfo) -> bool:
+        """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
+        ...
+
     def choose(self) -> HubInfo:
         """Return the hub that should own a topic nobody asked this hub to take."""
         ...
@@ -52,9 +57,14 @@ class Claim:
 class Ownership:
     """Claims topics for this hub, by compare-and-set alone."""
 
-    def __init__(self, manager: TopicOwnershipManager, liveness: Liveness) -> None:
+    def __init__(self, manager: TopicOwnershipManager, liveness: Liveness, known: KnownOwners) -> None:
         self._manager = manager
         self._liveness = liveness
+        self._known = known
+
+    def known_owner(self, topic: Topic) -> HubInfo | None:
+        """Return another hub that owns `topic`, if one is known, without asking anybody."""
+        return self._known.find(topic)
 
     async def claim(self, topic: Topic, *, should_claim: bool) -> Claim:
         """Make this hub the owner of `topic`, unless a hub that is alive is, or another should be.
@@ -63,6 +73,7 @@ class Ownership:
             ServiceDownError - this hub may not claim now, or lost every race.
         """
         me = self._liveness.me
+        self._known.forget(topic)
         version, taken_over = NEW, False
         for _ in range(_TRIES_MAX):
             if version == NEW and not should_claim and (chosen := self._liveness.choose()) != me:
@@ -81,6 +92,7 @@ class Ownership:
             assert current is not None, "who refuses a version says what is there"
             owner: HubInfo = current.value
             if not _same(owner, me) and await self._liveness.is_alive(owner):
+                self._known.note(topic, owner)
                 raise NotResponsibleForTopicError(owner.address)
             version, taken_over = current.version, True
         raise ServiceDownError(f"other hubs claim topic '{show_name(topic)}' at the same time; try again")

@@ -1,6 +1,6 @@
 """The two shapes of a hub, standalone and cluster: how it registers, where its messages go, how long it may serve."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hedwig.errors import HedwigError
 from hedwig.model import HubInfo
@@ -8,13 +8,17 @@ from hub.ledgers import LedgerStore
 from hub.ownership import Liveness
 from metadata import MetadataStore
 
+if TYPE_CHECKING:
+    from hub.balance import Balance
+    from hub.incarnation import Incarnation
+
 __all__ = ["Member", "Shape"]
 
 
 class Member(Protocol):
     """The hub, as its shape sees it."""
 
-    def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> None:
+    def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> "Incarnation":
         """Serve under a new registration, from nothing; `lost` must have returned for the one before."""
         ...
 
@@ -29,6 +33,11 @@ class Member(Protocol):
 
 class Shape(Protocol):
     """What differs between the two."""
+
+    @property
+    def balance(self) -> "Balance | None":
+        """What shares the topics out among the hubs; None where there is only one."""
+        ...
 
     async def open(self) -> None:
         """Open what is needed before the metadata. Raises: HedwigError - the hub cannot start."""

@@ -16,11 +16,11 @@ from hub.shape import Member
 from hub.tasks import Tasks, repeat
 from metadata import MetadataStore
 
-__all__ = ["Standalone", "StandaloneLiveness", "first_ledger_id", "hub_id"]
+__all__ = ["CHECK_S", "Standalone", "StandaloneLiveness", "first_ledger_id", "hub_id"]
 
 _log = logging.getLogger(__name__)
 
-_CHECK_S: Final = 2.0
+CHECK_S: Final = 2.0
 """How often a hub looks whether it was replaced: that long it may go on without knowing."""
 
 _ID_FILE: Final = "hub-id"
@@ -30,6 +30,8 @@ _LEDGER_ID_BITS: Final = 32
 
 class Standalone:
     """A Shape: no liveness, local ledgers, and a record in the metadata that names the one hub that may use them."""
+
+    balance: None = None
 
     def __init__(self, options: HubOptions, clock: Clock, *, replace: bool) -> None:
         """`replace`: take the metadata over from another standalone hub."""
@@ -69,7 +71,7 @@ class Standalone:
                 await hub.lost(str(error))
                 hub.give_up(error)
 
-        self._tasks.start(repeat("look at the registration", self._clock, _CHECK_S, look))
+        self._tasks.start(repeat("look at the registration", self._clock, CHECK_S, look))
 
     def is_proven(self) -> bool:
         """Always: nothing expires. Who is replaced learns of it when it looks, or is refused."""
@@ -101,6 +103,9 @@ class StandaloneLiveness:
             return True
         registered = await self._store.standalone_hub()
         return registered is not None and registered.starts > self._me.epoch
+
+    def seems_alive(self, hub: HubInfo) -> bool:  # noqa: ARG002 (of others there is nothing to remember)
+        return False
 
     def choose(self) -> HubInfo:
         return self._me

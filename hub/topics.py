@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from hedwig.clock import Clock
-from hedwig.errors import HedwigError, LedgerError, MetadataError, ServiceDownError
+from hedwig.errors import HedwigError, LedgerError, MetadataError, NotResponsibleForTopicError, ServiceDownError
 from hedwig.model import Topic
 from hedwig.names import show_name
 from hub.durable_log import DurableLog
@@ -23,6 +23,7 @@ from hub.log import TopicLog
 from hub.log_store import LogStore
 from hub.options import HubOptions
 from hub.ownership import Claim, Ownership
+from hub.pace import Pace
 from hub.tasks import Tasks
 from hub.topic import OwnedTopic, TopicState
 
@@ -74,12 +75,16 @@ class Topics:
         self._turns: OrderedDict[Topic, None] = OrderedDict()
         """Topics that wait for their turn to be acquired."""
         self._running = 0
+        self._pace = Pace(options.cluster.claims_rate if options.is_clustered else 0, clock)
+        self._next_turn: asyncio.TimerHandle | None = None
         self._releases: dict[Topic, asyncio.Task[None]] = {}
         self._tasks = Tasks()
         self._released = asyncio.Event()
         """Set whenever a release has ended."""
         self._non_durable = _pattern(options.non_durable_topics)
         self._closing = False
+        self.claims_nothing_new = False
+        """Whether topics without owner are left to other hubs, where there are any."""
         self._caretaker: Caretaker | None = None
         self.acquired = 0
         self.released = 0
@@ -132,6 +137,9 @@ class Topics:
             if topic is not None:
                 serve(topic)
                 return
+            if not should_claim and (owner := self._ownership.known_owner(name)) is not None:
+                refuse(NotResponsibleForTopicError(owner.address))
+                return
             if len(self._turns) >= self._options.acquisitions_waiting_max:
                 refuse(ServiceDownError("too many topics wait to be acquired by this hub; try again"))
                 return
@@ -146,9 +154,17 @@ class Topics:
 
     def _begin_turns(self) -> None:
         while self._turns and self._running < self._options.acquisitions_max:
+            if (wait_s := self._pace.wait_s()) > 0:
+                if self._next_turn is None:
+                    self._next_turn = asyncio.get_running_loop().call_later(wait_s, self._go_on)
+                return
             name, _ = self._turns.popitem(last=False)
             self._running += 1
             self._tasks.start(self._acquire(name, self._acquisitions[name]))
+
+    def _go_on(self) -> None:
+        self._next_turn = None
+        self._begin_turns()
 
     async def _acquire(self, name: Topic, acquisition: _Acquisition) -> None:
         topic: OwnedTopic | None = None
@@ -180,7 +196,7 @@ class Topics:
             self._begin_turns()
 
     async def _own(self, name: Topic, should_claim: bool) -> OwnedTopic:
-        claim = await self._ownership.claim(name, should_claim=should_claim)
+        claim = await self._ownership.claim(name, should_claim=should_claim and not self.claims_nothing_new)
         try:
             log = await self._open_log(name, claim)
         except BaseException as exc:
@@ -265,11 +281,7 @@ class Topics:
 
     async def close(self) -> None:
         """Refuse everything that waits, and release all topics. May be cancelled: the rest is taken over later."""
-        self._closing = True
-        for name in list(self._turns):
-            del self._turns[name]
-            for waiter in self._acquisitions.pop(name).waiters:
-                waiter.refuse(ServiceDownError("the hub is shutting down"))
+        self._refuse_turns()
         for topic in list(self._owned.values()):
             await self._make_room(topic)
         while self._tasks:
@@ -277,9 +289,23 @@ class Topics:
             for topic in list(self._owned.values()):  # Those that were being acquired.
                 await self._make_room(topic)
 
+    def _refuse_turns(self) -> None:
+        """Refuse everything that waits to be acquired, and whatever comes from now on."""
+        self._closing = True
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        for name in list(self._turns):
+            del self._turns[name]
+            for waiter in self._acquisitions.pop(name).waiters:
+                waiter.refuse(ServiceDownError("the hub is shutting down"))
+
     async def abandon(self) -> None:
         """Let go of everything as it is: whoever owns these topics next recovers them."""
+        self._refuse_turns()
         await self._tasks.cancel()
+        for topic in self._owned.values():
+            topic.state = TopicState.RELEASED
+        self._owned.clear()
 
 
 def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str] | None:

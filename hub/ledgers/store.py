@@ -12,16 +12,17 @@ __all__ = ["LedgerStore", "LedgerStoreStats"]
 class LedgerStoreStats:
     """What a store holds at this moment.
 
-    `live_bytes` is what rewriting would keep, as it was last counted; `damaged_places` counts unreadable places met.
+    `live_bytes` is what rewriting would keep, as it was last counted; `damaged_places` counts unreadable places met;
+    `is_full` says that no new ledger can be made now. None is what a store would have to ask others for.
     """
 
-    ledgers: int
+    ledgers: int | None
     open_ledgers: int
-    segments: int
-    stored_bytes: int
-    live_bytes: int
+    segments: int | None
+    stored_bytes: int | None
+    live_bytes: int | None
     queued_bytes: int
-    damaged_places: int
+    damaged_places: int | None
     is_full: bool
 
 

@@ -11,11 +11,13 @@ from typing import Final
 
 import pytest
 
+from hedwig.clock import SystemClock
 from hedwig.errors import NotResponsibleForTopicError
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW
 from hedwig.wire import CreateOrAttach, Delivery
+from hub.known_owners import KnownOwners
 from hub.ownership import Ownership
 from hub.standalone import StandaloneLiveness
 from metadata import open_metadata
@@ -127,7 +129,9 @@ async def test_replaced_hub_sends_clients_to_its_successor(tmp_path: Path) -> No
         successor = HubInfo(host="second", port=2, ssl_port=None, epoch=epochs[1])
         await store.ownership.write_owner_info(Topic(T), successor, NEW)
         with pytest.raises(NotResponsibleForTopicError, match="second:2"):
-            await Ownership(store.ownership, liveness).claim(Topic(T), should_claim=True)
+            await Ownership(store.ownership, liveness, KnownOwners(1, 0, SystemClock(), liveness.seems_alive)).claim(
+                Topic(T), should_claim=True
+            )
 
 
 async def test_topic_whose_messages_are_elsewhere_is_refused_and_gets_no_others(tmp_path: Path) -> None:

@@ -220,13 +220,13 @@ class BookkeeperLedgerStore:
     async def stats(self) -> LedgerStoreStats:
         """Return what this client knows; what bookies store is theirs to say."""
         return LedgerStoreStats(
-            ledgers=len([ledger_id async for ledger_id in self.ledgers()]),
+            ledgers=None,
             open_ledgers=len(self._writers),
-            segments=0,
-            stored_bytes=0,
-            live_bytes=0,
+            segments=None,
+            stored_bytes=None,
+            live_bytes=None,
             queued_bytes=self._cluster.pending_bytes,
-            damaged_places=0,
+            damaged_places=None,
             is_full=len(self._cluster.registry.writable()) < self._options.quorums.ensemble,
         )
 
@@ -237,6 +237,13 @@ class BookkeeperLedgerStore:
             self._shutdown = asyncio.ensure_future(self._shut_down())
         # It comes to an end in any case, also if this caller is cancelled.
         await asyncio.shield(self._shutdown)
+
+    async def abandon(self) -> None:
+        """Close at once, for a writer that may have been shut out already; what is at hand is uncertain."""
+        self._is_closed = True
+        for writer in list(self._writers.values()):
+            await writer.abandon()
+        await self.aclose()
 
     async def _shut_down(self) -> None:
         writers = list(self._writers.values())

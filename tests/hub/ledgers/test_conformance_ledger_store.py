@@ -156,7 +156,7 @@ async def test_all_ledgers_are_listed_in_order(open_any_store: OpenAnyStore) -> 
     await store.aclose()
     store = await open_any_store()
     assert [ledger async for ledger in store.ledgers()] == before + kept
-    assert (await store.stats()).ledgers == len(before + kept)
+    assert (await store.stats()).ledgers in (len(before + kept), None)
 
 
 async def test_cancelled_operations_leave_the_store_usable(any_store: LedgerStore) -> None:

@@ -1,0 +1,101 @@
+"""Balance: topics that a hub gives up because others should have them.
+
+A hub with more than its share gives a few up at a time, and whoever is asked for them next chooses a hub with less. A
+hub that is drained gives all of them up and claims no more, so that it can be stopped without anybody noticing.
+"""
+
+import asyncio
+import logging
+import math
+from random import Random
+from typing import Final
+
+from hedwig.clock import Clock
+from hub.cluster_options import ClusterOptions
+from hub.liveness import DRAINING_LOAD, ClusterLiveness
+from hub.topic import OwnedTopic
+from hub.topics import Topics
+
+__all__ = ["Balance"]
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+_SLICES: Final = 10
+"""A second's topics of a drain go in so many lots, so that their subscribers do not all come to the others at once."""
+
+
+class Balance:
+    """Announces the load of a hub, and keeps it to its share. `run` is to be run for as long as the hub lives."""
+
+    def __init__(self, options: ClusterOptions, liveness: ClusterLiveness, clock: Clock, random: Random) -> None:
+        self._options = options
+        self._liveness = liveness
+        self._clock = clock
+        self._random = random
+        self._topics: Topics | None = None
+        self.is_draining = False
+
+    def attach(self, topics: Topics) -> None:
+        """Go on with the topics of another incarnation."""
+        self._topics = topics
+        topics.claims_nothing_new = self.is_draining
+        self.announce()
+
+    def drain(self, state: bool) -> None:
+        """Begin to give all topics up, and claim no more, or end that."""
+        self.is_draining = state
+        if self._topics is not None:
+            self._topics.claims_nothing_new = state
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell the load, which goes out with the next proof of life."""
+        topics = len(self._topics) if self._topics is not None else 0
+        self._liveness.set_load(DRAINING_LOAD if self.is_draining else topics)
+
+    async def run(self) -> None:
+        """Look every second, until cancelled."""
+        next_look = self._clock.monotonic() + self._options.rebalance_interval_s
+        while True:
+            await self._clock.sleep(_LOOK_S / _SLICES if self.is_draining else _LOOK_S)
+            try:
+                self.announce()
+                if self.is_draining:
+                    await self._give_up(max(1, self._options.drain_rate // _SLICES))
+                elif self._options.rebalance_interval_s and self._clock.monotonic() >= next_look:
+                    next_look = self._clock.monotonic() + self._options.rebalance_interval_s
+                    await self._give_up(self.excess())
+            except Exception:
+                _log.exception("topics could not be given up; it is tried again")
+
+    def excess(self) -> int:
+        """Return how many topics this hub should give up now: what is above the mean, if it is above the tolerance."""
+        if self._topics is None:
+            return 0
+        mine = len(self._topics)
+        me = self._liveness.registration.hub.address if self._liveness.is_proven() else ""
+        others = [hub.load for hub in self._liveness.live if hub.info.address != me and not hub.is_draining]
+        if not me or not others:
+            return 0
+        mean = (mine + sum(others)) / (1 + len(others))
+        if mine <= max(1, math.ceil(mean * (1 + self._options.rebalance_tolerance))):
+            return 0
+        return min(mine - max(1, math.ceil(mean)), self._options.rebalance_topics_max)
+
+    async def _give_up(self, number: int) -> None:
+        """Release so many topics at random, those first that nobody is attached to."""
+        topics = self._topics
+        if topics is None or number <= 0 or not len(topics):
+            return
+        chosen = self._choose(topics, number)
+        _log.info("gives up %d of %d topics", len(chosen), len(topics))
+        await asyncio.gather(*(topics.release(topic) for topic in chosen))
+
+    def _choose(self, topics: Topics, number: int) -> list[OwnedTopic]:
+        serving = [topic for topic in topics if topic.is_serving]
+        if len(serving) <= number:
+            return serving
+        chosen = self._random.sample(serving, min(len(serving), 4 * number))
+        chosen.sort(key=lambda topic: topic.has_attached)
+        return chosen[:number]

@@ -1,0 +1,162 @@
+"""The cluster shape: one hub of several, registered in ZooKeeper, with its messages on the bookies of BookKeeper."""
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import AsyncExitStack
+from random import Random
+from typing import Final
+
+from hedwig.clock import Clock
+from hedwig.errors import HedwigError
+from hedwig.model import HubInfo
+from hedwig.zookeeper import Bridge, BridgeOptions
+from hub.balance import Balance
+from hub.cluster_options import zookeeper_place
+from hub.ledgers.bookkeeper.bridged_session import BridgedSession
+from hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hub.ledgers.bookkeeper.quorums import Quorums
+from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
+from hub.options import HubOptions
+from hub.shape import Member
+from hub.tasks import Tasks
+from metadata import MetadataStore
+
+__all__ = ["Cluster"]
+
+_log = logging.getLogger(__name__)
+
+_LEDGERS_ROOT: Final = "/ledgers"
+_RETRY_S: Final = 1.0
+
+
+class Cluster:
+    """A Shape: liveness in ZooKeeper, ledgers on bookies; what it owned is for others once it cannot prove to live."""
+
+    def __init__(self, options: HubOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._random = Random()
+        self._tasks = Tasks()
+        self._stack = AsyncExitStack()
+        self._session: BridgedSession | None = None
+        self._root = ""
+        self._serving: Registration | None = None
+        """That under which the present incarnation serves."""
+        self._store: BookkeeperLedgerStore | None = None
+        self._changes: deque[tuple[Registration, bool]] = deque()
+        self._changed = asyncio.Event()
+        self.balance: Balance | None = None
+
+    async def open(self) -> None:
+        place = self._options.bookkeeper.zookeeper
+        if place:
+            hosts, self._root = zookeeper_place("bookkeeper.zookeeper", place)
+        else:
+            hosts, _ = zookeeper_place("cluster.zookeeper", self._options.cluster.zookeeper)
+            self._root = _LEDGERS_ROOT
+        timeout_s = self._options.operation_timeout_s
+        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=self._clock))
+        self._stack.push_async_callback(bridge.close)
+        await bridge.connect()
+        self._session = BridgedSession(bridge)
+
+    async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (the others are found through ZooKeeper alone)
+        """Register as one of the hubs.
+
+        Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
+            LedgerStoreUnavailableError - the bookies cannot be found.
+        """
+        hosts, prefix = zookeeper_place("cluster.zookeeper", self._options.cluster.zookeeper)
+        cluster = self._options.cluster
+        self.liveness = ClusterLiveness(
+            address,
+            LivenessOptions(
+                zookeeper=hosts,
+                prefix=prefix,
+                session_timeout_s=cluster.session_timeout_s,
+                placement=Placement(cluster.placement),
+                clock=self._clock,
+            ),
+            admin=None if admin_port is None else f"{self._options.advertised_admin_host}:{admin_port}",
+            on_registered=lambda registration: self._note(registration, holds=True),
+            on_lost=lambda registration: self._note(registration, holds=False),
+        )
+        self._stack.push_async_callback(self._end, self.liveness)
+        self._stack.push_async_callback(self._tasks.cancel)
+        self.balance = Balance(cluster, self.liveness, self._clock, self._random)
+        await self.liveness.start()
+        registration, _ = self._changes.popleft()
+        await self._serve(registration, hub)
+        self._tasks.start(self._follow(hub))
+        self._tasks.start(self.balance.run())
+
+    def is_proven(self) -> bool:
+        return self._serving is not None and self._serving.is_proven()
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def _end(self, liveness: ClusterLiveness) -> None:
+        """Let go of the ledgers and of the registration, in this order: until then nobody else takes topics over."""
+        if self._store is not None:
+            await self._store.aclose()
+        await liveness.close()
+
+    # ----------------------------------------------------------------------------------- one registration after another
+
+    def _note(self, registration: Registration, *, holds: bool) -> None:
+        self._changes.append((registration, holds))
+        self._changed.set()
+
+    async def _follow(self, hub: Member) -> None:
+        """Carry out in turn what liveness tells: a hub serves under one registration at a time."""
+        while True:
+            while self._changes:
+                registration, holds = self._changes.popleft()
+                if not holds:
+                    await self._stop(hub, registration)
+                elif registration.is_proven():
+                    await self._serve_at_last(registration, hub)
+            self._changed.clear()
+            if not self._changes:
+                await self._changed.wait()
+
+    async def _serve_at_last(self, registration: Registration, hub: Member) -> None:
+        """Serve as soon as the bookies are found; the registration may end before."""
+        while registration.is_proven():
+            try:
+                await self._serve(registration, hub)
+                return
+            except HedwigError as exc:
+                _log.warning("hub %s does not serve yet: %s", registration.hub.address, exc)
+                await self._clock.sleep(_RETRY_S)
+
+    async def _serve(self, registration: Registration, hub: Member) -> None:
+        assert self._session is not None, "it was opened"
+        assert self.balance is not None, "it is joining"
+        # A store of its own: the writers of an incarnation end with it.
+        self._store = await BookkeeperLedgerStore.open(
+            self._session, self._root, self._ledger_options(), self._clock, self._random
+        )
+        self._serving = registration
+        self.balance.attach(hub.registered(registration.hub, registration, self._store).topics)
+
+    async def _stop(self, hub: Member, registration: Registration) -> None:
+        if self._serving is not registration:
+            return
+        await hub.lost(f"hub {registration.hub.address} could not prove that it is alive; it registers anew")
+        self._serving = None
+        if self._store is not None:
+            await self._store.abandon()
+            self._store = None
+
+    def _ledger_options(self) -> BookkeeperOptions:
+        given = self._options.bookkeeper
+        quorums = Quorums(ensemble=given.ensemble, write=given.write_quorum, ack=given.ack_quorum)
+        bounds = ClusterOptions(append_timeout_s=given.append_timeout_s)
+        if given.compat:
+            return BookkeeperOptions.for_original_hub(quorums, bounds)
+        return BookkeeperOptions.for_hubs(self._options.cluster.zookeeper.encode(), quorums, bounds)
