@@ -43,9 +43,14 @@ class ZooKeeperSession(FrameSocket):
         self._calls = 0
 
     def __enter__(self) -> Self:
-        # Protocol version, last zxid seen, session timeout, session id 0 for a new one, its password, read-only.
-        self.send_frame(struct.pack(">iqiqi16s?", 0, 0, _SESSION_TIMEOUT_MS, 0, 16, b"", False))
-        self.receive_frame()
+        try:
+            # Protocol version, last zxid seen, session timeout, session id 0 for a new one, its password, read-only.
+            self.send_frame(struct.pack(">iqiqi16s?", 0, 0, _SESSION_TIMEOUT_MS, 0, 16, b"", False))
+            self.receive_frame()
+        except BaseException:
+            # What is not entered is not left either.
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def exists(self, path: str) -> bool:

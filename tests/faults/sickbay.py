@@ -9,7 +9,12 @@ from cli.dev import DevServers, ServerState
 
 __all__ = ["heal", "tended"]
 
-_SERVICES: Final = {"hbase-master": "hbase", "regionserver": "hbase", "bookie43": "bookkeeper43"}
+_SERVICES: Final = {
+    "hbase-master": "hbase",
+    "regionserver": "hbase",
+    "bookie": "bookkeeper",
+    "bookie43": "bookkeeper43",
+}
 """The services of those kinds of server that have another name."""
 
 _ROUND_S: Final = 0.5

@@ -57,11 +57,17 @@ async def read_entry(
                 asked[task] = bookie
             timeout_s = cluster.options.speculative_read_s if len(asked) + len(failures) < len(order) else None
             done, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done and bookie is not None:
+                # Without this every entry of a ledger would wait for the same bookie.
+                cluster.suspects.add(bookie)
             for task in done:
                 answer, entry = task.result()
                 if entry is not None:
                     return entry
-                failures[asked.pop(task)] = answer
+                failed = asked.pop(task)
+                failures[failed] = answer
+                if answer.outcome in (Outcome.NOT_SENT, Outcome.UNANSWERED):
+                    cluster.suspects.add(failed)
     finally:
         for task in asked:
             task.cancel()
