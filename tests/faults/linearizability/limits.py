@@ -15,7 +15,7 @@ class Limits:
     """`deadline_s` holds for all keys of a history together, `configurations_max` for each key, as memory does."""
 
     deadline_s: float = 120.0
-    configurations_max: int = 3_000_000
+    configurations_max: int = 2_000_000
 
 
 class Budget:
