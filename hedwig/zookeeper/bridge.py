@@ -55,6 +55,9 @@ _LOST: Final = (
     SessionMovedError,
 )
 _CLOSED: Final = "the session with ZooKeeper was closed"
+_TCP_MIN_S: Final = 1.0
+_TCP_SHARE: Final = 1 / 8
+"""Of the session: for how long a server whose machine may be off is waited for, so that there is time for another."""
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _REVIVE_PAUSE_S: Final = 1.0
 
@@ -228,7 +231,7 @@ class Bridge:
             hosts=self._hosts,
             timeout=self._options.session_timeout_s,
             client_id=self._session,
-            handler=PromptHandler(),
+            handler=PromptHandler(max(_TCP_MIN_S, self._options.session_timeout_s * _TCP_SHARE)),
             connection_retry=dict(_RECONNECT),
         )
         client.add_listener(lambda state: self._listen(client, state))

@@ -39,8 +39,10 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
 
     name = "prompt_handler"
 
-    def __init__(self) -> None:
+    def __init__(self, tcp_timeout_s: float) -> None:
+        """Make a handler that tries one server for `tcp_timeout_s` before the next; kazoo would for a whole session."""
         super().__init__()
+        self._tcp_timeout_s = tcp_timeout_s
         self._connected: _BufferedSocket | None = None
 
     @property
@@ -61,6 +63,7 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
         return wake_ups, wake_ups
 
     def create_connection(self, *args: Any, **kwargs: Any) -> "_BufferedSocket":
+        kwargs["timeout"] = min(kwargs["timeout"], self._tcp_timeout_s)
         self._connected = _BufferedSocket(super().create_connection(*args, **kwargs))
         return self._connected
 

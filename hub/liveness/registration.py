@@ -51,7 +51,7 @@ class Registration:
         An incarnation is an address and an epoch. That one is dead is read from its host node, after a `sync`.
         """
         if hub.epoch == self.hub.epoch and hub.address == self.hub.address:
-            return bool(self.me)
+            return self.me is self.hub
         return await self._verdicts.is_alive(hub)
 
     def seems_alive(self, hub: HubInfo) -> bool:

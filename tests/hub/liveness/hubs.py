@@ -36,6 +36,7 @@ def hub_at(number: int) -> HubInfo:
 class Member:
     """A hub in this process, and the registrations that it was told of."""
 
+    options: LivenessOptions
     liveness: ClusterLiveness
     registered: list[Registration] = field(default_factory=list)
     lost: list[Registration] = field(default_factory=list)
@@ -51,14 +52,15 @@ class Hubs:
     def make(self, number: int, **changes: Any) -> Member:
         """Return a hub that is not started; `changes` are options."""
         member: Member
+        options = replace(self.options, **changes)
         liveness = ClusterLiveness(
             hub_at(number),
-            replace(self.options, **changes),
+            options,
             admin=f"127.0.0.1:{6000 + number}",
             on_registered=lambda registration: member.registered.append(registration),
             on_lost=lambda registration: member.lost.append(registration),
         )
-        member = Member(liveness)
+        member = Member(options, liveness)
         self._stack.push_async_callback(liveness.close)
         return member
 

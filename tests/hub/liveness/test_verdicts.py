@@ -1,0 +1,142 @@
+"""Prove that a hub is called dead only after its own node was read, and that questions about it are not repeated."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from hedwig.errors import ServiceDownError
+from hedwig.zookeeper import Bridge, BridgeOptions
+from hub.liveness import LivenessOptions
+from hub.liveness.live_set import LiveSet
+from hub.liveness.places import Places
+from hub.liveness.verdicts import Verdicts
+from tests.faults.proxy import Proxy
+from tests.faults.waiting import until
+from tests.faults.wires import ZooKeeperWire
+from tests.hub.liveness.hubs import Hubs, hub_at
+
+
+@dataclass
+class Asker:
+    """Whoever asks, and the requests that it takes."""
+
+    proxy: Proxy
+    bridge: Bridge
+    live_set: LiveSet
+    verdicts: Verdicts
+
+    @property
+    def requests(self) -> dict[str, int]:
+        return {name: count for name, count in self.proxy.seen.items() if name in ("sync", "get")}
+
+
+@pytest.fixture
+async def asker(options: LivenessOptions) -> AsyncIterator[Asker]:
+    """Its live set does not follow anybody before it is started."""
+    options = replace(options, verdicts_max=3, operation_timeout_s=1.0, refresh_s=600.0)
+    async with Proxy(options.zookeeper, ZooKeeperWire) as proxy:
+        bridge = Bridge(proxy.address, BridgeOptions())
+        await bridge.connect()
+        places = Places(options.prefix)
+        live_set = LiveSet(bridge, places, options)
+        asker = Asker(proxy, bridge, live_set, Verdicts(bridge, places, live_set, options))
+        yield asker
+        await asker.verdicts.aclose()
+        await live_set.aclose()
+        await bridge.close()
+
+
+async def test_a_hub_that_the_watch_missed_is_alive(hubs: Hubs, asker: Asker) -> None:
+    member = await hubs.start(1)
+    me = member.liveness.registration.hub
+    assert asker.live_set.hubs == ()
+    assert await asker.verdicts.is_alive(me)
+    assert not await asker.verdicts.is_alive(replace(me, epoch=me.epoch + 1))
+    assert not await asker.verdicts.is_alive(hub_at(2))
+    assert asker.requests == {"sync": 3, "get": 3}
+
+
+async def test_a_new_incarnation_is_not_taken_for_the_old_one_in_a_set_that_stands_still(
+    hubs: Hubs, asker: Asker
+) -> None:
+    first = await hubs.start(1)
+    asker.live_set.start()
+    await until(lambda: asker.live_set.hubs, "it is seen")
+    await asker.live_set.aclose()
+    await first.liveness.close()
+    second = await hubs.start(1)
+    assert asker.live_set.has(first.registered[0].hub)
+    assert await asker.verdicts.is_alive(second.liveness.registration.hub)
+
+
+async def test_the_set_answers_without_a_request(hubs: Hubs, asker: Asker) -> None:
+    member = await hubs.start(1)
+    asker.live_set.start()
+    await until(lambda: asker.live_set.hubs, "it is seen")
+    before = asker.requests
+    for _ in range(100):
+        assert await asker.verdicts.is_alive(member.liveness.registration.hub)
+    assert asker.requests == before
+
+
+async def test_questions_at_once_are_one_and_a_dead_verdict_is_kept(asker: Asker) -> None:
+    dead = replace(hub_at(1), epoch=7)
+    assert not any(await asyncio.gather(*(asker.verdicts.is_alive(dead) for _ in range(100))))
+    assert not await asker.verdicts.is_alive(dead)
+    assert asker.requests == {"sync": 1, "get": 1}
+    # Others push it out, in time.
+    for epoch in (8, 9, 10):
+        assert not await asker.verdicts.is_alive(replace(dead, epoch=epoch))
+    assert not await asker.verdicts.is_alive(dead)
+    assert asker.requests == {"sync": 5, "get": 5}
+
+
+async def test_who_stops_waiting_does_not_end_the_question_for_others(asker: Asker) -> None:
+    dead = replace(hub_at(1), epoch=7)
+    first, second = (asyncio.create_task(asker.verdicts.is_alive(dead)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert not await second
+    assert first.cancelled()
+    assert asker.requests == {"sync": 1, "get": 1}
+
+
+async def test_what_cannot_be_told_is_not_told(hubs: Hubs, asker: Asker) -> None:
+    member = await hubs.start(1)
+    me = member.liveness.registration.hub
+    asker.live_set.start()
+    await until(lambda: asker.live_set.is_watched, "it is seen")
+    asker.proxy.vanish()
+    await until(lambda: not asker.live_set.is_watched, "the connection is lost")
+    with pytest.raises(ServiceDownError, match=r"cannot tell whether hub 127\.0\.0\.1:4001:5001 is alive"):
+        await asker.verdicts.is_alive(me)
+    await asker.proxy.come_back()
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                assert await asker.verdicts.is_alive(me)
+                break
+            except ServiceDownError:
+                continue
+
+
+async def test_closing_answers_whoever_asks(asker: Asker) -> None:
+    asker.proxy.vanish()
+    await until(lambda: asker.bridge.connection is None, "the connection is lost")
+    asking = asyncio.create_task(asker.verdicts.is_alive(hub_at(1)))
+    await asyncio.sleep(0)
+    await asker.verdicts.aclose()
+    with pytest.raises(ServiceDownError, match="closing"):
+        await asking
+
+
+async def test_a_hub_that_is_not_proven_does_not_answer_for_itself(hubs: Hubs) -> None:
+    member = await hubs.start(1)
+    registration = member.liveness.registration
+    await member.liveness.close()
+    with pytest.raises(ServiceDownError):
+        await registration.is_alive(registration.hub)
+    with pytest.raises(ServiceDownError):
+        registration.choose()
