@@ -177,6 +177,8 @@ class Channel(asyncio.Protocol):
         if self.is_closed:
             return
         self._flush()
+        if self.is_closed:  # What was to be sent could not be any more.
+            return
         self.is_closed = True
         transport = self._transport
         if transport is not None:
