@@ -147,7 +147,13 @@ class AdminEndpoint:
     async def _draining(self, _: web.Request) -> web.Response:
         balance = self._hub.shape.balance
         is_draining = balance is not None and balance.is_draining
-        return json_response({"draining": is_draining, "topics": len(self._hub.topics)})
+        return json_response(
+            {
+                "draining": is_draining,
+                "topics": len(self._hub.topics),
+                "other_hubs": balance.others if balance is not None else 0,
+            }
+        )
 
     async def _drain(self, request: web.Request) -> web.Response:
         balance = self._hub.shape.balance

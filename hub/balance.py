@@ -1,7 +1,8 @@
 """Balance: topics that a hub gives up because others should have them.
 
 A hub with more than its share gives a few up at a time, and whoever is asked for them next chooses a hub with less. A
-hub that is drained gives all of them up and claims no more, so that it can be stopped without anybody noticing.
+hub that is drained gives all of them up and claims no more, so that it can be stopped without anybody noticing; not
+while there is no other that takes them.
 """
 
 import asyncio
@@ -49,6 +50,18 @@ class Balance:
             self._topics.claims_nothing_new = state
         self.announce()
 
+    @property
+    def others(self) -> int:
+        """How many other hubs there are, as far as is known, that take topics."""
+        return 0 if self._mine is None else len(self._loads_of_others(self._mine))
+
+    @property
+    def _mine(self) -> str | None:
+        return self._liveness.registration.hub.address if self._liveness.is_proven() else None
+
+    def _loads_of_others(self, mine: str) -> list[int]:
+        return [hub.load for hub in self._liveness.live if hub.info.address != mine and not hub.is_draining]
+
     def announce(self) -> None:
         """Tell the load, which goes out with the next proof of life."""
         topics = len(self._topics) if self._topics is not None else 0
@@ -62,7 +75,9 @@ class Balance:
             try:
                 self.announce()
                 if self.is_draining:
-                    await self._give_up(max(1, self._options.drain_rate // _SLICES))
+                    # What nobody else takes would only come back, and its subscribers be cut off for nothing.
+                    if self.others:
+                        await self._give_up(max(1, self._options.drain_rate // _SLICES))
                 elif self._options.rebalance_interval_s and self._clock.monotonic() >= next_look:
                     next_look = self._clock.monotonic() + self._options.rebalance_interval_s
                     await self._give_up(self.excess())
@@ -74,9 +89,8 @@ class Balance:
         if self._topics is None:
             return 0
         mine = len(self._topics)
-        me = self._liveness.registration.hub.address if self._liveness.is_proven() else ""
-        others = [hub.load for hub in self._liveness.live if hub.info.address != me and not hub.is_draining]
-        if not me or not others:
+        others = [] if self._mine is None else self._loads_of_others(self._mine)
+        if not others:
             return 0
         mean = (mine + sum(others)) / (1 + len(others))
         if mine <= max(1, math.ceil(mean * (1 + self._options.rebalance_tolerance))):
@@ -90,7 +104,7 @@ class Balance:
             return
         chosen = self._choose(topics, number)
         _log.info("gives up %d of %d topics", len(chosen), len(topics))
-        await asyncio.gather(*(topics.release(topic) for topic in chosen))
+        await asyncio.gather(*(topics.leave(topic) for topic in chosen))
 
     def _choose(self, topics: Topics, number: int) -> list[OwnedTopic]:
         serving = [topic for topic in topics if topic.is_serving]

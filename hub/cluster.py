@@ -8,8 +8,9 @@ from random import Random
 from typing import Final
 
 from hedwig.clock import Clock
-from hedwig.errors import HedwigError
+from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
 from hedwig.model import HubInfo
+from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions
 from hub.balance import Balance
 from hub.cluster_options import zookeeper_place
@@ -60,14 +61,17 @@ class Cluster:
         timeout_s = self._options.operation_timeout_s
         bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=self._clock))
         self._stack.push_async_callback(bridge.close)
-        await bridge.connect()
+        try:
+            await bridge.connect()
+        except NotAppliedError as exc:
+            raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
         self._session = BridgedSession(bridge)
 
     async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (the others are found through ZooKeeper alone)
         """Register as one of the hubs.
 
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
-            LedgerStoreUnavailableError - the bookies cannot be found.
+            ConfigurationError - there is no BookKeeper where it should be.
         """
         hosts, prefix = zookeeper_place("cluster.zookeeper", self._options.cluster.zookeeper)
         cluster = self._options.cluster
@@ -77,6 +81,8 @@ class Cluster:
                 zookeeper=hosts,
                 prefix=prefix,
                 session_timeout_s=cluster.session_timeout_s,
+                # A predecessor at this address that was killed, on another machine perhaps, has to be forgotten first.
+                start_timeout_s=self._options.operation_timeout_s + 2 * cluster.session_timeout_s,
                 placement=Placement(cluster.placement),
                 clock=self._clock,
             ),
@@ -89,7 +95,10 @@ class Cluster:
         self.balance = Balance(cluster, self.liveness, self._clock, self._random)
         await self.liveness.start()
         registration, _ = self._changes.popleft()
-        await self._serve(registration, hub)
+        try:
+            await self._serve(registration, hub)
+        except LedgerStoreUnavailableError as exc:
+            raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
         self._tasks.start(self._follow(hub))
         self._tasks.start(self.balance.run())
 

@@ -11,7 +11,13 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from hedwig.errors import ConfigurationError, HedwigError, MetadataUnavailableError, UncertainStateError
+from hedwig.errors import (
+    ConfigurationError,
+    HedwigError,
+    MetadataUnavailableError,
+    ServiceDownError,
+    UncertainStateError,
+)
 from hub.configuration import Configuration, Given, from_defaults, from_environment, from_file, from_setting
 from hub.filters import FilterRegistry
 from hub.first_steps import DATA_ORIGIN, first_steps, user_data_directory
@@ -45,7 +51,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     OUTCOME_UNKNOWN = 5
     UNAVAILABLE = 6
-    """The metadata store cannot be reached."""
+    """The metadata store cannot be reached, or the cluster cannot be joined."""
     INTERRUPTED = 130
     """Closed, after SIGINT: Ctrl-C."""
 
@@ -181,7 +187,7 @@ def _code_of(error: HedwigError) -> ExitCode:
     match error:
         case UncertainStateError():
             return ExitCode.OUTCOME_UNKNOWN
-        case MetadataUnavailableError():
+        case MetadataUnavailableError() | ServiceDownError():
             return ExitCode.UNAVAILABLE
         case ConfigurationError():
             return ExitCode.USAGE

@@ -74,14 +74,10 @@ class Ownership:
         """
         me = self._liveness.me
         self._known.forget(topic)
+        chosen = me if should_claim else self._liveness.choose()
         version, taken_over = NEW, False
         for _ in range(_TRIES_MAX):
-            if version == NEW and not should_claim and (chosen := self._liveness.choose()) != me:
-                # Whoever is chosen may not be the owner, if there is one: that has to be read first.
-                current = await self._manager.read_owner_info(topic)
-                if current is None:
-                    raise NotResponsibleForTopicError(chosen.address)
-            else:
+            if chosen == me:
                 try:
                     return Claim(await self._manager.write_owner_info(topic, me, version), taken_over)
                 except (TopicOwnerInfoExistsError, BadVersionError) as refused:
@@ -89,11 +85,21 @@ class Ownership:
                 except NoRecordError:
                     version, taken_over = NEW, False
                     continue
-            assert current is not None, "who refuses a version says what is there"
+                assert current is not None, "who refuses a version says what is there"
+            else:
+                # Whoever is chosen may not be the owner, if there is one: that has to be read first.
+                current = await self._manager.read_owner_info(topic)
+                if current is None:
+                    raise NotResponsibleForTopicError(chosen.address)
             owner: HubInfo = current.value
-            if not _same(owner, me) and await self._liveness.is_alive(owner):
+            if _same(owner, me):
+                # All others find this hub alive, and send whoever asks back to it.
+                chosen = me
+            elif await self._liveness.is_alive(owner):
                 self._known.note(topic, owner)
                 raise NotResponsibleForTopicError(owner.address)
+            elif chosen != me:
+                raise NotResponsibleForTopicError(chosen.address)
             version, taken_over = current.version, True
         raise ServiceDownError(f"other hubs claim topic '{show_name(topic)}' at the same time; try again")
 

@@ -34,6 +34,9 @@ _log = logging.getLogger(__name__)
 _SWEEP_SLICE: Final = 5000
 """How many topics are looked at before others have a turn."""
 _RELEASES_AT_ONCE: Final = 256
+_LEFT_S: Final = 10.0
+"""For how long a topic that was given up for the balance is left to the others, so that they are asked for it."""
+_LEFT_MAX: Final = 100_000
 
 
 class Caretaker(Protocol):
@@ -85,6 +88,8 @@ class Topics:
         self._closing = False
         self.claims_nothing_new = False
         """Whether topics without owner are left to other hubs, where there are any."""
+        self._left: OrderedDict[Topic, float] = OrderedDict()
+        """Topics that are left to other hubs, where there are any, and until when."""
         self._caretaker: Caretaker | None = None
         self.acquired = 0
         self.released = 0
@@ -196,7 +201,8 @@ class Topics:
             self._begin_turns()
 
     async def _own(self, name: Topic, should_claim: bool) -> OwnedTopic:
-        claim = await self._ownership.claim(name, should_claim=should_claim and not self.claims_nothing_new)
+        may_claim = should_claim and not self.claims_nothing_new and not self._is_left(name)
+        claim = await self._ownership.claim(name, should_claim=may_claim)
         try:
             log = await self._open_log(name, claim)
         except BaseException as exc:
@@ -217,6 +223,26 @@ class Topics:
         if topic.state is TopicState.SERVING:
             _log.error("topic '%s' is given up: %s", show_name(topic.name), error)
             self._begin_release(topic, close_log=False)
+
+    async def leave(self, topic: OwnedTopic) -> None:
+        """Release a topic for another hub to have: for a while this one claims it only if it is chosen for it.
+
+        Clients come back to where their topic was, and those of the original always ask for it to be claimed there.
+        """
+        self._left[topic.name] = self._clock.monotonic() + _LEFT_S
+        self._left.move_to_end(topic.name)
+        if len(self._left) > _LEFT_MAX:
+            self._left.popitem(last=False)
+        await self.release(topic)
+
+    def _is_left(self, name: Topic) -> bool:
+        until = self._left.get(name)
+        if until is None:
+            return False
+        if self._clock.monotonic() < until:
+            return True
+        del self._left[name]
+        return False
 
     async def release(self, topic: OwnedTopic) -> None:
         """Release a topic: detach its subscribers, store what is to be stored, delete the owner record."""

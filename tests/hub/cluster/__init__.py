@@ -1,0 +1,1 @@
+"""Hubs of a cluster, on real ZooKeeper, HBase and bookies."""

@@ -1,0 +1,10 @@
+"""The mark of tests that are held with both kinds of metadata that a cluster can have."""
+
+from typing import Final
+
+import pytest
+
+__all__ = ["on_both", "on_hbase"]
+
+on_both: Final = pytest.mark.parametrize("deployment", ["zookeeper", "hbase"], indirect=True)
+on_hbase: Final = pytest.mark.parametrize("deployment", ["hbase"], indirect=True)

@@ -1,0 +1,27 @@
+"""Deployments for tests, one each; those marked with `on_both` run with metadata in ZooKeeper and in HBase."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.hub.cluster.deployment import Deployment
+from tests.metadata.place import BACKENDS, Surroundings
+from tests.servers import RunningServers
+
+_ROWS = {row.label: row for row in BACKENDS}
+
+
+@pytest.fixture
+async def deployment(
+    request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Deployment]:
+    """A deployment without hubs; its metadata are in ZooKeeper unless the test says otherwise."""
+    backend = getattr(request, "param", "zookeeper")
+    servers.address("bookkeeper")
+    place = _ROWS[backend].place(Surroundings(servers, tmp_path))
+    async with AsyncExitStack() as stack:
+        made = Deployment(servers.address("zookeeper"), backend, place, tmp_path, monkeypatch, stack)
+        await made.open()
+        yield made

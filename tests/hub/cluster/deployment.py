@@ -1,0 +1,169 @@
+"""A deployment: a prefix in ZooKeeper, a metadata store and the bookies, and the hubs that tests start on them."""
+
+import uuid
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.wire import Answer, CloseSubscription
+from hub.cluster import Cluster
+from hub.cluster_options import BookieOptions, ClusterOptions
+from hub.hub import Hub
+from hub.liveness import ClusterLiveness
+from hub.options import HubOptions
+from metadata import MetadataStore, StoreOptions
+from tests.faults.network import NETWORKED, Networked
+from tests.faults.proxy import PASS, Plan, Proxy
+from tests.faults.waiting import until
+from tests.hub.running import RunningHub
+from tests.hub.wire_client import WireClient
+from tests.metadata.place import Place
+
+__all__ = ["SESSION_S", "Deployment", "ask", "liveness_of"]
+
+SESSION_S: Final = 4.0
+"""The least that a server with ticks of two seconds grants."""
+
+_NETWORKED: Final = {row.label: row for row in NETWORKED}
+
+
+class Deployment:
+    """Where the hubs of one test find each other; `backend` is that of its metadata."""
+
+    def __init__(
+        self,
+        zookeeper: str,
+        backend: str,
+        place: Place,
+        directory: Path,
+        patch: pytest.MonkeyPatch,
+        stack: AsyncExitStack,
+    ) -> None:
+        self.zookeeper = zookeeper
+        self.prefix = f"/hedwig/{uuid.uuid4().hex}"
+        self.networked: Networked = _NETWORKED[backend]
+        # As the hub opens its store.
+        self.place = replace(place, gather=True)
+        self.directory = directory
+        self.store: MetadataStore
+        self._patch = patch
+        self._stack = stack
+        self._apart = 0
+
+    async def open(self) -> None:
+        """Lay the metadata out, and open a store beside the hubs'."""
+        await self.place.format()
+        self.store = await self._stack.enter_async_context(await self.place.open())
+
+    # --------------------------------------------------------------------------------------------------- hubs
+
+    def options(
+        self, *, cluster: Mapping[str, Any] | None = None, zookeeper: str | None = None, **changes: Any
+    ) -> HubOptions:
+        """Return the options of a hub; it reaches ZooKeeper for its liveness at `zookeeper` if that is given."""
+        given = {"session_timeout_s": SESSION_S, "rebalance_interval_s": 0.0, **(cluster or {})}
+        made: dict[str, Any] = {
+            "data_directory": self.directory,
+            "metadata": self.place.url,
+            "port": 0,
+            "admin_port": -1,
+            "retention_interval_s": 3600.0,
+            "cluster": ClusterOptions(zookeeper=f"zookeeper://{zookeeper or self.zookeeper}{self.prefix}", **given),
+            "bookkeeper": BookieOptions(zookeeper=f"zookeeper://{self.zookeeper}{LEDGERS_ROOT}"),
+        }
+        return HubOptions(**{**made, **changes})
+
+    async def start(self, *, place: Place | None = None, **changes: Any) -> Hub:
+        """Start a hub in this process, with its metadata at `place`; it is closed at the end of the test."""
+        there = place or self.place
+
+        async def open_there(_url: str, options: StoreOptions | None = None) -> MetadataStore:
+            return await there.open(options)
+
+        with self._patch.context() as patch:
+            patch.setattr("hub.hub.open_metadata", open_there)
+            hub = await Hub.start(self.options(**changes))
+        self._stack.push_async_callback(hub.close)
+        return hub
+
+    def apart(self, *settings: str) -> RunningHub:
+        """Return a hub that is to run in a process of its own; what is left of it is killed at the end of the test."""
+        self._apart += 1
+        hub = RunningHub(self.directory / f"hub-{self._apart}", *self.settings(), *settings)
+        self._stack.callback(hub.kill)
+        return hub
+
+    def settings(self) -> tuple[str, ...]:
+        """Return the settings of a hub in a process of its own."""
+        return (
+            f"metadata={self.place.url}",
+            f"cluster.zookeeper=zookeeper://{self.zookeeper}{self.prefix}",
+            f"cluster.session_timeout_s={SESSION_S:g}",
+            "cluster.rebalance_interval_s=0",
+            f"bookkeeper.zookeeper=zookeeper://{self.zookeeper}{LEDGERS_ROOT}",
+        )
+
+    async def connect(self, hub: Hub | RunningHub) -> WireClient:
+        """Open a channel to a hub, closed at the end of the test."""
+        return await self._stack.enter_async_context(await WireClient.connect(hub.port))
+
+    # --------------------------------------------------------------------------------- in between, and past the hubs
+
+    async def behind_proxy(self, plan: Plan = lambda _: PASS) -> tuple[Proxy, Place]:
+        """Return a proxy before the metadata store, and the store as it is reached through it."""
+        proxy = self.networked.proxy(self.place, plan)
+        await self._stack.enter_async_context(proxy)
+        return proxy, self.networked.behind(proxy, self.place)
+
+    async def proxy_to_zookeeper(self, wire: Any) -> Proxy:
+        """Return a proxy before ZooKeeper, for the liveness of a hub."""
+        return await self._stack.enter_async_context(Proxy(self.zookeeper, wire))
+
+    def raw(self) -> KazooClient:
+        """Return a client of ZooKeeper past the code under test; call it between awaits, it answers at once."""
+        client = KazooClient(self.zookeeper)
+        client.start(30)
+        self._stack.callback(client.close)
+        self._stack.callback(client.stop)
+        return client
+
+    async def owner(self, topic: bytes) -> HubInfo | None:
+        """Return the hub that the owner record of a topic names."""
+        found = await self.store.ownership.read_owner_info(Topic(topic))
+        return None if found is None else found.value
+
+    def epoch_of(self, raw: KazooClient, address: str) -> int | None:
+        """Return the epoch of the hub that is registered at host:port:sslport, None if there is none."""
+        stat = raw.exists(f"{self.prefix}/hosts/{address}")
+        return None if stat is None else int(stat.czxid)
+
+    def registered_at(self, raw: KazooClient, port: int) -> HubInfo | None:
+        """Return the hub of this machine that is registered with that port."""
+        for name in raw.get_children(f"{self.prefix}/hosts"):
+            info = HubInfo.at(name, epoch=self.epoch_of(raw, name) or 0)
+            if info.port == port and info.epoch:
+                return info
+        return None
+
+    async def gone(self, raw: KazooClient, info: HubInfo) -> None:
+        """Wait until ZooKeeper has let an incarnation of a hub go."""
+        await until(lambda: self.epoch_of(raw, info.address) != info.epoch, f"the end of hub {info.address}")
+
+
+def liveness_of(hub: Hub) -> ClusterLiveness:
+    """Return the liveness of a hub in this process."""
+    assert isinstance(hub.shape, Cluster)
+    return hub.shape.liveness
+
+
+async def ask(client: WireClient, topic: bytes, *, should_claim: bool = True) -> Answer:
+    """Ask for a topic, which makes a hub claim it or redirect, and does nothing else to it."""
+    action = CloseSubscription(SubscriberId(b"nobody"))
+    return await client.request(topic, action, should_claim=should_claim)

@@ -1,0 +1,165 @@
+"""Prove who owns a topic: one hub at a time, by compare-and-set; whoever else is asked names it."""
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.status import StatusCode
+from hedwig.versions import NEW
+from hedwig.wire import Answer
+from tests.faults.waiting import until
+from tests.hub.cluster.both import on_both
+from tests.hub.cluster.deployment import Deployment, ask, liveness_of
+from tests.hub.cluster.lagging import Lag, LaggingWire
+
+TOPICS: Final = [b"topic-%d" % number for number in range(30)]
+
+
+def is_owner(answer: Answer) -> bool:
+    """Say whether a hub served a request; if not, it must have named another."""
+    if answer.status is StatusCode.SUCCESS:
+        return True
+    assert answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, answer
+    return False
+
+
+@on_both
+async def test_of_three_hubs_asked_at_once_one_claims_and_the_others_name_it(deployment: Deployment) -> None:
+    hubs = [await deployment.start() for _ in range(3)]
+    clients = [await deployment.connect(hub) for hub in hubs]
+    for topic in TOPICS:
+        answers = await asyncio.gather(*(ask(client, topic) for client in clients))
+        (winner,) = [hub for hub, answer in zip(hubs, answers, strict=True) if is_owner(answer)]
+        assert {answer.text for answer in answers if not is_owner(answer)} == {winner.me.address}
+        assert await deployment.owner(topic) == winner.me
+    assert sum(len(hub.topics) for hub in hubs) == len(TOPICS)
+
+
+@on_both
+async def test_redirected_client_is_served_where_it_was_sent(deployment: Deployment) -> None:
+    hubs = [await deployment.start() for _ in range(3)]
+    await until(lambda: all(len(liveness_of(hub).live) == 3 for hub in hubs), "the hubs know each other")
+    clients = {hub.me.address: await deployment.connect(hub) for hub in hubs}
+    redirected = 0
+    for number, topic in enumerate(TOPICS):
+        first = hubs[number % 3].me.address
+        answer = await ask(clients[first], topic, should_claim=False)
+        owner = first
+        if not is_owner(answer):
+            redirected += 1
+            assert answer.text is not None
+            owner = answer.text
+            assert is_owner(await ask(clients[owner], topic))
+        for address, client in clients.items():
+            for should_claim in (False, True):
+                answer = await ask(client, topic, should_claim=should_claim)
+                assert is_owner(answer) == (address == owner)
+                assert answer.text in ("", None, owner)
+    assert redirected, "no hub chose another"
+
+
+@on_both
+async def test_released_topic_is_whose_who_is_asked_next(deployment: Deployment) -> None:
+    one, other = [await deployment.start() for _ in range(2)]
+    to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
+    for asked, hub, released in ((to_one, one, to_other), (to_other, other, to_one), (to_one, one, to_other)):
+        assert is_owner(await ask(asked, b"t"))
+        assert not is_owner(await ask(released, b"t"))
+        topic = hub.topics.get(Topic(b"t"))
+        assert topic is not None
+        await hub.topics.release(topic)
+        assert await deployment.owner(b"t") is None
+
+
+@on_both
+async def test_topic_of_a_dead_hub_is_taken_over_with_its_messages(deployment: Deployment) -> None:
+    """The record names an incarnation that is over: another at the address of a hub that lives, or nobody's address."""
+    one, other = [await deployment.start() for _ in range(2)]
+    to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
+    dead = {
+        b"earlier": HubInfo(host=one.me.host, port=one.me.port, ssl_port=one.me.ssl_port, epoch=one.me.epoch - 1),
+        b"later": HubInfo(host=one.me.host, port=one.me.port, ssl_port=one.me.ssl_port, epoch=one.me.epoch + 1),
+        b"unknown": HubInfo(host="127.0.0.1", port=1, ssl_port=None, epoch=7),
+    }
+    for name, owner in dead.items():
+        assert await to_one.publish(name, b"first") == 1
+        topic = one.topics.get(Topic(name))
+        assert topic is not None
+        await one.topics.release(topic)
+        await deployment.store.ownership.write_owner_info(Topic(name), owner, NEW)
+        answer = await ask(to_other, name)
+        assert is_owner(answer)
+        assert await deployment.owner(name) == other.me
+        assert await to_other.publish(name, b"second") == 2
+        answer = await ask(to_one, name)
+        assert answer.text == other.me.address
+
+
+async def test_hub_that_is_asked_without_the_flag_leaves_a_dead_hubs_topic_to_whom_it_chooses(
+    deployment: Deployment,
+) -> None:
+    """Else all topics of a hub that died would go to those hubs that clients ask first."""
+    hubs = [await deployment.start(cluster={"placement": "uniform"}) for _ in range(2)]
+    await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in hubs), "the hubs know each other")
+    clients = {hub.me.address: await deployment.connect(hub) for hub in hubs}
+    dead = HubInfo(host="127.0.0.1", port=1, ssl_port=None, epoch=7)
+    for topic in TOPICS:
+        await deployment.store.ownership.write_owner_info(Topic(topic), dead, NEW)
+        answer = await ask(clients[hubs[0].me.address], topic, should_claim=False)
+        if not is_owner(answer):
+            assert answer.text is not None
+            assert is_owner(await ask(clients[answer.text], topic))
+    shares = [len(hub.topics) for hub in hubs]
+    assert sum(shares) == len(TOPICS)
+    assert min(shares) > 3, shares
+
+
+async def test_live_owner_that_a_hub_has_not_heard_of_is_not_robbed(deployment: Deployment) -> None:
+    lag = Lag()
+    proxy = await deployment.proxy_to_zookeeper(lambda: LaggingWire(lag))
+    asked = await deployment.start(zookeeper=proxy.address)
+    await until(lambda: len(liveness_of(asked).live) == 1, "it knows itself")
+    lag.is_on = True
+    owner = await deployment.start()
+    client = await deployment.connect(asked)
+    for topic in TOPICS:
+        assert is_owner(await ask(await deployment.connect(owner), topic))
+        for should_claim in (True, False):
+            answer = await ask(client, topic, should_claim=should_claim)
+            assert not is_owner(answer)
+            assert answer.text == owner.me.address
+    assert [hub.info for hub in liveness_of(asked).live] == [asked.me], "what it watches did not tell"
+    assert lag.hidden
+
+
+async def test_hub_goes_on_with_a_topic_whose_release_did_not_reach_the_store(deployment: Deployment) -> None:
+    """The record names this very incarnation: everybody else sends clients back here, so it has to serve them."""
+    one, other = [await deployment.start() for _ in range(2)]
+    await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in (one, other)), "the hubs know each other")
+    await deployment.store.ownership.write_owner_info(Topic(b"t"), one.me, NEW)
+    to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
+    assert (await ask(to_other, b"t")).text == one.me.address
+    assert one.shape.balance is not None
+    one.shape.balance.drain(True)
+    assert is_owner(await ask(to_one, b"t"))
+
+
+@pytest.mark.parametrize("subscriber", [b"ann"])
+async def test_subscription_follows_its_topic_to_the_next_owner(deployment: Deployment, subscriber: bytes) -> None:
+    one, other = [await deployment.start() for _ in range(2)]
+    to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
+    await to_one.subscribed(b"t", subscriber)
+    assert await to_one.publish_many(b"t", b"a", b"b", b"c") == [1, 2, 3]
+    assert await to_one.delivered(3) == [1, 2, 3]
+    to_one.consume(b"t", subscriber, 2)
+    await to_one.barrier()
+    topic = one.topics.get(Topic(b"t"))
+    assert topic is not None
+    assert topic.subscription(SubscriberId(subscriber)) is not None
+    await one.topics.release(topic)
+    await to_one.closed_by_hub()
+    await to_other.subscribed(b"t", subscriber)
+    assert await to_other.publish(b"t", b"d") == 4
+    assert await to_other.delivered(2) == [3, 4]
