@@ -6,17 +6,19 @@ come in any order. Example, read the last entry of ledger 1 as transaction 7:
     00000018 0a06080310011807 a2060d080110ffffffffffffffffff01
 """
 
+import struct
 from typing import Final, assert_never
 
 from google.protobuf.message import DecodeError
 
 from hedwig.errors import InvalidArgumentError, RemoteProtocolError
-from hedwig.wire.frames import FrameDecoder, encode_frame
+from hedwig.wire.frames import LENGTH_BYTES, encode_frame
 from hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
+from hub.ledgers.bookkeeper.add_messages import added_transaction, encode_add
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.requests import AddEntry, Answer, ReadEntry, ReadLac, Request, WriteLac
 
-__all__ = ["FRAME_BYTES_MAX", "PAYLOAD_BYTES_MAX", "AnswerDecoder", "encode_request"]
+__all__ = ["FRAME_BYTES_MAX", "PAYLOAD_BYTES_MAX", "AnswerDecoder", "encode_parts", "encode_request"]
 
 FRAME_BYTES_MAX: Final = 5 << 20
 """A bookie's default. It closes a connection over which a larger one comes, without an answer."""
@@ -26,25 +28,38 @@ PAYLOAD_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
 
 _VERSION: Final = 3
 _READ_ENTRY: Final = 1
-_ADD_ENTRY: Final = 2
 _WRITE_LAC: Final = 6
 _READ_LAC: Final = 7
 _URGENT: Final = 100
-_RECOVERY_ADD: Final = 1
 _FENCE_LEDGER: Final = 1
 _ENTRY_PIGGYBACK: Final = 2
+_LENGTH: Final = struct.Struct(">I")
+_ADDED: Final = Answer(outcome=Outcome.DONE)
 
 
 def encode_request(transaction: int, request: Request) -> bytes:
     """Return the frame of a request. Raises: InvalidArgumentError - a bookie would refuse its size."""
+    return b"".join(encode_parts(transaction, request))
+
+
+def encode_parts(transaction: int, request: Request) -> tuple[bytes, bytes]:
+    """Return the frame of a request in two parts. Raises: as encode_request."""
+    if isinstance(request, AddEntry):
+        parts = encode_add(transaction, request)
+        size = len(parts[0]) + len(parts[1])
+        if size > FRAME_BYTES_MAX:
+            raise InvalidArgumentError(f"an entry of {size} bytes is too large: bookies take {PAYLOAD_BYTES_MAX}")
+        return parts
+    body = _encode(transaction, request)
+    return encode_frame(body, FRAME_BYTES_MAX), b""
+
+
+def _encode(transaction: int, request: ReadEntry | WriteLac | ReadLac) -> bytes:
     message = pb.Request()
     header = message.header
     header.version = _VERSION
     header.txnId = transaction
     match request:
-        case AddEntry():
-            header.operation = _ADD_ENTRY
-            _fill_add(message, request)
         case ReadEntry():
             header.operation = _READ_ENTRY
             _fill_read(message, request)
@@ -60,21 +75,7 @@ def encode_request(transaction: int, request: Request) -> bytes:
             message.readLacRequest.ledgerId = request.ledger_id
         case _:
             assert_never(request)
-    body = message.SerializeToString()
-    if len(body) + 4 > FRAME_BYTES_MAX:
-        raise InvalidArgumentError(f"an entry of {len(body)} bytes is too large: bookies take {PAYLOAD_BYTES_MAX}")
-    return encode_frame(body, FRAME_BYTES_MAX)
-
-
-def _fill_add(message: pb.Request, request: AddEntry) -> None:
-    add = message.addRequest
-    add.ledgerId = request.ledger_id
-    add.entryId = request.entry_id
-    add.masterKey = request.master_key
-    add.body = request.body
-    if request.is_recovery:
-        add.flag = _RECOVERY_ADD
-        message.header.priority = _URGENT
+    return message.SerializeToString()
 
 
 def _fill_read(message: pb.Request, request: ReadEntry) -> None:
@@ -94,15 +95,51 @@ def _fill_read(message: pb.Request, request: ReadEntry) -> None:
 class AnswerDecoder:
     """Turns the bytes of a connection into answers, however they were cut. It holds at most one incomplete frame."""
 
+    __slots__ = ("_needed", "_refusal", "_rest")
+
     def __init__(self) -> None:
-        self._frames = FrameDecoder(FRAME_BYTES_MAX)
+        self._rest = bytearray()
+        self._needed = 0
+        """How many bytes the frame has of which the rest is a part, as far as is known."""
+        self._refusal: str | None = None
 
     def receive(self, data: bytes) -> list[tuple[int, Answer]]:
         """Return the answers that are complete now, each with its transaction id.
 
         Raises: RemoteProtocolError - these bytes are not the protocol's; nothing can be read after them.
         """
-        return [_decode(body) for body in self._frames.receive(data)]
+        if self._refusal is not None:
+            raise RemoteProtocolError(self._refusal)
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        answers: list[tuple[int, Answer]] = []
+        at, size = 0, len(data)
+        self._needed = LENGTH_BYTES
+        while size - at >= LENGTH_BYTES:
+            length = _LENGTH.unpack_from(data, at)[0]
+            start = at + LENGTH_BYTES
+            end = start + length
+            if length + LENGTH_BYTES > FRAME_BYTES_MAX:
+                self._refusal = f"a bookie announced a frame of {length} bytes"
+                if answers:
+                    # They came whole; the caller hears of this with the next bytes, or with the end of the connection.
+                    return answers
+                raise RemoteProtocolError(self._refusal)
+            if end > size:
+                self._needed = length + LENGTH_BYTES
+                break
+            transaction = added_transaction(data, start, end)
+            if transaction is None:
+                answers.append(_decode(data[start:end]))
+            else:
+                answers.append((transaction, _ADDED))
+            at = end
+        self._rest += data[at:]
+        return answers
 
 
 def _decode(body: bytes) -> tuple[int, Answer]:

@@ -7,12 +7,12 @@ left: a bookie may have carried out, or may still carry out, whatever reached it
 
 import asyncio
 import socket
-from collections import deque
 from collections.abc import Callable
-from typing import Final, Self, cast
+from typing import Final, NamedTuple, Self, cast
 
 from hedwig.errors import ProtocolError
-from hub.ledgers.bookkeeper.codec import AnswerDecoder, encode_request
+from hub.ledgers.bookkeeper.add_messages import FIRST_TRANSACTION
+from hub.ledgers.bookkeeper.codec import AnswerDecoder, encode_parts
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.requests import Answer, Done, Request
 
@@ -25,19 +25,19 @@ BYTES_IN_FLIGHT_MAX: Final = 64 << 20
 """How many bytes of requests that are not answered may have been sent; one request may always be."""
 
 _WRITE_BUFFER_BYTES: Final = 1 << 20
-_SWEEP_S: Final = 0.05
+_EARLY_S: Final = 0.001
+"""How much too early a request may expire: an event loop's timers may be no more exact than that."""
+
+_NEVER: Final = float("inf")
 _SILENCE_S: Final = 1.0
 """A connection on which a request expired, and nothing at all came since it was sent, for at least so long, is dead."""
 
 
-class _Call:
-    __slots__ = ("deadline", "done", "sent_at", "size")
-
-    def __init__(self, size: int, deadline: float, done: Done) -> None:
-        self.size = size
-        self.deadline = deadline
-        self.done = done
-        self.sent_at: float | None = None
+class _Call(NamedTuple):
+    done: Done
+    size: int
+    expires_at: float
+    asked_at: float
 
 
 class Connection(asyncio.Protocol):
@@ -50,13 +50,16 @@ class Connection(asyncio.Protocol):
         self._decoder = AnswerDecoder()
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
-        self._by_timeout: dict[float, deque[int]] = {}
-        """For each timeout in use the transactions in the order of their deadlines."""
-        self._sweep: asyncio.TimerHandle | None = None
+        # One timer for all requests: one for each would cost as much as all else that a request takes here.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = _NEVER
         self._bytes = 0
-        self._transaction = 0
-        self._out: dict[int, bytes] = {}
+        self._transaction = FIRST_TRANSACTION
+        self._sent = FIRST_TRANSACTION
+        """The last transaction that has left; they leave in order."""
+        self._out: list[tuple[int, bytes, bytes]] = []
         self._paused = False
+        self._resumed_at = 0.0
         self._heard_at = 0.0
         self.ended: str | None = None
         """Why it is over, once it is."""
@@ -79,20 +82,22 @@ class Connection(asyncio.Protocol):
             self._soon(done, Answer(outcome=Outcome.NOT_SENT, why=self.ended))
             return
         transaction = self._transaction + 1
-        frame = encode_request(transaction, request)
-        if self._is_full(len(frame)):
+        head, tail = encode_parts(transaction, request)
+        size = len(head) + len(tail)
+        if self._is_full(size):
             why = f"{len(self._calls)} requests with {self._bytes} bytes are in flight"
             self._soon(done, Answer(outcome=Outcome.BUSY, why=why))
             return
         self._transaction = transaction
-        self._calls[transaction] = _Call(len(frame), self._loop.time() + timeout_s, done)
-        self._by_timeout.setdefault(timeout_s, deque()).append(transaction)
-        self._bytes += len(frame)
-        if self._sweep is None:
-            self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
+        now = self._loop.time()
+        expires_at = now + timeout_s
+        self._calls[transaction] = _Call(done, size, expires_at, now)
+        self._bytes += size
+        if expires_at < self._timer_at:
+            self._watch(expires_at)
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out[transaction] = frame
+        self._out.append((transaction, head, tail))
 
     def close(self) -> None:
         """End the connection from this side."""
@@ -115,10 +120,12 @@ class Connection(asyncio.Protocol):
         except ProtocolError as exc:
             self._end(str(exc))
             return
+        calls = self._calls
         for transaction, answer in answers:
-            call = self._take(transaction)
+            call = calls.pop(transaction, None)
             if call is not None:
-                call.done(answer)
+                self._bytes -= call[1]
+                call[0](answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(f"the connection ended ({exc or 'closed by the bookie'})")
@@ -128,6 +135,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._resumed_at = self._loop.time()
         self._flush()
 
     # Inside.
@@ -142,38 +150,48 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._paused or self._transport is None or not self._out:
             return
-        now = self._loop.time()
-        out, self._out = self._out, {}
-        for transaction in out:
-            self._calls[transaction].sent_at = now
-        self._transport.write(b"".join(out.values()))
+        parts: list[bytes] = []
+        calls = self._calls
+        for transaction, head, tail in self._out:
+            # What was given up meanwhile stays here, as was said of it.
+            if transaction in calls:
+                parts.append(head)
+                parts.append(tail)
+        self._sent = self._out[-1][0]
+        self._out.clear()
+        self._transport.write(b"".join(parts))
 
-    def _take(self, transaction: int) -> _Call | None:
-        call = self._calls.pop(transaction, None)
-        if call is not None:
-            self._out.pop(transaction, None)
-            self._bytes -= call.size
+    def _take(self, transaction: int) -> _Call:
+        call = self._calls.pop(transaction)
+        self._bytes -= call.size
         return call
 
+    def _watch(self, at: float) -> None:
+        """Look at the deadlines at `at`, when the first may have passed, and not before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._expire)
+
     def _expire(self) -> None:
-        """Give up what is past its deadline, and the connection too if nothing at all came since it was sent."""
-        self._sweep = None
+        """Give up what is past its deadline, and the connection too if nothing at all came since it was sent.
+
+        What the timer was set for may have been answered long ago: it is set anew for the first that is left.
+        """
+        self._timer, self._timer_at = None, _NEVER
         now = self._loop.time()
         silent = False
-        for timeout_s, queue in list(self._by_timeout.items()):
-            while queue and (queue[0] not in self._calls or self._calls[queue[0]].deadline <= now):
-                call = self._take(queue.popleft())
-                if call is not None:
-                    silent = silent or (
-                        call.sent_at is not None and now - max(call.sent_at, self._heard_at) >= _SILENCE_S
-                    )
-                    call.done(_unanswered(call, f"{self._name} did not answer within {timeout_s:g} s"))
-            if not queue:
-                del self._by_timeout[timeout_s]
+        for transaction in [number for number, call in self._calls.items() if call.expires_at <= now + _EARLY_S]:
+            call = self._take(transaction)
+            left_at = max(call.asked_at, self._resumed_at)
+            silent |= transaction <= self._sent and now - max(left_at, self._heard_at) >= _SILENCE_S
+            call.done(self._unanswered(transaction, f"{self._name} did not answer within {now - call.asked_at:.3g} s"))
         if silent:
             self._end("the bookie has been silent for too long")
-        elif self._by_timeout and self._sweep is None:
-            self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
+            return
+        first = min((call.expires_at for call in self._calls.values()), default=_NEVER)
+        if first < self._timer_at and self.ended is None:
+            self._watch(first)
 
     def _end(self, why: str) -> None:
         if self.ended is not None:
@@ -181,16 +199,13 @@ class Connection(asyncio.Protocol):
         self.ended = f"{self._name}: {why}"
         if self._transport is not None:
             self._transport.abort()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._on_end(self)
-        self._by_timeout.clear()
         for transaction in list(self._calls):
-            call = self._take(transaction)
-            if call is not None:
-                self._soon(call.done, _unanswered(call, self.ended))
+            self._soon(self._take(transaction).done, self._unanswered(transaction, self.ended))
+        self._out.clear()
 
-
-def _unanswered(call: _Call, why: str) -> Answer:
-    outcome = Outcome.NOT_SENT if call.sent_at is None else Outcome.UNANSWERED
-    return Answer(outcome=outcome, why=why)
+    def _unanswered(self, transaction: int, why: str) -> Answer:
+        outcome = Outcome.UNANSWERED if transaction <= self._sent else Outcome.NOT_SENT
+        return Answer(outcome=outcome, why=why)

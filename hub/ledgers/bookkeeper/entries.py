@@ -12,7 +12,7 @@ from typing import Final
 
 from hub.ledgers.bookkeeper.digests import Digest
 
-__all__ = ["Entry", "UnverifiedError", "decode_entry", "decode_lac", "encode_entry", "encode_lac"]
+__all__ = ["Entry", "UnverifiedError", "decode_entry", "decode_lac", "encode_entry", "encode_fields", "encode_lac"]
 
 _HEADER: Final = struct.Struct(">qqqq")
 _LAC: Final = struct.Struct(">qq")
@@ -35,8 +35,13 @@ class Entry:
 
 def encode_entry(digest: Digest, entry: Entry) -> bytes:
     """Return the bytes that a bookie keeps."""
-    header = _HEADER.pack(entry.ledger_id, entry.entry_id, entry.lac, entry.length)
-    return b"".join((header, digest.of(header, entry.payload), entry.payload))
+    return encode_fields(digest, entry.ledger_id, entry.entry_id, entry.lac, entry.length, entry.payload)
+
+
+def encode_fields(digest: Digest, ledger_id: int, entry_id: int, lac: int, length: int, payload: bytes) -> bytes:
+    """Return the bytes that a bookie keeps, of an entry that exists only as these."""
+    header = _HEADER.pack(ledger_id, entry_id, lac, length)
+    return b"".join((header, digest.of(header, payload), payload))
 
 
 def decode_entry(digest: Digest, ledger_id: int, entry_id: int | None, body: bytes) -> Entry:

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from hedwig.errors import ConfigurationError, CorruptRecordError
 from hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
+from hub.ledgers.bookkeeper.add_messages import varint
 from hub.ledgers.bookkeeper.digests import DigestKind
 from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.quorums import Quorums
@@ -36,7 +37,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
             return first + text_format.MessageToString(message).encode()
         case _:
             body = _to_message(metadata).SerializeToString() + metadata.unknown
-            return first + _varint(len(body)) + body
+            return first + varint(len(body)) + body
 
 
 def decode_metadata(content: bytes) -> LedgerMetadata:
@@ -147,15 +148,6 @@ def _decode_binary(body: bytes) -> LedgerMetadata:
     if len(body) < start + length:
         raise ValueError(f"{length} bytes were announced, and {len(body) - start} are there")
     return _from_message(pb.LedgerMetadataFormat.FromString(body[start : start + length]), _BINARY)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _read_varint(body: bytes) -> tuple[int, int]:

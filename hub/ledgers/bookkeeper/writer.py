@@ -30,7 +30,7 @@ from hedwig.versions import Versioned
 from hub.ledgers.bookkeeper.cluster import Cluster
 from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
 from hub.ledgers.bookkeeper.digests import Digest
-from hub.ledgers.bookkeeper.entries import Entry, encode_entry
+from hub.ledgers.bookkeeper.entries import encode_fields
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.metadata_store import update
 from hub.ledgers.bookkeeper.outcomes import Outcome
@@ -48,15 +48,13 @@ _WAITS_MAX: Final = 65_536
 class _Pending:
     """An entry that is not acknowledged. `stored` has the bit of each position of the ensemble that has it."""
 
-    __slots__ = ("body", "deadline", "entry_id", "future", "length", "size", "stored")
+    __slots__ = ("deadline", "entry_id", "future", "length", "request", "size", "stored")
 
-    def __init__(
-        self, entry_id: int, length: int, size: int, body: bytes, deadline: float, future: "asyncio.Future[None]"
-    ) -> None:
-        self.entry_id = entry_id
+    def __init__(self, request: AddEntry, length: int, deadline: float, future: "asyncio.Future[None]") -> None:
+        self.entry_id = request.entry_id
         self.length = length
-        self.size = size
-        self.body = body
+        self.size = len(request.body)
+        self.request = request
         self.deadline = deadline
         self.future = future
         self.stored = 0
@@ -89,6 +87,8 @@ class LedgerWriter:
         self._is_recovery = is_recovery
         self._loop = asyncio.get_running_loop()
         self._quorums = held.value.quorums
+        # They repeat themselves.
+        self._write_sets = [self._quorums.write_set(entry_id) for entry_id in range(self._quorums.ensemble)]
         self._ensemble = held.value.last_ensemble.bookies
         self.lac = lac
         """The last entry that was acknowledged."""
@@ -121,17 +121,22 @@ class LedgerWriter:
         self._check_open(len(payload))
         entry_id = self.next_entry_id
         length = self._pushed_length + len(payload)
-        entry = Entry(ledger_id=self._ledger_id, entry_id=entry_id, lac=self.lac, length=length, payload=payload)
-        body = encode_entry(self._digest, entry)
+        request = AddEntry(
+            ledger_id=self._ledger_id,
+            entry_id=entry_id,
+            master_key=self._key,
+            body=encode_fields(self._digest, self._ledger_id, entry_id, self.lac, length, payload),
+            is_recovery=self._is_recovery,
+        )
         deadline = self._loop.time() + self._options.append_timeout_s
-        pending = _Pending(entry_id, length, len(body), body, deadline, self._loop.create_future())
+        pending = _Pending(request, length, deadline, self._loop.create_future())
         self.next_entry_id += 1
         self._pushed_length = length
         self._cluster.pending_bytes += pending.size
         self._queue.append(pending)
         if self._alarm is None:
             self._alarm = self._loop.call_at(deadline, self._check_deadline)
-        for position in self._quorums.write_set(entry_id):
+        for position in self._write_sets[entry_id % len(self._write_sets)]:
             if position not in self._broken:
                 self._send(pending, position)
         return pending.future
@@ -185,15 +190,8 @@ class LedgerWriter:
 
     def _send(self, pending: _Pending, position: int) -> None:
         bookie = self._ensemble[position]
-        request = AddEntry(
-            ledger_id=self._ledger_id,
-            entry_id=pending.entry_id,
-            master_key=self._key,
-            body=pending.body,
-            is_recovery=self._is_recovery,
-        )
         done = partial(self._answered, pending, position, bookie)
-        self._cluster.bookies.send(bookie, request, self._options.add_timeout_s, done)
+        self._cluster.bookies.send(bookie, pending.request, self._options.add_timeout_s, done)
 
     def _answered(self, pending: _Pending, position: int, bookie: str, answer: Answer) -> None:
         if self.failure is not None or self._ensemble[position] != bookie:
