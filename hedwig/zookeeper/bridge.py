@@ -7,11 +7,13 @@ How kazoo 2.11 treats a request, which is what the outcomes here rest on:
   loss, the server that a session or its successor connects to has settled what the old connection had sent.
 - When the connection or the session is lost, everything queued or unanswered fails, whether or not it was sent. What is
   queued after that waits for the next connection and is sent then.
+- It asks a server that says nothing whether it is there only while nobody else asks that server anything.
 - Between the two steps by which an expired session is cleared, a request can vanish without any answer.
 
 Therefore: nothing is submitted before there is a connection (NotAppliedError if there is none in time); whatever was
 submitted and not answered is OutcomeUnknownError, even if kazoo only had it queued; and what is still open when a new
-connection begins is given up too, so that nothing waits for an answer that cannot come.
+connection begins is given up too, so that nothing waits for an answer that cannot come. A server that answers none of
+the requests under way for two thirds of a session, as long as kazoo would wait, is left for another.
 """
 
 import asyncio
@@ -58,6 +60,7 @@ _CLOSED: Final = "the session with ZooKeeper was closed"
 _TCP_MIN_S: Final = 1.0
 _TCP_SHARE: Final = 1 / 8
 """Of the session: for how long a server whose machine may be off is waited for, so that there is time for another."""
+_SILENCE_SHARE: Final = 2 / 3
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _REVIVE_PAUSE_S: Final = 1.0
 
@@ -85,6 +88,8 @@ class Bridge:
         self._on_connected = on_connected
         self._slots = asyncio.Semaphore(options.in_flight_max)
         self._loop = asyncio.get_running_loop()
+        self._answers = 0
+        self._silence: asyncio.TimerHandle | None = None
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
         self._calls: set[_Call] = set()
@@ -116,7 +121,7 @@ class Bridge:
     def drop_connection(self) -> None:
         """Leave a server that is silent, for another in the same session; what is under way is OutcomeUnknownError.
 
-        Kazoo does so by itself only while nothing is asked of the server: its own questions wait until others cease.
+        The bridge does so by itself, for whoever has time to wait for that.
         """
         handler: PromptHandler = self._client.handler
         handler.drop_connection()
@@ -142,6 +147,8 @@ class Bridge:
             self._slots.release()
             raise
         self._calls.add(call)
+        if self._silence is None:
+            self._listen_for_answers()
         for index, request in enumerate(requests):
             self._submit(call, index, request)
         try:
@@ -155,6 +162,8 @@ class Bridge:
         if self._closing is None:
             self._closing = self._loop.create_task(self._end())
             self._give_up(AbortedError(_CLOSED, sent=True))
+            if self._silence is not None:
+                self._silence.cancel()
             self._connected.set()  # Whoever waits for a connection finds that the bridge is closed.
         await asyncio.shield(self._closing)
 
@@ -209,8 +218,25 @@ class Bridge:
             self._inbox.popleft()()
 
     def _settle(self, call: "_Call", index: int, done: Any) -> None:
+        self._answers += 1
         if call.settle(index, done.value if done.exception is None else done.exception):
             self._forget(call)
+
+    def _listen_for_answers(self) -> None:
+        session_s = self._options.session_timeout_s if self._connection is None else self._connection.session_timeout_s
+        self._silence = self._loop.call_later(
+            session_s * _SILENCE_SHARE, self._end_silence, self._answers, self._connection
+        )
+
+    def _end_silence(self, answers: int, connection: Connection | None) -> None:
+        """Leave a server that has not answered anything since, though something was asked all the time."""
+        self._silence = None
+        if not self._calls or self._closing is not None:
+            return
+        if answers == self._answers and connection is not None and connection is self._connection:
+            log.warning("ZooKeeper at %s is silent; it is left for another server", self._hosts)
+            self.drop_connection()
+        self._listen_for_answers()
 
     def _forget(self, call: "_Call") -> None:
         if call in self._calls:

@@ -13,6 +13,8 @@ from hedwig.clock import Deadline, SystemClock
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, BridgeOptions, Connection
 from metadata.zookeeper.requests import create, exists, get
+from tests.faults.proxy import Action, Proxy, Step, scripted
+from tests.faults.wires import ZooKeeperWire
 from tests.servers import RunningServers
 from tests.zookeeper.silence import kazoo_threads, nobody_listens, paused, unanswered
 
@@ -214,6 +216,26 @@ async def test_a_silent_server_is_left_at_once_for_the_same_session(address: str
     assert len(announced) > 1
     assert set(announced) == {announced[0]}
     await bridge.close()
+
+
+async def test_a_silent_server_is_left_however_much_is_asked_of_it(address: str) -> None:
+    """Kazoo by itself asks a server whether it is there only while nobody else asks it anything."""
+    async with Proxy(f"{address},{address}", ZooKeeperWire) as proxy:
+        bridge = Bridge(proxy.address, BridgeOptions(session_timeout_s=4.0))
+        await bridge.connect()
+        proxy.plan = scripted("exists", [Step(Action.HOLD_REPLY)])
+        asking: list[asyncio.Task[list[Any]]] = []
+        async with asyncio.timeout(15):
+            while not any(task.done() and task.exception() is None for task in asking):
+                asking.append(asyncio.create_task(bridge.send(_soon(), exists(ROOT))))
+                await asyncio.wait(asking[-1:], timeout=0.1)
+        assert proxy.done[Action.HOLD_REPLY] == 1
+        outcomes = await asyncio.gather(*asking, return_exceptions=True)
+        lost = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        assert {type(outcome) for outcome in lost} == {OutcomeUnknownError}
+        # It was no sooner than kazoo itself would have done it.
+        assert len(lost) > 20
+        await bridge.close()
 
 
 # ----------------------------------------------------------------------------------------------------------- closing

@@ -219,14 +219,33 @@ def _is_leader(server: ServerStatus) -> bool:
         return b"Mode: leader" in b"".join(iter(lambda: connection.recv(4096), b""))
 
 
-async def test_a_silent_server_of_a_quorum_costs_no_registration(quorum: DevServers, hubs: Hubs) -> None:
+async def test_a_silent_server_of_a_quorum_costs_no_registration_of_who_knows_others(
+    quorum: DevServers, hubs: Hubs
+) -> None:
+    """Who knows that server only stops before the leader, which heard of its session later, lets that expire."""
+    follower = next(server for server in quorum.status() if not _is_leader(server))
+    leader = next(server for server in quorum.status() if _is_leader(server))
     hubs.options = replace(hubs.options, zookeeper=quorum.address("zookeeper"))
     members = [await hubs.start(number) for number in range(6)]
-    follower = next(server for server in quorum.status() if not _is_leader(server))
-    beaten = boot_time_s()
+    lonely = [await hubs.start(number, zookeeper=f"{follower.host}:{follower.port}") for number in range(6, 12)]
+    await until(lambda: all(len(member.liveness.live) == 12 for member in members), "all see all")
+    registrations = [member.liveness.registration for member in lonely]
+    raw = KazooClient(f"{leader.host}:{leader.port}")
+    await asyncio.to_thread(raw.start, 30)
+    paused_at = boot_time_s()
     quorum.pause(follower.name)
-    await until(lambda: boot_time_s() > beaten + 1.2 * SESSION_S, "a session has passed")
+    times = await asyncio.gather(
+        *(proven_until(registration.is_proven) for registration in registrations),
+        *(gone_at(raw, hubs.options, 6 + i, it.hub.epoch) for i, it in enumerate(registrations)),
+    )
+    for claimed, gone in zip(times[:6], times[6:], strict=True):
+        print(f"proven for {claimed - paused_at:.2f} s after the pause, gone after {gone - paused_at:.2f} s")
+        assert claimed < gone
+    assert max(times) - paused_at > 2 / 3 * SESSION_S
     assert [len(member.registered) for member in members] == [1] * 6
     assert all(member.registered[0].is_proven() for member in members)
     quorum.resume(follower.name)
-    await asyncio.gather(*(member.liveness.close() for member in members))
+    await until(lambda: all(len(member.registered) == 2 for member in lonely), "they register anew")
+    raw.stop()
+    raw.close()
+    await asyncio.gather(*(member.liveness.close() for member in [*members, *lonely]))
