@@ -4,6 +4,7 @@ What is made here is what protobuf would make of the same fields, byte for byte;
 answer as bookies write it, and all else is left to protobuf.
 """
 
+import struct
 from typing import Final
 
 from hub.ledgers.bookkeeper.requests import AddEntry
@@ -11,7 +12,8 @@ from hub.ledgers.bookkeeper.requests import AddEntry
 __all__ = ["FIRST_TRANSACTION", "added_transaction", "encode_add", "varint"]
 
 FIRST_TRANSACTION: Final = 1 << 28
-"""From here to 2**35 a number takes five bytes, so that answers have a fixed form."""
+_TRANSACTIONS_END: Final = 1 << 35
+"""In between a number takes five bytes, so that requests and answers have a fixed form."""
 
 _HEADER: Final = bytes.fromhex("08 03 10 02 18")
 """Version 3, operation "add", and the tag of the transaction."""
@@ -23,8 +25,10 @@ _KEY: Final = b"\x1a"
 _BODY: Final = b"\x22"
 _RECOVERY_FLAG: Final = bytes.fromhex("a0 06 01")
 
-_ANSWER_BEGIN: Final = b"\x0a\x0a" + _HEADER
-_NUMBER_AT: Final = len(_ANSWER_BEGIN)
+_BEGIN: Final = b"\x0a\x0a" + _HEADER
+"""Requests and answers begin with the same header."""
+_HEAD: Final = struct.Struct(f">I{len(_BEGIN)}s5B")
+_NUMBER_AT: Final = len(_BEGIN)
 _STATUS_AT: Final = _NUMBER_AT + 5
 _DONE: Final = bytes.fromhex("10 00 aa 06")
 """The status, and the tag of the inner answer."""
@@ -38,10 +42,21 @@ def encode_add(transaction: int, request: AddEntry) -> tuple[bytes, bytes]:
     tail = request.encoded
     if tail is None:
         tail = request.encoded = _encode_tail(request)
+    if FIRST_TRANSACTION <= transaction < _TRANSACTIONS_END and not request.is_recovery:
+        head = _HEAD.pack(
+            _HEAD.size - 4 + len(tail),
+            _BEGIN,
+            transaction & 0x7F | 0x80,
+            transaction >> 7 & 0x7F | 0x80,
+            transaction >> 14 & 0x7F | 0x80,
+            transaction >> 21 & 0x7F | 0x80,
+            transaction >> 28,
+        )
+        return head, tail
     number = varint(transaction)
     if request.is_recovery:
         number += _PRIORITY
-    size = 5 + len(number)
+    size = len(_HEADER) + len(number)
     return b"%b\x0a%c%b%b" % ((2 + size + len(tail)).to_bytes(4, "big"), size, _HEADER, number), tail
 
 
@@ -68,7 +83,7 @@ def _encode_tail(request: AddEntry) -> bytes:
 def added_transaction(data: bytes, start: int, end: int) -> int | None:
     """Return the transaction that was added, by the answer in a part of `data`; None if it says anything else."""
     if not (
-        data.startswith(_ANSWER_BEGIN, start)
+        data.startswith(_BEGIN, start)
         and data.startswith(_DONE, start + _STATUS_AT)
         and data.startswith(_INNER_DONE, start + _INNER_AT + 1)
         and data[start + _INNER_AT] == end - start - _INNER_AT - 1
@@ -91,6 +106,8 @@ def varint(number: int) -> bytes:
     """Return a number that is not negative as protobuf writes it."""
     if number < 0x80:
         return b"%c" % number
+    if number < 0x4000:
+        return b"%c%c" % (number & 0x7F | 0x80, number >> 7)
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -84,8 +84,9 @@ class Connection(asyncio.Protocol):
         transaction = self._transaction + 1
         head, tail = encode_parts(transaction, request)
         size = len(head) + len(tail)
-        if self._is_full(size):
-            why = f"{len(self._calls)} requests with {self._bytes} bytes are in flight"
+        count = len(self._calls)
+        if count and (count >= REQUESTS_IN_FLIGHT_MAX or self._bytes + size > BYTES_IN_FLIGHT_MAX):
+            why = f"{count} requests with {self._bytes} bytes are in flight"
             self._soon(done, Answer(outcome=Outcome.BUSY, why=why))
             return
         self._transaction = transaction
@@ -142,10 +143,6 @@ class Connection(asyncio.Protocol):
 
     def _soon(self, done: Done, answer: Answer) -> None:
         self._loop.call_soon(done, answer)
-
-    def _is_full(self, size: int) -> bool:
-        count = len(self._calls)
-        return count > 0 and (count >= REQUESTS_IN_FLIGHT_MAX or self._bytes + size > BYTES_IN_FLIGHT_MAX)
 
     def _flush(self) -> None:
         if self._paused or self._transport is None or not self._out:
