@@ -22,6 +22,9 @@ class ClusterOptions:
     `append_timeout_s` is how long an append may wait for its quorum, changes of the ensemble included; then the ledger
     is given up, and what was appended is uncertain. `suspicion_s` is how long a bookie that failed is left out of new
     ensembles. `spare_retry_s` is how often a writer without a spare bookie looks for one.
+    `tell_lac_after_s` is after how long without news a writer tells bookies its last add confirmed, which else the next
+    entry does: for those who read a ledger that is open elsewhere. It costs a request to each of its bookies; 0 is
+    never.
     """
 
     add_timeout_s: float = 5.0
@@ -33,6 +36,7 @@ class ClusterOptions:
     busy_pause_s: float = 0.05
     pending_bytes_max: int = 64 * _MIB
     read_ahead: int = 32
+    tell_lac_after_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in (
@@ -48,6 +52,8 @@ class ClusterOptions:
         ):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"bookkeeper: {name} is {getattr(self, name)}; it must be above 0")
+        if not self.tell_lac_after_s >= 0:
+            raise ConfigurationError(f"bookkeeper: tell_lac_after_s is {self.tell_lac_after_s}; it must be 0 or above")
 
 
 class Suspects:

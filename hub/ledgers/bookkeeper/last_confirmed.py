@@ -1,18 +1,21 @@
 """Finding the last add confirmed of a ledger, and fencing it on the way."""
 
 import asyncio
+from typing import Final
 
 from hedwig.errors import LedgerStoreUnavailableError
 from hub.ledgers.bookkeeper.bookies import ask
 from hub.ledgers.bookkeeper.cluster import Cluster
 from hub.ledgers.bookkeeper.digests import Digest
-from hub.ledgers.bookkeeper.entries import UnverifiedError, decode_entry
+from hub.ledgers.bookkeeper.entries import UnverifiedError, decode_entry, decode_lac
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.quorums import Coverage
-from hub.ledgers.bookkeeper.requests import LAST_ENTRY, NO_ENTRY_ID, Answer, ReadEntry
+from hub.ledgers.bookkeeper.requests import LAST_ENTRY, NO_ENTRY_ID, Answer, ReadEntry, ReadLac
 
 __all__ = ["fence", "read_last_confirmed"]
+
+_FORMAT_OF_TELLING_WRITERS: Final = 3
 
 
 async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes) -> int:
@@ -27,18 +30,20 @@ async def fence(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, dige
 
 
 async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest) -> int:
-    """Return a last add confirmed that an entry carries: at least one entry late.
+    """Return a last add confirmed: what the last entry carries, which is late by one at least, or what a writer told.
 
-    The last entry is asked for, and not what a writer may have told bookies besides: those of 4.3 do not answer that.
+    Of a ledger whose record is in an old format only the last entry is asked for: bookies of 4.3 know nothing else.
 
     Raises: LedgerStoreUnavailableError - too few bookies answered.
     """
-    request = ReadEntry(ledger_id=ledger_id, entry_id=LAST_ENTRY)
+    request: ReadEntry | ReadLac = ReadLac(ledger_id=ledger_id)
+    if metadata.format_version < _FORMAT_OF_TELLING_WRITERS:
+        request = ReadEntry(ledger_id=ledger_id, entry_id=LAST_ENTRY)
     return await _ask_all(cluster, ledger_id, metadata, digest, request)
 
 
 async def _ask_all(
-    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry
+    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry | ReadLac
 ) -> int:
     coverage = Coverage(metadata.quorums)
     lac = -1
@@ -77,4 +82,7 @@ def _confirmed(digest: Digest, ledger_id: int, answer: Answer) -> int:
     """Return what an answer proves; what a bookie says without a digest proves nothing."""
     if answer.outcome is not Outcome.DONE:
         return NO_ENTRY_ID
-    return decode_entry(digest, ledger_id, None, answer.body).lac
+    told = decode_lac(digest, ledger_id, answer.lac_body) if answer.lac_body else NO_ENTRY_ID
+    if told != NO_ENTRY_ID and not answer.body:
+        return told
+    return max(told, decode_entry(digest, ledger_id, None, answer.body).lac)

@@ -30,12 +30,13 @@ from hedwig.versions import Versioned
 from hub.ledgers.bookkeeper.cluster import Cluster
 from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
 from hub.ledgers.bookkeeper.digests import Digest
-from hub.ledgers.bookkeeper.entries import encode_fields
+from hub.ledgers.bookkeeper.entries import encode_fields, encode_lac
+from hub.ledgers.bookkeeper.lac_teller import LacTeller
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.metadata_store import update
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.placement import choose_replacements
-from hub.ledgers.bookkeeper.requests import AddEntry, Answer
+from hub.ledgers.bookkeeper.requests import AddEntry, Answer, WriteLac
 
 __all__ = ["LedgerWriter"]
 
@@ -102,6 +103,8 @@ class LedgerWriter:
         self._is_changing = False
         self._mending: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        # Who recovers closes the ledger, which tells more.
+        self._teller = LacTeller(0.0 if is_recovery else self._options.tell_lac_after_s, self._tell_lac, lac)
         self._is_sealed = False
         self.failure: HedwigError | None = None
         """Why nothing can be appended any more, if it was not closed."""
@@ -148,6 +151,7 @@ class LedgerWriter:
             the record could not be changed, which may be tried again.
         """
         self._is_sealed = True
+        self._teller.end()
         while self._queue and self.failure is None:
             if self._idle is None:
                 self._idle = self._loop.create_future()
@@ -227,6 +231,15 @@ class LedgerWriter:
                 pending.future.set_result(None)
         if not self._queue:
             self._wake()
+            self._teller.hear(self.lac)
+
+    def _tell_lac(self, lac: int) -> None:
+        """Tell bookies the last add confirmed. It proves nothing, so none need answer."""
+        body = encode_lac(self._digest, self._ledger_id, lac)
+        request = WriteLac(ledger_id=self._ledger_id, lac=lac, master_key=self._key, body=body)
+        for position, bookie in enumerate(self._ensemble):
+            if position not in self._broken:
+                self._cluster.bookies.send(bookie, request, self._options.add_timeout_s, _ignore)
 
     def _check_deadline(self) -> None:
         self._alarm = None
@@ -249,6 +262,7 @@ class LedgerWriter:
             return
         self.failure = error
         _log.info("the writer of ledger %d ends: %s", self._ledger_id, error)
+        self._teller.end()
         if self._alarm is not None:
             self._alarm.cancel()
         while self._queue:
@@ -387,3 +401,7 @@ class LedgerWriter:
         if stored.state is not LedgerState.OPEN:
             raise LedgerFencedError(f"ledger {self._ledger_id} was taken over: it is {stored.state.name}")
         return stored.closed(self.lac, self.length)
+
+
+def _ignore(_: Answer) -> None:
+    """Take an answer that changes nothing."""

@@ -28,6 +28,7 @@ class _Bookie:
         self.entries: dict[int, dict[int, bytes]] = {}
         self.keys: dict[int, bytes] = {}
         self.fenced: set[int] = set()
+        self.lacs: dict[int, bytes] = {}
         self.is_up = True
         self.is_registered = True
         self.refusal: Outcome | None = None
@@ -46,9 +47,11 @@ class _Bookie:
                 held = self.entries.get(request.ledger_id)
                 if not held:
                     return Answer(outcome=Outcome.NO_LEDGER)
-                return Answer(outcome=Outcome.DONE, body=held[max(held)])
+                told = self.lacs.get(request.ledger_id, b"")
+                return Answer(outcome=Outcome.DONE, body=held[max(held)], lac_body=told)
             case WriteLac():
-                return Answer(outcome=Outcome.BAD_REQUEST)
+                self.lacs[request.ledger_id] = request.body
+                return Answer(outcome=Outcome.DONE)
 
     def _add(self, request: AddEntry) -> Answer:
         if self.keys.setdefault(request.ledger_id, request.master_key) != request.master_key:

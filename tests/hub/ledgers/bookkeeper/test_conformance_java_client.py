@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import LedgerError, LedgerFencedError
+from hub.ledgers.bookkeeper.cluster import ClusterOptions
 from hub.ledgers.bookkeeper.digests import DigestKind
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
@@ -68,6 +69,7 @@ async def open_store(servers: RunningServers) -> AsyncIterator[Open]:
                 digest=digest,
                 password=PASSWORD,
                 metadata_format=metadata_format,
+                cluster=ClusterOptions(tell_lac_after_s=0.05),
                 custom={"application": b"hedwig", "deployment": b"north"} if metadata_format == 3 else {},
             )
             return await opened.enter_async_context(bookkeeper_store(servers.address("zookeeper"), options))
@@ -146,6 +148,26 @@ async def test_java_takes_over_in_the_middle_of_a_burst(java: JavaLedgers, open_
     assert found == summary(ours(ledger, last + 1))
     assert await store.open_and_fence(ledger) == last
     assert await read_all(store, ledger) == ours(ledger, last + 1)
+
+
+async def test_each_follows_a_ledger_that_the_other_has_open(java: JavaLedgers, open_store: Open) -> None:
+    store = await open_store()
+    ledger = await store.create()
+    await fill(store, [ledger], range(20))
+    theirs = int(await java("create", *whose(DigestKind.CRC32C), 3, 2, 2, "application", "java"))
+    assert await java("append", theirs, 0, 20) == "19"
+    # Both tell the last entry too, once nothing more comes for a moment.
+    async with asyncio.timeout(20):
+        while await java("follow", ledger, *whose(DigestKind.CRC32C)) != summary(ours(ledger, 20)):  # noqa: ASYNC110 (Java tells us of nothing)
+            await asyncio.sleep(0.05)
+        reader = await open_store()
+        while await reader.last_entry_id(theirs) < 19:  # noqa: ASYNC110 (as above)
+            await asyncio.sleep(0.05)
+    assert await read_all(reader, theirs) == [java_payload(entry) for entry in range(20)]
+    # Neither is disturbed.
+    await fill(store, [ledger], range(20, 25))
+    assert await java("append", theirs, 20, 5) == "24"
+    assert await store.close(ledger) == 24
 
 
 async def test_java_sees_whose_a_ledger_is(java: JavaLedgers, open_store: Open, shell: Callable[..., str]) -> None:

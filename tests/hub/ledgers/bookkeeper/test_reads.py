@@ -64,3 +64,39 @@ def test_reading_is_bounded_by_entries_and_bytes_but_gives_one_at_least() -> Non
         assert await room.client().last_entry_id(ledger_id) == 8
 
     run(work)
+
+
+def test_a_writer_tells_its_last_entry_once_nothing_more_comes() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(tell_lac_after_s=1.0))
+        ledger_id = await room.filled(10)
+        assert await room.client().last_entry_id(ledger_id) == 8
+        await asyncio.sleep(3)
+        reader = room.client()
+        assert await reader.last_entry_id(ledger_id) == 9
+        found = await reader.read(ledger_id, 0, entries_max=100, bytes_max=1000)
+        assert found == [b"entry %d" % entry for entry in range(10)]
+        # Nothing is told that is known, and nothing by a ledger that is closed.
+        told = {name: bookie.lacs.pop(ledger_id) for name, bookie in room.model.bookies.items()}
+        assert set(told) == set(room.members(ledger_id))
+        await asyncio.sleep(3)
+        await room.store.append(ledger_id, 10, b"more")
+        await room.store.close(ledger_id)
+        await asyncio.sleep(3)
+        assert not any(bookie.lacs for bookie in room.model.bookies.values())
+
+    run(work)
+
+
+def test_damaged_news_of_the_last_entry_is_not_believed() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(tell_lac_after_s=1.0))
+        ledger_id = await room.filled(10)
+        await asyncio.sleep(3)
+        for name in room.members(ledger_id):
+            lacs = room.model[name].lacs
+            lacs[ledger_id] = lacs[ledger_id][:15] + b"\x63" + lacs[ledger_id][16:]
+        with pytest.raises(LedgerStoreUnavailableError, match="digest of a last add confirmed"):
+            await room.client().last_entry_id(ledger_id)
+
+    run(work)
