@@ -33,8 +33,9 @@ class RunningHub:
         *settings: str,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        module: str = "hub.main",
     ) -> None:
-        """Prepare a hub. `arguments` are further ones of the command line."""
+        """Prepare a hub. `arguments` are further ones of the command line; `module` is what is run with all of them."""
         self.directory = directory
         self.data = directory / "data"
         self.settings = settings
@@ -45,6 +46,7 @@ class RunningHub:
         """host:port of the admin endpoint; as given, if the hub has none."""
         self.process: subprocess.Popen[bytes] | None = None
         self._environment = dict(environment or {})
+        self._module = module
         self._log_start = 0
 
     @property
@@ -72,7 +74,7 @@ class RunningHub:
         """Start the process without waiting for it."""
         assert not self.is_running, "the hub runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "hub.main", "--data", str(self.data)]
+        command = [sys.executable, "-m", self._module, "--data", str(self.data)]
         ports = (f"port={self.port}", f"admin_port={self.admin.rpartition(':')[2]}")
         given = {setting.partition("=")[0] for setting in self.settings}
         for setting in (*(port for port in ports if port.partition("=")[0] not in given), *self.settings):

@@ -1,0 +1,134 @@
+"""A network that can be parted: TCP connections through it stand still, in one direction or both, until it is healed.
+
+Nothing is reset and nothing is lost: what is sent meanwhile waits, in this process and in the kernel, and arrives when
+the network is whole again, as segments do that TCP sends anew. New connections are made, and then hear nothing.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from enum import Flag, auto
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Divider", "Way"]
+
+_LOOPBACK: Final = "127.0.0.1"
+_CHUNK: Final = 1 << 16
+
+
+class Way(Flag):
+    """A direction, seen from the client."""
+
+    TO_SERVER = auto()
+    FROM_SERVER = auto()
+    BOTH = TO_SERVER | FROM_SERVER
+
+
+class Divider:
+    """Forwards each of some addresses of loopback, in the event loop that it was entered in.
+
+    `held` counts the chunks that waited, `opened` the connections that were made.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """`addresses`: host:port of each server."""
+        self._addresses = list(addresses)
+        self._ports: dict[str, int] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = {Way.TO_SERVER: asyncio.Event(), Way.FROM_SERVER: asyncio.Event()}
+        self.heal()
+        self.held = 0
+        self.opened = 0
+
+    async def __aenter__(self) -> Self:
+        for address in self._addresses:
+
+            async def accept(
+                reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str = address
+            ) -> None:
+                await self._accept(address, reader, writer)
+
+            server = await asyncio.start_server(accept, _LOOPBACK, 0)
+            self._servers.append(server)
+            self._ports[address] = server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def at(self, address: str) -> str:
+        """Return host:port at which a server is reached through here."""
+        return f"{_LOOPBACK}:{self._ports[address]}"
+
+    @property
+    def routes(self) -> Mapping[int, str]:
+        """The ports of the servers, each with host:port at which it is reached through here."""
+        return {int(address.rpartition(":")[2]): self.at(address) for address in self._addresses}
+
+    def part(self, way: Way) -> None:
+        """Let nothing through any more in these directions."""
+        for direction, event in self._open.items():
+            if direction in way:
+                event.clear()
+
+    def heal(self) -> None:
+        """Let everything through, also what waited."""
+        for event in self._open.values():
+            event.set()
+
+    async def _accept(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.opened += 1
+        try:
+            await self._serve(address, reader, writer)
+        except asyncio.CancelledError:
+            return  # The end of the test; the task of a connection has nobody to tell.
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _serve(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = address.rpartition(":")
+        # A new connection does not come about either while its first segment is lost.
+        await self._open[Way.TO_SERVER].wait()
+        try:
+            server_reader, server_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            return
+        pumps = [
+            asyncio.create_task(self._pump(Way.TO_SERVER, reader, server_writer)),
+            asyncio.create_task(self._pump(Way.FROM_SERVER, server_reader, writer)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            server_writer.transport.abort()
+
+    async def _pump(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward in one direction until either end closes; of an end too nothing is heard while the network is parted."""
+        event = self._open[way]
+        try:
+            while True:
+                data = await reader.read(_CHUNK)
+                if not event.is_set():
+                    self.held += 1
+                    await event.wait()
+                if not data:
+                    return
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            await event.wait()

@@ -1,0 +1,68 @@
+"""A hub as `hedwig-hub` runs it, with two additions: a record of what it is told of ownership, and detours.
+
+    python -m tests.chaos.recorded_hub ARGUMENTS_OF_HEDWIG_HUB
+
+Environment: CHAOS_RECORDS is a directory, where each start of a hub gets a file of its own; CHAOS_ROUTES is a JSON
+object of ports of region servers and bookies, each with the host:port where this hub reaches it instead.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+
+import hub.hub
+from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hub.main import main
+from metadata import MetadataStore, MetadataUrl, StoreOptions, open_metadata
+from metadata.hbase import HBaseFactory
+from metadata.hbase.native import connect
+from metadata.hbase.native.places import Server
+from tests.faults.linearizability.recorder import RecordedOwnership
+
+__all__ = ["RECORDS", "ROUTES"]
+
+RECORDS: Final = "CHAOS_RECORDS"
+ROUTES: Final = "CHAOS_ROUTES"
+
+
+def _read_routes() -> dict[int, tuple[str, int]]:
+    routes = {}
+    for port, way in json.loads(os.environ.get(ROUTES, "{}")).items():
+        host, _, at = way.rpartition(":")
+        routes[int(port)] = host, int(at)
+    return routes
+
+
+_routes: Final = _read_routes()
+_resolve: Final = ZookeeperRegistry.resolve
+
+
+async def _open_recorded(url: str, options: StoreOptions) -> MetadataStore:
+    parsed = MetadataUrl.parse(url)
+    if _routes and parsed.scheme == "hbase":
+        known = {port: Server(*way) for port, way in _routes.items()}
+        factory = HBaseFactory(
+            lambda url, options: connect(url, options, lambda server: known.get(server.port, server))
+        )
+        store = MetadataStore(parsed, await factory.open(parsed, options), options)
+    else:
+        store = await open_metadata(url, options)
+    process = f"hub-{os.getpid()}"
+    # Closed with the process.
+    store.ownership = RecordedOwnership(store.ownership, process, Path(os.environ[RECORDS]) / f"{process}.record")
+    return store
+
+
+async def _resolve_routed(registry: ZookeeperRegistry, bookie: str) -> tuple[str, int]:
+    host, port = await _resolve(registry, bookie)
+    return _routes.get(port, (host, port))
+
+
+if __name__ == "__main__":
+    with (
+        patch.object(hub.hub, "open_metadata", _open_recorded),
+        patch.object(ZookeeperRegistry, "resolve", _resolve_routed),
+    ):
+        main()

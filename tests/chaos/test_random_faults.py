@@ -1,0 +1,67 @@
+"""Prove that killing and pausing any process of a cluster loses and reorders nothing that was acknowledged.
+
+Properties: no acknowledged message is lost for any subscriber; order per topic; ids are given and delivered without
+gap, and stand for one message each; at most one hub acknowledges publishes for a topic at a time; topics are served
+again in time; what hubs are told of ownership is linearizable.
+"""
+
+import random
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cli.dev import DevServers
+from tests.chaos.history import ChaosHistory
+from tests.chaos.hubs import hubs_on
+from tests.chaos.turmoil import Healing, Turmoil, too_slow
+from tests.chaos.verdict import judge
+from tests.chaos.workload import Workload, names_of
+
+TOPICS: Final = 500
+TWICE: Final = 50
+"""Topics with a second subscriber."""
+SETTINGS: Final = ("ledger_messages_max=60",)
+"""So that ledgers end now and then, and are deleted."""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rate", "at_once"),
+    [
+        pytest.param(90.0, 120.0, 0.15, id="quick", marks=[pytest.mark.timeout(400)]),
+        pytest.param(600.0, 200.0, 0.3, id="full", marks=[pytest.mark.full, pytest.mark.timeout(1500)]),
+    ],
+)
+async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
+    seconds: float, rate: float, at_once: float, stack: DevServers, source: random.Random, seed: int, tmp_path: Path
+) -> None:
+    history = ChaosHistory()
+    async with hubs_on(stack, tmp_path, SETTINGS) as hubs:
+        async with Workload(hubs.addresses, source, rate, history) as load:
+            for number, topic in enumerate(names_of(TOPICS)):
+                load.subscriber(topic, "follower")
+                if number < TWICE:
+                    load.subscriber(topic, "second")
+            began = time.monotonic()
+            await load.all_attached(60.0)
+            print(f"attached after {time.monotonic() - began:.1f} s")
+            for topic in names_of(TOPICS):
+                load.publisher(topic, "publisher")
+            healing = Healing(stack, hubs, load)
+            turmoil = Turmoil(healing, load, source)
+            began = time.monotonic()
+            await turmoil.run(seconds, at_once=at_once)
+            took = time.monotonic() - began
+            await load.finish(60.0)
+            print(f"caught up {time.monotonic() - began - took:.1f} s later; behind: {load.behind()[:5]}")
+        acknowledged = history.acknowledged()
+        print(f"{acknowledged / took:.0f} messages/s; {dict(load.outcomes)}; {len(history.sessions)} sessions")
+        print(f"{dict(turmoil.kinds)}; hubs {hubs.pids}")
+        for fault in history.faults:
+            print(fault.line(began))
+        judge(history, hubs, seed, tmp_path, too_slow(history.faults, began))
+        assert acknowledged / took > rate / 10
+        assert sum(turmoil.kinds.values()) >= seconds / 15, "faults every few seconds"
+        assert len(set(hubs.pids)) == len(hubs.pids) > len(hubs.hubs), "hubs were really killed"
+        assert load.outcomes["again"], "messages came again, as after faults they must"
