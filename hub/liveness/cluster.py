@@ -104,8 +104,12 @@ class ClusterLiveness:
         try:
             async with asyncio.timeout(self._options.start_timeout_s):
                 await self._first.wait()
+                # Before that, this hub would take every topic for want of others.
+                await self._live_set.known()
         except TimeoutError:
-            raise ServiceDownError(self._why_not) from None
+            raise ServiceDownError(
+                f"cannot list the hubs under {self._places.hosts} in time" if self._first.is_set() else self._why_not
+            ) from None
         assert self._registration is not None, "the first has been made"
         return self._registration
 

@@ -34,6 +34,7 @@ class LiveSet:
         self._hubs: tuple[LiveHub, ...] = ()
         self._read_on: Connection | None = None
         self._changed = asyncio.Event()
+        self._known = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -53,6 +54,10 @@ class LiveSet:
     def start(self) -> None:
         """Begin to follow."""
         self._following = self._loop.create_task(self._follow())
+
+    async def known(self) -> None:
+        """Wait until it has been read once."""
+        await self._known.wait()
 
     def poke(self) -> None:
         """Read anew."""
@@ -90,6 +95,7 @@ class LiveSet:
         before = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
         self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
         self._read_on = connection
+        self._known.set()
         after = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
         for address, epoch in sorted(after - before):
             _log.info("hub %s is alive, epoch %d", address, epoch)

@@ -23,6 +23,8 @@ def _seen(member: Member) -> list[HubInfo]:
 
 async def test_hubs_come_and_go_and_their_loads_follow(hubs: Hubs) -> None:
     first, second = await hubs.start(1), await hubs.start(2)
+    # A hub that has started knows those that were there before.
+    assert first.liveness.registration.hub in _seen(second)
     both = [first.liveness.registration.hub, second.liveness.registration.hub]
     for member in (first, second):
         await until(lambda: _seen(member) == both, "both see both")  # noqa: B023 (waited for here)
