@@ -15,8 +15,11 @@ from hub.liveness.process import ProcessMark
 
 __all__ = ["DRAINING_LOAD", "Endpoint", "LiveHub", "decode_load", "encode_load"]
 
-DRAINING_LOAD: Final = (1 << 63) - 1
-"""The load of a hub that gives its topics up: hubs of ours pass it over, the original's finds it the most loaded."""
+DRAINING_LOAD: Final = 1 << 40
+"""The load of a hub that gives its topics up: hubs of ours pass it over, and the original's find it the most loaded.
+
+Small enough that the original, which adds up the loads of all hubs in 64 bits, finds a large mean and keeps its topics.
+"""
 
 
 @dataclass(frozen=True, slots=True)
