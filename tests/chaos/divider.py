@@ -118,7 +118,7 @@ class Divider:
             server_writer.transport.abort()
 
     async def _pump(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward in one direction until either end closes; of an end too nothing is heard while the network is parted."""
+        """Forward in one direction until either end closes; while the network is parted, no end is heard of."""
         event = self._open[way]
         try:
             while True:
