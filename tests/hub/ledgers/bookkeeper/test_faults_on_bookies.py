@@ -160,7 +160,7 @@ async def test_a_bookie_that_comes_back_is_written_to_again(ward: DevServers, op
     await expect_contents(await open_store(NO_SPARE), ledger, count - 1)
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", ["kill", pytest.param("pause", marks=pytest.mark.full)])
 async def test_without_any_bookie_nothing_is_acknowledged_and_nobody_waits_for_ever(
     ward: DevServers, open_store: Open, fault: str
 ) -> None:
