@@ -152,9 +152,14 @@ class Deployment:
                 return info
         return None
 
-    async def gone(self, raw: KazooClient, info: HubInfo) -> None:
-        """Wait until ZooKeeper has let an incarnation of a hub go."""
+    async def gone(self, raw: KazooClient, info: HubInfo, *others: Hub) -> None:
+        """Wait until ZooKeeper has let an incarnation of a hub go, and other hubs in this process have heard of it."""
         await until(lambda: self.epoch_of(raw, info.address) != info.epoch, f"the end of hub {info.address}")
+
+        def is_forgotten() -> bool:
+            return all(info not in {hub.info for hub in liveness_of(other).live} for other in others)
+
+        await until(is_forgotten, f"news of the end of hub {info.address}")
 
 
 def liveness_of(hub: Hub) -> ClusterLiveness:

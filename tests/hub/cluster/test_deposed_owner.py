@@ -1,0 +1,244 @@
+"""Prove that an owner that others believed dead changes nothing once it goes on.
+
+In `held` tests one request of it is on its way while that happens, and reaches the store afterwards. In the test of a
+stopped hub, a whole process is, with requests in its sockets.
+"""
+
+import asyncio
+import signal
+from typing import Any, Final
+
+import pytest
+
+from hedwig.model import SubscriberId, Topic
+from hedwig.status import StatusCode
+from hedwig.versions import Versioned
+from hedwig.wire import Answer, CreateOrAttach, Message, Publish, Subscribe
+from hub.hub import Hub
+from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
+from tests.faults.waiting import until
+from tests.faults.wires import ZooKeeperWire
+from tests.hub.cluster.both import on_both
+from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.test_one_owner import is_owner
+from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
+
+T: Final = b"t"
+U: Final = b"u"
+_PUBLISHED: Final = 50
+
+
+async def _records(deployment: Deployment, topic: bytes) -> list[Versioned[Any] | None]:
+    """Return what the store has of a topic but for its subscriptions."""
+    store = deployment.store
+    return [
+        await store.ownership.read_owner_info(Topic(topic)),
+        await store.persistence.read_topic_persistence_info(Topic(topic)),
+    ]
+
+
+class _Held:
+    """A hub whose next conditional write in the metadata store is held until `release`, and its session ended."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._is_holding = False
+        self.hub: Hub
+        self.store: Proxy
+        self._zookeeper: Proxy
+
+    async def start(self) -> None:
+        deployment = self._deployment
+        self.store, place = await deployment.behind_proxy(self._plan)
+        self._zookeeper = await deployment.proxy_to_zookeeper(ZooKeeperWire)
+        self.hub = await deployment.start(place=place, zookeeper=self._zookeeper.address)
+
+    def _plan(self, exchange: Exchange) -> Step:
+        if self._is_holding and exchange.name == self._deployment.networked.write:
+            self._is_holding = False
+            return Step(Action.HOLD_REQUEST)
+        return PASS
+
+    def hold(self) -> None:
+        self._is_holding = True
+
+    async def lose_session(self, other: Hub) -> None:
+        """Wait until the write is held; then let the hub lose its session, and the other hear of it."""
+        await until(lambda: self.store.done[Action.HOLD_REQUEST] == 1, "the write is held")
+        raw = self._deployment.raw()
+        me = self.hub.me
+        self._zookeeper.vanish()
+        await self._deployment.gone(raw, me, other)
+
+    async def release(self) -> None:
+        """Let the write reach the store, and wait until it has, or its connection had ended before."""
+        self.store.release()
+        await until(lambda: self.store.late_answers + self.store.late_losses == 1, "the write was late")
+
+
+@pytest.fixture
+async def held(deployment: Deployment) -> _Held:
+    found = _Held(deployment)
+    await found.start()
+    return found
+
+
+@on_both
+async def test_late_claim_has_no_effect(deployment: Deployment, held: _Held) -> None:
+    other = await deployment.start()
+    client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
+    held.hold()
+    asking = asyncio.create_task(ask(client, T))
+    await held.lose_session(other)
+    assert await to_other.publish(T, b"first") == 1
+    before = await _records(deployment, T)
+    await held.release()
+    assert await _records(deployment, T) == before
+    assert await deployment.owner(T) == other.me
+    assert await to_other.publish(T, b"second") == 2
+    with pytest.raises(ChannelClosedError):
+        await asking
+
+
+@on_both
+async def test_late_release_does_not_take_a_topic_from_its_next_owner(deployment: Deployment, held: _Held) -> None:
+    other = await deployment.start()
+    client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
+    assert is_owner(await ask(client, T))
+    topic = held.hub.topics.get(Topic(T))
+    assert topic is not None
+    held.hold()
+    releasing = asyncio.create_task(held.hub.topics.release(topic))
+    await held.lose_session(other)
+    assert await to_other.publish(T, b"first") == 1
+    before = await _records(deployment, T)
+    await held.release()
+    await releasing
+    assert await _records(deployment, T) == before
+    assert await to_other.publish(T, b"second") == 2
+
+
+@on_both
+async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment, held: _Held) -> None:
+    """The deposed owner had made a ledger for its first message, and its range was on the way to the record."""
+    other = await deployment.start()
+    client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
+    assert is_owner(await ask(client, T))
+    held.hold()
+    publishing = asyncio.create_task(client.request(T, Publish(Message(b"late"))))
+    await held.lose_session(other)
+    # It takes the topic over without publishing, so nothing but its own write to the record shuts the other out.
+    await to_other.subscribed(T, b"ann")
+    before = await _records(deployment, T)
+    await held.release()
+    assert await _records(deployment, T) == before
+    with pytest.raises(ChannelClosedError):
+        await publishing
+    assert await to_other.publish(T, b"first") == 1
+    assert [each.message.body for each in await to_other.deliveries(1)] == [b"first"]
+
+
+@on_both
+async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: _Held) -> None:
+    other = await deployment.start()
+    client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
+    assert await client.publish(T, b"before") == 1
+    held.hold()
+    subscribing = asyncio.create_task(client.subscribe(T, b"late"))
+    await held.lose_session(other)
+    # The next owner has read the subscriptions of the topic before this one comes into being.
+    assert await to_other.publish(T, b"after") == 2
+    await held.release()
+    with pytest.raises(ChannelClosedError):
+        await subscribing
+    found = await deployment.store.subscriptions.read_subscription_data(Topic(T), SubscriberId(b"late"))
+    answer = await to_other.subscribe(T, b"late", mode=CreateOrAttach.ATTACH)
+    if found is None:
+        assert answer.status is StatusCode.CLIENT_NOT_SUBSCRIBED
+    else:
+        # It was made after the first message; nobody was told, so what came since is delivered.
+        assert answer.status is StatusCode.SUCCESS
+        assert await to_other.delivered(1) == [2]
+
+
+def _serves(answer: Answer) -> bool:
+    """Say whether a hub served a request; if not, it must have said that it serves nobody yet."""
+    assert answer.status in (StatusCode.SUCCESS, StatusCode.SERVICE_DOWN), answer
+    return answer.status is StatusCode.SUCCESS
+
+
+async def _take_answers(client: WireClient) -> list[Answer]:
+    """Return all that a hub answers until it closes the channel."""
+    await client.closed_by_hub()
+    return [each for each in client.received if isinstance(each, Answer)]
+
+
+@on_both
+async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing(deployment: Deployment) -> None:
+    raw = deployment.raw()
+    stopped = deployment.apart()
+    await asyncio.to_thread(stopped.start)
+    other = await deployment.start()
+    client, subscriber, to_other = [await deployment.connect(hub) for hub in (stopped, stopped, other)]
+    before = deployment.registered_at(raw, stopped.port)
+    assert before is not None
+    await subscriber.subscribed(T, b"ann")
+    assert is_owner(await ask(client, U)), "owned, and no ledger yet"
+    ids = await client.publish_many(T, *(b"%d" % number for number in range(_PUBLISHED)))
+    assert ids == list(range(1, _PUBLISHED + 1))
+    assert await subscriber.delivered(_PUBLISHED) == ids
+    answered = len(client.received)
+    # In the middle of publishing: some of these reach the bookies, and are answered, before it stops.
+    under_way = [client.send(T, Publish(Message(b"under way %d" % number))) for number in range(200)]
+    stopped.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]  # it was started
+    late = [client.send(T, Publish(Message(b"late %d" % number))) for number in range(20)]
+    late += [client.send(U, Publish(Message(b"late"))) for _ in range(5)]
+    late.append(client.send(T, Subscribe(subscriber=SubscriberId(b"late"), mode=CreateOrAttach.CREATE)))
+    late.append(client.send(b"new", Publish(Message(b"late"))))
+    await deployment.gone(raw, before, other)
+    acknowledged = _PUBLISHED + sum(txn_id in client.answers for txn_id in under_way)
+    next_id = await to_other.publish(T, b"after")
+    assert acknowledged < next_id <= _PUBLISHED + len(under_way) + 1
+    assert await to_other.publish(U, b"after") == 1
+    records = [await _records(deployment, topic) for topic in (T, U)]
+
+    stopped.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]  # it was started
+    answers = await _take_answers(client)
+    assert not [each for each in answers if each.txn_id in late]
+    assert len(client.received) <= answered + len(under_way)
+    await until(lambda: deployment.registered_at(raw, stopped.port) not in (None, before), "it registers anew")
+    again = deployment.registered_at(raw, stopped.port)
+    assert again is not None
+    to_stopped = await deployment.connect(stopped)
+
+    async def serves() -> bool:
+        return _serves(await ask(to_stopped, b"other"))
+
+    await eventually(serves, "it serves again")
+    assert await deployment.owner(b"other") == again
+
+    assert [await _records(deployment, topic) for topic in (T, U)] == records
+    for topic in (T, U):
+        answer = await ask(to_stopped, topic)
+        assert answer.text == other.me.address
+    assert await to_other.publish(T, b"last") == next_id + 1
+    assert await to_other.publish(U, b"last") == 2
+    assert await deployment.owner(b"new") is None
+    await to_other.subscribed(T, b"ann")
+    bodies = {each.message.seq_id.local: each.message.body for each in await to_other.deliveries(next_id + 1)}  # type: ignore[union-attr]  # deliveries have ids
+    assert sorted(bodies) == list(range(1, next_id + 2))
+    told = {
+        client.answers[txn_id][0].published: number
+        for number, txn_id in enumerate(under_way)
+        if txn_id in client.answers
+    }
+    for seq_id, number in told.items():
+        assert seq_id is not None
+        assert bodies[seq_id.local] == b"under way %d" % number
+    assert bodies[next_id] == b"after"
+    assert not [body for body in bodies.values() if body.startswith(b"late")]
+    assert not [each for each in subscriber.undelivered if each >= next_id], (
+        "it delivered what was another's to deliver"
+    )
+    answer = await to_other.subscribe(T, b"late", mode=CreateOrAttach.CREATE_OR_ATTACH)
+    assert answer.status is StatusCode.SUCCESS

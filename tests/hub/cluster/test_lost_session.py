@@ -1,0 +1,94 @@
+"""Prove that a hub that cannot prove that it lives serves nobody, and begins anew from nothing."""
+
+import asyncio
+
+from hedwig.status import StatusCode
+from hedwig.wire import Message, Publish
+from tests.faults.waiting import until
+from tests.faults.wires import ZooKeeperWire
+from tests.hub.cluster.both import on_both
+from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.test_one_owner import is_owner
+from tests.hub.wire_client import ChannelClosedError, WireClient
+
+
+async def _publish_until_closed(client: WireClient, topic: bytes) -> list[int]:
+    """Publish one message after the other; return the ids, once the hub has closed the channel."""
+    ids = []
+    while True:
+        try:
+            ids.append(await client.publish(topic, b"message"))
+        except (ChannelClosedError, OSError):
+            return ids
+
+
+@on_both
+async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_nothing(deployment: Deployment) -> None:
+    raw = deployment.raw()
+    proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
+    cut_off = await deployment.start(zookeeper=proxy.address)
+    other = await deployment.start()
+    subscriber, publisher, to_other = [await deployment.connect(hub) for hub in (cut_off, cut_off, other)]
+    await subscriber.subscribed(b"t", b"ann")
+    before = cut_off.me
+    publishing = asyncio.create_task(_publish_until_closed(publisher, b"t"))
+    await until(lambda: len(subscriber.undelivered) > 20, "messages are delivered")
+    proxy.vanish()
+    ids = await publishing
+    assert deployment.epoch_of(raw, before.address) == before.epoch, "nobody could have taken its topics so far"
+    await subscriber.closed_by_hub()
+    assert ids == list(range(1, len(ids) + 1))
+    async with await WireClient.connect(cut_off.port) as again:
+        # Whether it owns a topic is not for it to say now, nor who else does.
+        for should_claim in (True, False):
+            assert (await ask(again, b"t", should_claim=should_claim)).status is StatusCode.SERVICE_DOWN
+            answer = await again.request(b"new", Publish(Message(b"x")), should_claim=should_claim)
+            assert answer.status is StatusCode.SERVICE_DOWN
+        assert "cannot prove" in (answer.text or "") or "could not prove" in (answer.text or "")
+        await deployment.gone(raw, before, other)
+        await to_other.subscribed(b"t", b"ann")
+        next_id = await to_other.publish(b"t", b"after")
+        # A message may have been stored whose publisher was not told.
+        assert next_id in (len(ids) + 1, len(ids) + 2)
+        assert await to_other.delivered(next_id) == list(range(1, next_id + 1))
+        await proxy.come_back()
+        await until(lambda: deployment.epoch_of(raw, before.address) is not None, "it registers again")
+        await until(cut_off.shape.is_proven, "it serves again")
+        assert cut_off.me.epoch not in (0, before.epoch)
+        assert len(cut_off.topics) == 0
+        answer = await ask(again, b"t")
+        assert answer.text == other.me.address
+        assert is_owner(await ask(again, b"new"))
+        assert await again.publish(b"new", b"first") == 1
+        assert await deployment.owner(b"new") == cut_off.me
+
+
+async def test_hub_that_finds_its_topics_on_record_as_its_own_of_before_takes_them_over(deployment: Deployment) -> None:
+    """Its session ended, and nobody asked another hub for them: the records name its address and another epoch."""
+    proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
+    hub = await deployment.start(zookeeper=proxy.address)
+    client = await deployment.connect(hub)
+    assert await client.publish_many(b"t", b"a", b"b") == [1, 2]
+    before = hub.me
+    proxy.vanish()
+    await client.closed_by_hub()
+    await proxy.come_back()
+    await until(lambda: hub.me != before and hub.shape.is_proven(), "it serves again")
+    client = await deployment.connect(hub)
+    assert await deployment.owner(b"t") == before
+    assert await client.publish(b"t", b"c") == 3
+    assert await deployment.owner(b"t") == hub.me
+    assert hub.me.address == before.address
+
+
+async def test_hub_whose_node_is_deleted_by_hand_registers_anew(deployment: Deployment) -> None:
+    raw = deployment.raw()
+    hub = await deployment.start()
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", b"a") == 1
+    before = hub.me
+    raw.delete(f"{deployment.prefix}/hosts/{before.address}")
+    await client.closed_by_hub()
+    await until(lambda: hub.me != before and hub.shape.is_proven(), "it serves again")
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", b"b") == 2

@@ -1,0 +1,143 @@
+"""Prove what a cluster does not ask: the store for a message, ZooKeeper for a topic, bookies for an idle topic."""
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.clock import SystemClock
+from hedwig.model import Topic
+from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from tests.faults.proxy import Proxy
+from tests.faults.waiting import until
+from tests.faults.wires import ZooKeeperWire
+from tests.hub.cluster.both import on_both, on_hbase
+from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.test_looking_owners_up import seen
+from tests.hub.cluster.test_one_owner import is_owner
+from tests.hub.ledgers.bookkeeper.sessions import session_with
+
+_BEATS: Final = 6
+_OTHERS_ROOTS: Final = ("/hbase", "/bookkeeper", "/zookeeper")
+
+
+@on_both
+async def test_publishes_and_deliveries_do_not_ask_the_metadata_store(deployment: Deployment) -> None:
+    proxy, place = await deployment.behind_proxy()
+    hub = await deployment.start(place=place)
+    publisher, subscriber = await deployment.connect(hub), await deployment.connect(hub)
+    await subscriber.subscribed(b"t", b"ann")
+    assert await publisher.publish(b"t", b"opens the ledger") == 1
+    assert await subscriber.delivered(1) == [1]
+    before = seen(proxy)
+    ids = await publisher.publish_many(b"t", *(b"%d" % number for number in range(500)))
+    assert ids == list(range(2, 502))
+    assert await subscriber.delivered(500) == ids
+    assert seen(proxy) == before
+    assert before.total() > 0
+
+
+async def test_idle_topics_have_no_ledger(deployment: Deployment) -> None:
+    hub = await deployment.start()
+    client = await deployment.connect(hub)
+    for number in range(50):
+        await client.subscribed(b"topic-%d" % number, b"ann")
+    assert len(hub.topics) == 50
+    assert (await hub.ledgers.stats()).open_ledgers == 0
+    assert await client.publish(b"topic-7", b"first") == 1
+    assert (await hub.ledgers.stats()).open_ledgers == 1
+    for number in range(50):
+        found = await deployment.store.persistence.read_topic_persistence_info(Topic(b"topic-%d" % number))
+        assert found is not None
+        assert len(found.value.ranges) == (1 if number == 7 else 0)
+
+
+async def test_topic_that_was_taken_over_and_is_idle_has_no_ledger_more(deployment: Deployment) -> None:
+    one, other = [await deployment.start() for _ in range(2)]
+    to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
+    assert await to_one.publish(b"t", b"first") == 1
+    topic = one.topics.get(Topic(b"t"))
+    assert topic is not None
+    await one.topics.release(topic)
+    assert is_owner(await ask(to_other, b"t"))
+    assert (await other.ledgers.stats()).open_ledgers == 0
+    found = await deployment.store.persistence.read_topic_persistence_info(Topic(b"t"))
+    assert found is not None
+    assert len(found.value.ranges) == 1
+
+
+async def test_ledger_says_whose_it_is(deployment: Deployment) -> None:
+    hub = await deployment.start()
+    client = await deployment.connect(hub)
+    name = b"a/topic \xff"
+    assert await client.publish(name, b"first") == 1
+    found = await deployment.store.persistence.read_topic_persistence_info(Topic(name))
+    assert found is not None
+    (ledger,) = found.value.ranges
+    async with session_with(deployment.zookeeper) as session:
+        records = await ZookeeperLedgerMetadata.open(session, LEDGERS_ROOT, SystemClock())
+        custom = (await records.read(ledger.ledger_id)).value.custom
+        assert custom == {
+            "application": b"hedwig",
+            "deployment": f"zookeeper://{deployment.zookeeper}{deployment.prefix}".encode(),
+            "topic": name,
+        }
+        store = await BookkeeperLedgerStore.open(session, LEDGERS_ROOT, BookkeeperOptions(), SystemClock(), Random())
+        try:
+            assert ledger.ledger_id in {each async for each in store.ledgers()}
+        finally:
+            await store.aclose()
+
+
+# ------------------------------------------------------------------------------------------------ ZooKeeper's own load
+
+
+def _nodes(raw: KazooClient, path: str) -> int:
+    return 1 + sum(_nodes(raw, f"{path}/{name}") for name in raw.get_children(path))
+
+
+def _nodes_of_hubs(raw: KazooClient, deployment: Deployment) -> tuple[int, frozenset[str]]:
+    """Return how many nodes the deployment has, and what else is in ZooKeeper but HBase's and BookKeeper's."""
+    tops = frozenset(f"/{name}" for name in raw.get_children("/"))
+    return _nodes(raw, deployment.prefix), tops - set(_OTHERS_ROOTS)
+
+
+async def _during_beats(proxy: Proxy) -> Counter[str]:
+    """Return what is asked during some proofs of life."""
+    before = seen(proxy)
+    await until(lambda: proxy.seen["set"] >= before["set"] + _BEATS, "the hub proves that it lives")
+    return seen(proxy) - before
+
+
+@on_hbase
+async def test_zookeeper_has_the_same_to_do_for_a_hundred_topics_and_for_ten_thousand(deployment: Deployment) -> None:
+    raw = deployment.raw()
+    proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
+    hub = await deployment.start(zookeeper=proxy.address, cluster={"claims_rate": 0})
+    client = await deployment.connect(hub)
+
+    async def own(numbers: range) -> None:
+        for start in range(numbers.start, numbers.stop, 1000):
+            lot = range(start, min(start + 1000, numbers.stop))
+            answers = await asyncio.gather(*(ask(client, b"topic-%d" % number) for number in lot))
+            assert all(is_owner(answer) for answer in answers)
+
+    await own(range(100))
+    nodes, requests = _nodes_of_hubs(raw, deployment), await _during_beats(proxy)
+    before = seen(proxy)
+    await own(range(100, 10_000))
+    meanwhile = seen(proxy) - before
+    assert len(hub.topics) == 10_000
+    assert _nodes_of_hubs(raw, deployment) == nodes
+    later = await _during_beats(proxy)
+    # One look at the loads of the hubs more or less may fall into the time; it costs a listing and a read of one hub.
+    assert abs(later["set"] - requests["set"]) <= 1
+    assert all(abs(later[name] - requests[name]) <= 1 for name in {*later, *requests})
+    # Claims themselves asked nothing: what was asked meanwhile was asked in the time that they took.
+    assert set(meanwhile) <= set(requests) | set(later), meanwhile
+    assert meanwhile.total() < 200, meanwhile
