@@ -1,8 +1,8 @@
 """Measure the ledger client on bookies of BookKeeper 4.17.
 
-    python -m benchmarks.bookkeeper_ledgers [--seconds 5] [--journal NAME] [appends] [reads]
+    python -m benchmarks.bookkeeper_ledgers [--seconds 5] [--journal NAME] [appends] [reads] [creates]
 
-Without a name both run. It starts a ZooKeeper and three bookies in a folder below --dir, and removes them; with
+Without a name all run. It starts a ZooKeeper and three bookies in a folder below --dir, and removes them; with
 --servers it uses those of `hedwig-admin dev --dir DIR`. Every line is one measurement: so many appends in flight, each
 caller having one under way and going from ledger to ledger.
 """
@@ -200,6 +200,37 @@ async def _reads(servers: DevServers, arguments: argparse.Namespace) -> None:
                 )
 
 
+async def _creates(servers: DevServers, arguments: argparse.Namespace) -> None:
+    quorums = _quorums(arguments)[0]
+    async with _store(servers, quorums, arguments.digest) as store:
+        for in_flight in (1, 64):
+            made: list[int] = []
+            latencies: list[float] = []
+            began, used = time.perf_counter(), time.process_time()
+            end = began + arguments.seconds
+
+            async def caller(made: list[int] = made, latencies: list[float] = latencies, end: float = end) -> None:
+                while (begun := time.perf_counter()) < end:
+                    ledger = await store.create({"topic": b"benchmark"})
+                    await store.append(ledger, 0, bytes(100))
+                    latencies.append(time.perf_counter() - begun)
+                    made.append(ledger)
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(in_flight):
+                    group.create_task(caller())
+            took, used = time.perf_counter() - began, time.process_time() - used
+            for ledger in made:
+                await store.delete(ledger)
+            latencies.sort()
+            print(
+                f"create and append once, {in_flight:>3} in flight: {len(made) / took:>6,.0f}/s  "
+                f"p50 {latencies[len(made) // 2] * 1e3:.2f} ms  p99 {latencies[len(made) * 99 // 100] * 1e3:.2f} ms  "
+                f"{used / len(made) * 1e6:.0f} µs of processor each",
+                flush=True,
+            )
+
+
 def _bookie_seconds(servers: DevServers) -> float:
     pids = [each.pid for each in servers.status() if each.kind == "bookie" and each.pid is not None]
     return sum(cpu_s_of(pid) or 0.0 for pid in pids)
@@ -208,6 +239,7 @@ def _bookie_seconds(servers: DevServers) -> float:
 _MEASUREMENTS: Final[dict[str, Callable[[DevServers, argparse.Namespace], Coroutine[Any, Any, None]]]] = {
     "appends": _appends,
     "reads": _reads,
+    "creates": _creates,
 }
 
 if __name__ == "__main__":

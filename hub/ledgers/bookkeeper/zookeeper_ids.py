@@ -7,7 +7,15 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 from hedwig.clock import Deadline
 from hedwig.errors import LedgerStoreUnavailableError
 from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
-from hub.ledgers.bookkeeper.zookeeper import Session, children, create, create_ephemeral_sequential, delete, exists
+from hub.ledgers.bookkeeper.zookeeper import (
+    Request,
+    Session,
+    children,
+    create,
+    create_ephemeral_sequential,
+    delete,
+    exists,
+)
 
 __all__ = ["LedgerIds"]
 
@@ -24,17 +32,18 @@ class LedgerIds:
         self._root = root
         self._layout = layout
         self._has_long = layout.ids_end > _SHORT_IDS
+        self._drawn: list[str] = []
+        """Nodes from which numbers were drawn, at most as many as at the same time: the next request deletes them."""
 
     async def next(self, deadline: Deadline) -> int:
         """Return a new id. Raises: LedgerStoreUnavailableError - none can be had now, or there are no more."""
         parent = self._root if self._layout is LedgerLayout.FLAT else f"{self._root}/idgen"
-        if self._has_long:
-            (long,) = await self._session.send(deadline, exists(f"{self._root}/idgen-long"))
-            if isinstance(long, ZookeeperError):
-                raise _refused("asking for ledger ids", long)
-            if long is not None:
-                return await self._next_long(deadline)
-        found = await self._draw(deadline, parent)
+        asked = (exists(f"{self._root}/idgen-long"),) if self._has_long else ()
+        found, long = await self._draw(deadline, parent, *asked)
+        if isinstance(long, ZookeeperError):
+            raise _refused("asking for ledger ids", long)
+        if long is not None:
+            return await self._next_long(deadline)
         if 0 <= found < _SHORT_IDS:
             return found
         if not self._has_long:
@@ -52,25 +61,35 @@ class LedgerIds:
                 raise _refused("asking for long ledger ids", names)
             high = max((int(name.removeprefix(_HIGH)) for name in names if name.startswith(_HIGH)), default=0)
             if high > 0:
-                low = await self._draw(deadline, f"{top}/{_HIGH}{high:010}")
+                low, _ = await self._draw(deadline, f"{top}/{_HIGH}{high:010}")
                 if 0 <= low < _SHORT_IDS:
                     return high << 32 | low
             # The first one, or the last one is used up.
             await self._make(deadline, f"{top}/{_HIGH}{high + 1:010}")
         raise LedgerStoreUnavailableError("no long ledger id could be had: others take them all")
 
-    async def _draw(self, deadline: Deadline, parent: str) -> int:
-        """Return the number that ZooKeeper appends to a new child of `parent`, made if it is missing."""
+    async def _draw(self, deadline: Deadline, parent: str, *asked: Request) -> tuple[int, Any]:
+        """Return the number that ZooKeeper appends to a new child of `parent`, made if it is missing.
+
+        Return beside it the answer to what is asked too, in the same round trip.
+        """
         for _ in range(_ROUNDS_MAX):
-            (made,) = await self._session.send(deadline, create_ephemeral_sequential(f"{parent}/ID-"))
+            drawn, self._drawn = self._drawn, []
+            try:
+                made, *others = await self._session.send(
+                    deadline, create_ephemeral_sequential(f"{parent}/ID-"), *asked, *map(delete, drawn)
+                )
+            except BaseException:
+                # Those that are gone already are deleted in vain.
+                self._drawn += drawn
+                raise
             if isinstance(made, NoNodeError):
                 await self._make(deadline, parent)
                 continue
             if isinstance(made, ZookeeperError):
                 raise _refused(f"making an id below {parent}", made)
-            # It would go with the session; deleting it now is a courtesy, whose failure does not matter.
-            await self._session.send(deadline, delete(made))
-            return _number(made)
+            self._drawn.append(made)
+            return _number(made), others[0] if asked else None
         raise LedgerStoreUnavailableError(f"{parent} cannot be made")
 
     async def _make(self, deadline: Deadline, path: str) -> None:

@@ -75,13 +75,18 @@ async def store(session: BridgedSession, root: str) -> ZookeeperLedgerMetadata:
     return await ZookeeperLedgerMetadata.open(session, root, CLOCK)
 
 
-async def test_ids_come_one_after_the_other_and_leave_nothing(
+async def test_ids_come_one_after_the_other_and_leave_next_to_nothing(
     store: ZookeeperLedgerMetadata, raw: KazooClient, root: str
 ) -> None:
     assert [await store.new_ledger_id() for _ in range(3)] == [0, 1, 2]
     many = await asyncio.gather(*[store.new_ledger_id() for _ in range(50)])
     assert sorted(many) == list(range(3, 53))
-    assert raw.get_children(f"{root}/idgen") == []
+    # The nodes from which they were drawn go with the next one, or with the session.
+    assert len(raw.get_children(f"{root}/idgen")) <= 50
+    assert await store.new_ledger_id() == 53
+    (left,) = raw.get_children(f"{root}/idgen")
+    assert left.endswith("53")
+    assert raw.get(f"{root}/idgen/{left}")[1].ephemeralOwner != 0
 
 
 async def test_ids_are_long_once_somebody_began_with_that(
