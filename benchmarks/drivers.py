@@ -1,13 +1,14 @@
 """Drivers: by which client a workload is carried out. Each takes a workload and an address, and gives a measurement."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
+from benchmarks.hub_suite import LEDGERS
 from benchmarks.java_client import JavaBenchmark, JavaBenchmarkError, JavaBenchmarkRun, JavaMode, JavaResult
 from benchmarks.recording import Summary, merged
 from benchmarks.results import Measurement
@@ -15,7 +16,7 @@ from benchmarks.sampling import Sampler
 from benchmarks.workloads import Operation, Workload
 from cli.dev import DevError
 
-__all__ = ["DRIVERS", "Driver", "GeneratorDriver", "JavaDriver", "Subject"]
+__all__ = ["DRIVERS", "USUAL_DRIVERS", "Driver", "GeneratorDriver", "JavaDriver", "Subject"]
 
 _SECOND_NS: Final = 1_000_000_000
 _OPEN_S: Final = 300.0
@@ -29,10 +30,18 @@ _JAVA_S: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The hub that is measured: where it listens, and its process if it is on this machine."""
+    """The hub that is measured: where it listens, and its process if it is on this machine.
+
+    roles: processes that work for it, by what they are.
+    ledgers: instead of a hub, the bookies, for the driver that appends to ledgers itself.
+    first_topic: where the Java program begins to count its topics, for names that nobody has used.
+    """
 
     address: str
     pid: int | None
+    roles: Mapping[str, list[int]] = field(default_factory=dict)
+    ledgers: Mapping[str, Any] | None = None
+    first_topic: int = 0
 
 
 class Driver(Protocol):
@@ -50,14 +59,15 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GeneratorDriver:
-    """Generator processes with one of our targets: `raw`, or `client` for hedwig.client."""
+    """Generator processes with one of our targets: `raw`, `client` of hedwig.client, `ledgers` of the ledger client."""
 
     name: str
     processes: int = 1
 
     def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
         """Carry a workload out as round `number`."""
-        processes = 1 if workload.subscribers else min(self.processes, workload.in_flight)
+        is_alone = workload.subscribers or subject.ledgers is not None
+        processes = 1 if is_alone else min(self.processes, workload.in_flight)
         measurement = Measurement(workload=workload, driver=self.name, round=number, generator_processes=processes)
         with ExitStack() as stack:
             generators = [
@@ -67,8 +77,7 @@ class GeneratorDriver:
             deadline = time.monotonic() + _OPEN_S + workload.topics * max(1, workload.subscribers) / 500
             for generator in generators:
                 generator.hear("ready", deadline)
-            roles = {"hub": [] if subject.pid is None else [subject.pid]}
-            roles["generator"] = [generator.pid for generator in generators]
+            roles = _roles(subject, [generator.pid for generator in generators])
             with Sampler(roles) as sampler:
                 start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
                 for generator in generators:
@@ -77,7 +86,7 @@ class GeneratorDriver:
                 deadline = time.monotonic() + 3 * (workload.seconds + _DRAIN_S) + 60
                 summary = merged([Summary.from_json(each.hear("summary", deadline)) for each in generators])
         measurement.take(summary, is_delivery=Operation.DELIVER in workload.mix)
-        _note_usage(measurement, sampler, start_ns, summary.begin_ns, summary.end_ns)
+        _note_usage(measurement, sampler, subject, start_ns, summary.begin_ns, summary.end_ns)
         return measurement
 
     def _plan(self, workload: Workload, subject: Subject, share: int, shares: int) -> dict[str, object]:
@@ -88,6 +97,7 @@ class GeneratorDriver:
             "share": share,
             "shares": shares,
             "drain_s": _DRAIN_S,
+            "ledgers": subject.ledgers,
         }
 
 
@@ -104,15 +114,16 @@ class JavaDriver:
     def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
         """Carry a workload out as round `number`."""
         measurement = Measurement(workload=workload, driver=self.name, round=number)
-        benchmark = self._benchmark(workload, self._messages(workload, subject))
+        benchmark = self._benchmark(workload, subject, self._messages(workload, subject))
         try:
-            with JavaBenchmarkRun(subject.address, benchmark, progress=lambda _: None) as running:
-                roles = {"hub": [] if subject.pid is None else [subject.pid], "generator": [running.pid]}
-                with Sampler(roles) as sampler:
-                    result = running.result(_JAVA_S)
-                    end_ns = time.monotonic_ns()
+            with (
+                JavaBenchmarkRun(subject.address, benchmark, progress=lambda _: None) as running,
+                Sampler(_roles(subject, [running.pid])) as sampler,
+            ):
+                result = running.result(_JAVA_S)
+                end_ns = time.monotonic_ns()
         except (JavaBenchmarkError, DevError) as exc:
-            raise BenchmarkError(str(exc)) from exc
+            raise BenchmarkError(f"{exc}{_said_last(exc)}") from exc
         measurement.count = result.count - result.failed
         measurement.seconds = result.count / result.rate_per_s if result.rate_per_s else 0.0
         measurement.offered = result.count
@@ -122,7 +133,7 @@ class JavaDriver:
             above = ">= " if result.percentile_is_above else ""
             measurement.reported = {"mean": f"{result.latency_mean_ms} ms", "p99": f"{above}{result.percentile_ms} ms"}
         begin_ns = end_ns - round(measurement.seconds * _SECOND_NS)
-        _note_usage(measurement, sampler, begin_ns, begin_ns, end_ns)
+        _note_usage(measurement, sampler, subject, begin_ns, begin_ns, end_ns)
         return measurement
 
     def _messages(self, workload: Workload, subject: Subject) -> int:
@@ -132,7 +143,7 @@ class JavaDriver:
             return self._whole(workload.operations, workload.topics)
         if workload.is_open_loop:
             return self._whole(round(workload.rate_per_s * workload.seconds), workload.topics)
-        probe = self._benchmark(workload, self._whole(_JAVA_PROBE, workload.topics))
+        probe = self._benchmark(workload, subject, self._whole(_JAVA_PROBE, workload.topics))
         if workload.seconds <= _JAVA_PROBE_S:
             return probe.messages
         rate = self._run(probe, subject).rate_per_s
@@ -149,7 +160,7 @@ class JavaDriver:
         """Return a number of messages that the program takes: the same for each topic, and at least two."""
         return topics * max(2, round(messages / topics))
 
-    def _benchmark(self, workload: Workload, messages: int) -> JavaBenchmark:
+    def _benchmark(self, workload: Workload, subject: Subject, messages: int) -> JavaBenchmark:
         kinds = [Operation(name) for name in workload.mix]
         match kinds:
             case [Operation.PUBLISH]:
@@ -160,6 +171,7 @@ class JavaDriver:
                     in_flight=workload.in_flight,
                     message_bytes=workload.message_bytes,
                     rate_per_s=round(workload.rate_per_s),
+                    first_topic=subject.first_topic,
                 )
             case [Operation.SUBSCRIBE]:
                 return JavaBenchmark(
@@ -172,7 +184,23 @@ class JavaDriver:
                 raise BenchmarkError(f"the Java client's program does not do {', '.join(kinds)}")
 
 
-def _note_usage(measurement: Measurement, sampler: Sampler, start_ns: int, begin_ns: int, end_ns: int) -> None:
+def _said_last(error: Exception) -> str:
+    """Return what the program said of its end: the first line that tells of an exception, else its last one."""
+    lines = [line.strip() for note in getattr(error, "__notes__", ()) for line in note.splitlines() if line.strip()]
+    told = [line for line in lines if "Exception" in line] or lines[-1:]
+    return f": {told[0]}" if told else ""
+
+
+def _roles(subject: Subject, generators: list[int]) -> dict[str, list[int]]:
+    return {**subject.roles, "hub": [] if subject.pid is None else [subject.pid], "generator": generators}
+
+
+def _note_usage(
+    measurement: Measurement, sampler: Sampler, subject: Subject, start_ns: int, begin_ns: int, end_ns: int
+) -> None:
+    for role in subject.roles:
+        if (cores := sampler.cores(role, begin_ns, end_ns)) is not None:
+            measurement.values[f"{role}_cores"] = cores
     measurement.hub_cores = sampler.cores("hub", begin_ns, end_ns)
     measurement.hub_written_bytes_per_s = sampler.written_bytes_per_s("hub", begin_ns, end_ns)
     measurement.hub_rss_bytes_max = sampler.rss_bytes_max("hub")
@@ -183,4 +211,5 @@ def _note_usage(measurement: Measurement, sampler: Sampler, start_ns: int, begin
             measurement.series.setdefault(second, {}).update(roles)
 
 
-DRIVERS: Final[Sequence[str]] = ("raw", "client", "java")
+DRIVERS: Final[Sequence[str]] = ("raw", "client", "java", LEDGERS)
+USUAL_DRIVERS: Final[Sequence[str]] = ("raw", "client", "java")

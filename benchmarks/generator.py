@@ -14,6 +14,7 @@ from typing import Any, Final
 from benchmarks.client_target import ClientTarget
 from benchmarks.connections_target import hold_connections
 from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.ledger_target import LedgerTarget
 from benchmarks.load import Load, Target
 from benchmarks.raw_target import RawTarget
 from benchmarks.record_clients import DRIVERS as RECORD_DRIVERS
@@ -54,7 +55,11 @@ async def _carry_out(plan: Mapping[str, Any]) -> None:
         return
     workload = Workload.from_json(plan["workload"])
     share, shares = plan["share"], plan["shares"]
-    target = _TARGETS[plan["driver"]](workload, host, int(port), share=share, shares=shares)
+    target: Target
+    if plan["driver"] == "ledgers":
+        target = LedgerTarget(workload, plan["ledgers"], share=share, shares=shares)
+    else:
+        target = _TARGETS[plan["driver"]](workload, host, int(port), share=share, shares=shares)
     load = Load(workload, target, share=share, shares=shares, drain_s=plan["drain_s"])
     await target.open(load)
     gc.collect()

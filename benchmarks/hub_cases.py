@@ -1,5 +1,6 @@
 """How a case is carried out on a hub of its own: what comes before it, and what is read off after it."""
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +11,13 @@ from typing import Final
 from benchmarks.drivers import Driver, GeneratorDriver, JavaDriver, Subject
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
-from benchmarks.hub_process import HubProcess
-from benchmarks.hub_suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, PUBLISH, Case
-from benchmarks.results import Measurement
+from benchmarks.hub_places import HubPlaces
+from benchmarks.hub_process import Hub, HubProcess
+from benchmarks.hub_suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, Case
+from benchmarks.results import EMBEDDED, Measurement
 from benchmarks.sampling import usage_of
 from benchmarks.workloads import Operation, Workload
+from cli.dev import DevError
 
 __all__ = ["HubCases"]
 
@@ -23,6 +26,9 @@ _SETTLED: Final = 0.002
 _SETTLE_LOOK_S: Final = 1.0
 _SETTLE_S: Final = 60.0
 _WARM_TOPICS: Final = 1_000
+_WARM_IN_FLIGHT: Final = 100
+_FIRST_TOPICS: Final = itertools.count(0, 100_000)
+"""Where the Java program begins to count: it names its topics itself."""
 _HOLD_S: Final = 300.0
 
 
@@ -34,6 +40,8 @@ class HubCases:
     settings: options of the hub, as key=value.
     address: a hub that runs already, instead; then only what needs no fresh or restarted hub can be measured.
     processes: how many generator processes share a load.
+    places: the servers under hubs that are not embedded, if any is measured.
+    warm_s: how long such a hub is warmed up.
     """
 
     directory: Path
@@ -41,16 +49,20 @@ class HubCases:
     address: str | None = None
     pid: int | None = None
     processes: int = 1
+    places: HubPlaces | None = None
+    warm_s: float = 10.0
 
     def measure(self, case: Case, number: int) -> Measurement:
         """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
         workload = case.workload
         try:
+            if case.on != EMBEDDED:
+                return self._measure_on_bookies(case, number)
             if self.address is not None:
                 return self._measure_running(case, Subject(self.address, self.pid), number)
             return _PROCEDURES.get(workload.name, HubCases._measure_plain)(self, case, number)
-        except BenchmarkError as exc:
-            return Measurement(workload=workload, driver=case.driver, round=number, wall=str(exc))
+        except (BenchmarkError, DevError) as exc:
+            return Measurement(workload=workload, driver=case.driver, on=case.on, round=number, wall=str(exc))
         finally:
             shutil.rmtree(self._place, ignore_errors=True)
 
@@ -83,6 +95,63 @@ class HubCases:
             if case.driver != "java":
                 self._warm(case.workload, subject)
             return self._said(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
+
+    def _measure_on_bookies(self, case: Case, number: int) -> Measurement:
+        places = self.places
+        assert places is not None
+        if places.begin(number):
+            self._warm_bookies(places)
+        # Names that no case before has used.
+        workload = replace(case.workload, prefix=f"bench-{time.time_ns():x}")
+        roles = places.roles(case.on)
+        if case.driver == LEDGERS:
+            subject = Subject("", None, roles=roles, ledgers=places.ledgers(case.on))
+            measurement = self._driver(case.driver).measure(workload, subject, number)
+        else:
+            shutil.rmtree(self._place, ignore_errors=True)
+            with places.hub(case.on, self._place, self.settings) as hub:
+                measurement = self._measure_hub(case, hub, workload, roles, number)
+        measurement.workload = case.workload
+        return measurement
+
+    def _measure_hub(
+        self, case: Case, hub: Hub, workload: Workload, roles: Mapping[str, list[int]], number: int
+    ) -> Measurement:
+        def subject() -> Subject:
+            return Subject(hub.address, hub.pid, roles=roles, first_topic=next(_FIRST_TOPICS))
+
+        self._warm_up(workload, subject())
+        if workload.name == COLD:
+            self._fill(workload, Operation.SUBSCRIBE_AND_CLOSE, subject())
+            self._fill(workload, Operation.PUBLISH, subject())
+            hub.stop()
+            hub.start()
+            self._warm_up(workload, subject())
+        elif case.driver != "java":
+            self._warm(workload, subject())
+        return self._said(hub, lambda: self._driver(case.driver).measure(workload, subject(), number))
+
+    def _warm_up(self, workload: Workload, subject: Subject) -> None:
+        """Do the same for a while on other topics, however well that goes."""
+        if self.warm_s:
+            again = replace(
+                workload,
+                prefix=f"warm-{time.time_ns():x}",
+                mix={Operation.PUBLISH.value: 1.0} if workload.name == COLD else workload.mix,
+                topics=min(workload.topics, _WARM_TOPICS),
+                operations=0,
+                rate_per_s=0.0,
+                in_flight=min(workload.in_flight, _WARM_IN_FLIGHT),
+                seconds=self.warm_s,
+                warmup_s=0.0,
+            )
+            GeneratorDriver("raw").measure(again, subject, 0)
+
+    def _warm_bookies(self, places: HubPlaces) -> None:
+        load = Workload(name=PUBLISH, prefix="warm", in_flight=_WARM_IN_FLIGHT, seconds=self.warm_s, warmup_s=0.0)
+        for place in places.with_ledgers:
+            subject = Subject("", None, ledgers=places.ledgers(place))
+            GeneratorDriver(LEDGERS).measure(load, subject, 0)
 
     def _measure_cold(self, case: Case, number: int) -> Measurement:
         with self._hub() as hub:
@@ -151,7 +220,7 @@ class HubCases:
             errors = ", ".join(f"{count} × {error}" for error, count in done.errors.items())
             raise BenchmarkError(f"preparing {workload.topics} topics by {operation.value} failed: {errors}")
 
-    def _said(self, hub: HubProcess, measure: Callable[[], Measurement]) -> Measurement:
+    def _said(self, hub: Hub, measure: Callable[[], Measurement]) -> Measurement:
         """Measure; if the hub ends meanwhile, that is the wall, in its own last words."""
         try:
             measurement = measure()

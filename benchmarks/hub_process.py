@@ -8,33 +8,76 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.interrupts import interrupt_later
 
-__all__ = ["HubProcess"]
+__all__ = ["Hub", "HubProcess"]
 
 _START_S: Final = 120.0
 _STOP_S: Final = 120.0
 _POLL_S: Final = 0.02
-_SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)", re.MULTILINE)
+_SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+))?", re.MULTILINE)
 _SOURCES: Final = Path(__file__).parents[1]
 
 
-class HubProcess:
-    """A standalone hub over `directory`; `with` starts it, and ends what is left of it.
+class Hub(Protocol):
+    """A hub of one kind or another, in a process of its own; `with` starts it, and ends what is left of it.
 
     Raises: BenchmarkError - it does not start, or not stop; with the end of its log.
     """
 
-    def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
+    @property
+    def address(self) -> str:
+        """Return host:port, where it listens."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        ...
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether its process runs."""
+        ...
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        ...
+
+    def stop(self) -> None:
+        """Stop it in order."""
+        ...
+
+    def last_words(self) -> str:
+        """Return the last line of its log."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class HubProcess:
+    """A hub of ours over `directory`; standalone unless the settings say otherwise. See Hub."""
+
+    def __init__(self, directory: Path, settings: Sequence[str] = (), *, has_admin: bool = False) -> None:
+        """Prepare a hub. `has_admin`: it has an admin endpoint, whose host:port is then in `admin`."""
         self._directory = directory
         self._settings = settings
+        self._admin_port = 0 if has_admin else -1
         self._log = directory / "hub.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._starts = 0
-        self.address = ""
+        self._address = ""
+        self.admin = ""
+
+    @property
+    def address(self) -> str:
+        return self._address
 
     @property
     def pid(self) -> int:
@@ -50,7 +93,8 @@ class HubProcess:
         self._directory.mkdir(parents=True, exist_ok=True)
         given = [word for setting in self._settings for word in ("--set", setting)]
         data = str(self._directory / "data")
-        command = [sys.executable, "-m", "hub.main", "--data", data, "--port", "0", "--admin-port", "-1", *given]
+        ports = ("--port", "0", "--admin-port", str(self._admin_port))
+        command = [sys.executable, "-m", "hub.main", "--data", data, *ports, *given]
         with self._log.open("ab") as log, interrupt_later():
             began_at = log.tell()
             self._process = subprocess.Popen(
@@ -67,7 +111,7 @@ class HubProcess:
             ended = not self.is_running
             text = self._log.read_bytes()[began_at:].decode(errors="replace")
             if (found := _SERVING.search(text)) is not None:
-                self.address = found[1]
+                self._address, self.admin = found[1], found[2] or ""
                 return
             if ended:
                 raise BenchmarkError(f"the hub ended while it started: {_last_line(text)}")

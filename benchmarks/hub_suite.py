@@ -1,12 +1,27 @@
 """What a run of `hedwig-bench hub` measures: a list of cases, from a few sizes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from benchmarks.results import EMBEDDED
 from benchmarks.workloads import Choice, Operation, Workload
 
-__all__ = ["FULL", "MEASUREMENTS", "QUICK", "SMOKE", "USUAL", "Case", "Sizes", "cases"]
+__all__ = [
+    "CLUSTER",
+    "CLUSTER_43",
+    "FULL",
+    "LEDGERS",
+    "MEASUREMENTS",
+    "ORIGINAL",
+    "PLACES",
+    "QUICK",
+    "SMOKE",
+    "USUAL",
+    "Case",
+    "Sizes",
+    "cases",
+]
 
 PUBLISH: Final = "publish"
 DELIVER: Final = "deliver"
@@ -16,21 +31,37 @@ IDLE_TOPICS: Final = "idle-topics"
 IDLE_CONNECTIONS: Final = "idle-connections"
 MEASUREMENTS: Final = (PUBLISH, DELIVER, SUBSCRIBE, COLD, IDLE_TOPICS, IDLE_CONNECTIONS)
 
+CLUSTER: Final = "cluster"
+"""Our hub, its messages on three bookies of BookKeeper 4.17."""
+CLUSTER_43: Final = "cluster-4.3"
+"""Our hub, its messages on the three bookies of 4.3.2 that the original hub has."""
+ORIGINAL: Final = "original"
+"""The original Java hub 4.3.2, its messages on three bookies of the same release."""
+PLACES: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
+_ON_BOOKIES: Final = (CLUSTER, CLUSTER_43)
+LEDGERS: Final = "ledgers"
+"""The driver without a hub: our ledger client alone, on the bookies."""
+
 _LIMIT_S: Final = 3600.0
 """For workloads of a number of operations: then what has not begun is missed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload and the name of the driver that carries it out."""
+    """A workload, the name of the driver that carries it out, and what kind of hub and stores it is for."""
 
     workload: Workload
     driver: str
+    on: str = EMBEDDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The sizes of a run. `rates` are offered at `rate_topics` topics, beside the closed loops."""
+    """The sizes of a run. `rates` are offered at `rate_topics` topics, beside the closed loops.
+
+    warm_s: how long a hub that is not embedded does the same on other topics first, not counted: virtual machines
+        compile what they run often.
+    """
 
     topics: Sequence[int] = (1, 50, 10_000)
     message_bytes: Sequence[int] = (100, 1024)
@@ -49,6 +80,7 @@ class Sizes:
     cold_topics: int = 10_000
     idle_topics: Sequence[int] = (10_000, 100_000)
     idle_connections: Sequence[int] = (10_000,)
+    warm_s: float = 10.0
     rounds: int = 3
 
 
@@ -64,6 +96,7 @@ QUICK: Final = Sizes(
     cold_topics=2_000,
     idle_topics=(10_000,),
     idle_connections=(2_000,),
+    warm_s=4.0,
     rounds=1,
 )
 SMOKE: Final = Sizes(
@@ -82,16 +115,33 @@ SMOKE: Final = Sizes(
     cold_topics=30,
     idle_topics=(300,),
     idle_connections=(100,),
+    warm_s=0.5,
     rounds=1,
 )
 
 
-def cases(measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int) -> Iterator[Case]:
-    """Yield the cases of one round, each with a driver that can carry it out."""
+def cases(
+    measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int, on: Sequence[str] = (EMBEDDED,)
+) -> Iterator[Case]:
+    """Yield the cases of one round, each with a driver that can carry it out; what is compared, one after the other."""
+    for case in _cases_anywhere(measurements, drivers, sizes, seed):
+        for place in on:
+            if _can_be(case, place):
+                yield replace(case, on=place)
+
+
+def _can_be(case: Case, place: str) -> bool:
+    """Say whether a case can be on a kind of hub: what embedded hubs alone are asked is left to them."""
+    if case.driver == LEDGERS:
+        return place in _ON_BOOKIES and case.workload.name == PUBLISH
+    return place == EMBEDDED or case.workload.name not in (IDLE_TOPICS, IDLE_CONNECTIONS)
+
+
+def _cases_anywhere(measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int) -> Iterator[Case]:
     if PUBLISH in measurements:
         for workload in _publishes(sizes, seed):
             yield from (Case(workload, driver) for driver in drivers)
-    ours = [driver for driver in drivers if driver != "java"]
+    ours = [driver for driver in drivers if driver not in ("java", LEDGERS)]
     if DELIVER in measurements:
         for workload in _deliveries(sizes, seed):
             yield from (Case(workload, driver) for driver in ours)

@@ -12,9 +12,11 @@ from benchmarks.recording import Summary
 from benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
-__all__ = ["REACHED", "Measurement", "Result", "alike"]
+__all__ = ["EMBEDDED", "REACHED", "Measurement", "Result", "alike", "is_measured"]
 
 _FORMAT: Final = 1
+EMBEDDED: Final = "embedded"
+"""A standalone hub on the embedded store, on which measurements are unless they say otherwise."""
 REACHED: Final = 0.98
 """The share of the offered load from which on it counts as reached."""
 _ON_ITS_WAY_S: Final = 0.1
@@ -27,6 +29,7 @@ class Measurement:
     """One workload on one driver, once.
 
     count: what was counted, in `seconds`; of deliveries, the receptions.
+    on: what kind of hub and stores it ran on.
     reported: what a driver says itself, where it gives no histogram; in its own words.
     values: single figures, such as bytes for each topic.
     hub_cores, generator_cores: processors kept busy, on average.
@@ -37,6 +40,7 @@ class Measurement:
     workload: Workload
     driver: str
     round: int
+    on: str = EMBEDDED
     count: int = 0
     seconds: float = 0.0
     offered: int = 0
@@ -109,6 +113,7 @@ class Measurement:
         plain = {name: getattr(self, name) for name in _PLAIN}
         return plain | {
             "workload": self.workload.to_json(),
+            "on": self.on,
             "errors": dict(self.errors),
             "histograms": {name: histogram.encode() for name, histogram in self.histograms.items()},
             "series": {str(number): second for number, second in sorted(self.series.items())},
@@ -119,6 +124,7 @@ class Measurement:
         """Read what `to_json` made."""
         return cls(
             workload=Workload.from_json(values["workload"]),
+            on=values.get("on", EMBEDDED),
             errors=Counter(values["errors"]),
             histograms={name: Histogram.decode(text) for name, text in values["histograms"].items()},
             series={int(number): second for number, second in values["series"].items()},
@@ -198,6 +204,16 @@ def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
     """Return groups of measurements that differ in nothing but their round, in the order of their first ones."""
     groups: dict[str, list[Measurement]] = {}
     for measurement in measurements:
-        key = json.dumps([measurement.driver, measurement.workload.to_json() | {"seed": None}], sort_keys=True)
-        groups.setdefault(key, []).append(measurement)
+        groups.setdefault(_kind_of(measurement), []).append(measurement)
     return list(groups.values())
+
+
+def is_measured(measurements: Sequence[Measurement], other: Measurement) -> bool:
+    """Say whether there is one that differs in nothing, its round included, and that met no wall."""
+    kind = _kind_of(other)
+    return any(each.round == other.round and each.wall is None and _kind_of(each) == kind for each in measurements)
+
+
+def _kind_of(measurement: Measurement) -> str:
+    workload = measurement.workload.to_json() | {"seed": None}
+    return json.dumps([measurement.on, measurement.driver, workload], sort_keys=True)

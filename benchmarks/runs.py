@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from benchmarks.hub_suite import Case
-from benchmarks.results import Measurement, Result
+from benchmarks.results import Measurement, Result, is_measured
 from benchmarks.tables import markdown, print_tables
 
 __all__ = ["carry_out", "show_result"]
@@ -31,17 +31,25 @@ def carry_out(
 ) -> None:
     """Measure all cases, every other round in the opposite order; Ctrl-C ends it early.
 
-    The file at `path` is written after each case.
+    The file at `path` is written after each case. What `result` already has is not measured again; a case that met a
+    wall then is.
     """
     total = len(planned) * rounds
+    done = fresh = 0
     began = time.monotonic()
     try:
         for number in range(rounds):
             for case in planned if number % 2 == 0 else reversed(planned):
-                done = len(result.measurements)
-                left = f", {(time.monotonic() - began) / done * (total - done) / 60:.0f} min left" if done else ""
-                click.echo(f"[{done + 1}/{total}{left}] round {number + 1}: {named(case)}", err=True)
+                done += 1
+                planned_one = Measurement(workload=case.workload, driver=case.driver, on=case.on, round=number + 1)
+                if is_measured(result.measurements, planned_one):
+                    continue
+                left_s = (time.monotonic() - began) / fresh * (total - done + 1) if fresh else None
+                left = f", {left_s / 60:.0f} min left" if left_s is not None else ""
+                fresh += 1
+                click.echo(f"[{done}/{total}{left}] round {number + 1}: {named(case)}", err=True)
                 measurement = measure(case, number + 1)
+                measurement.on = case.on
                 result.measurements.append(measurement)
                 result.write(path)
                 click.echo(f"    {_told(measurement)}", err=True)
