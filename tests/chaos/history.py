@@ -37,7 +37,7 @@ class Fault:
 
     `clock_from` is from when on topics had to be served again within `limit_s`: for a hub that was killed since then,
     after any other fault since every server answered. `served_s` is how long that took for the slowest of `topics`;
-    `late` are those that were not served even much later.
+    `slowest` is one of those that took that long, `late` are those that were not served even much later.
     """
 
     what: str
@@ -49,6 +49,7 @@ class Fault:
     topics: int = 0
     served_s: float = 0.0
     half_served_s: float = 0.0
+    slowest: str = ""
     late: tuple[str, ...] = ()
 
     def line(self, origin: float) -> str:
@@ -56,7 +57,7 @@ class Fault:
         return (
             f"{self.began - origin:7.2f} s  {self.what}; over after {self.ended - self.began:.2f} s, all answer after "
             f"{self.answered - self.began:.2f} s; {self.topics} topics served again within {self.served_s:.2f} s of "
-            f"{self.limit_s:g} s (half of them {self.half_served_s:.2f} s)"
+            f"{self.limit_s:g} s (half of them {self.half_served_s:.2f} s; the last was {self.slowest})"
             + (f"; NOT SERVED: {', '.join(self.late[:5])}" if self.late else "")
         )
 

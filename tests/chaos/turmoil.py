@@ -106,6 +106,8 @@ class Healing:
             await asyncio.sleep(_ROUND_S)
         took = [served[topic] - clock_from for topic in topics if topic in served]
         fault.late = tuple(topic.decode() for topic in sorted(topics - served.keys()))
+        if took:
+            fault.slowest = max(topics & served.keys(), key=lambda topic: served[topic]).decode()
         fault.served_s = max(took, default=0.0)
         fault.half_served_s = statistics.median(took) if took else 0.0
 

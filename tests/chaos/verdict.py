@@ -60,6 +60,7 @@ def _keep(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, found: 
     (kept / "seed").write_text(f"{seed}\n")
     (kept / "breaches").write_text("".join(f"{each}\n" for each in found))
     topics = dict.fromkeys(named[1].encode() for each in found if (named := _TOPIC.match(each)))
+    topics |= {name.encode(): None for fault in history.faults for name in (fault.slowest, *fault.late[:1]) if name}
     for topic in list(topics)[:_SHOWN]:
         history.write(kept / f"{topic.decode()}.history", [topic])
     for name, hub in hubs.hubs.items():

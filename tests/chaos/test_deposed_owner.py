@@ -1,0 +1,179 @@
+"""Prove that a deposed owner is shut out: paused in the middle of publishing, taken over from, and continued.
+
+Properties: none of its late appends, ownership or range writes takes effect, on topics with a ledger, on those whose
+first ledger it was about to make, and on those that had none; it acknowledges nothing that came while it was paused.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cli.dev import DevServers
+from hedwig.model import Topic
+from hedwig.status import StatusCode
+from hedwig.versions import Versioned
+from hedwig.wire import Answer, Delivery, Message, Publish
+from metadata import open_metadata
+from tests.chaos.history import ChaosHistory
+from tests.chaos.hubs import SESSION_S, Hubs, hubs_on
+from tests.chaos.verdict import judge
+from tests.chaos.workload import Workload, names_of
+from tests.faults.waiting import until
+from tests.hub import delivery_history as recorded
+from tests.hub.wire_channel import WireChannel
+
+EACH: Final = 30
+"""Topics of each sort."""
+BURST: Final = 4
+SETTINGS: Final = ("cluster.rebalance_interval_s=0", "ledger_messages_max=20")
+FOLLOWER: Final = "follower"
+OWNER, HEIRS = "hub-1", (1, 2)
+
+
+class Insistent:
+    """A client of one hub alone, that has it claim what it asks for, and sends more than it hears answers."""
+
+    def __init__(self, channel: WireChannel, history: ChaosHistory) -> None:
+        self._channel = channel
+        self._history = history
+        self._sent: dict[int, tuple[bytes, bytes, float]] = {}
+        self._sessions: dict[bytes, recorded.Session] = {}
+        self.answers: dict[int, tuple[Answer, float]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                heard = await self._channel.receive(None)
+            except OSError:
+                return
+            if isinstance(heard, Answer):
+                self.answers[heard.txn_id] = heard, time.monotonic()
+            elif isinstance(heard, Delivery):
+                assert heard.message.seq_id is not None
+                self._sessions[heard.topic].deliveries.append((heard.message.seq_id.local, heard.message.body))
+
+    async def subscribe(self, topics: Iterable[bytes]) -> None:
+        """Have the hub claim topics, by a subscription."""
+        asked = []
+        for topic in topics:
+            now = time.monotonic()
+            self._sessions[topic] = recorded.Session(topic, FOLLOWER, now, now)
+            asked.append(await self._channel.subscribe(topic, FOLLOWER.encode()))
+        await until(lambda: all(each in self.answers for each in asked), "subscriptions")
+        assert {self.answers[each][0].status for each in asked} == {StatusCode.SUCCESS}
+        self._history.sessions.extend(self._sessions.values())
+
+    def publish(self, topics: Sequence[bytes], count: int, what: str) -> list[int]:
+        """Send publishes without waiting for anything; return their numbers."""
+        sent = []
+        for number in range(count):
+            for topic in topics:
+                body = b"%s %s %d" % (topic, what.encode(), number)
+                txn_id = self._channel.write(topic, Publish(Message(body)))
+                self._sent[txn_id] = topic, body, time.monotonic()
+                sent.append(txn_id)
+        return sent
+
+    async def answered(self, numbers: Sequence[int], count: int) -> None:
+        """Wait until so many of these have an answer."""
+        await until(lambda: sum(each in self.answers for each in numbers) >= count, f"{count} answers")
+
+    async def end(self) -> None:
+        """Wait until the hub ends the connection, and write down what became of the publishes."""
+        async with asyncio.timeout(30):
+            await self._reading
+        for txn_id, (topic, body, sent) in self._sent.items():
+            answer, ended = self.answers.get(txn_id, (None, time.monotonic()))
+            outcome: recorded.Outcome = recorded.Unknown()
+            if answer is not None and answer.published is not None:
+                outcome = recorded.Acknowledged(answer.published.local)
+            elif answer is not None and answer.status is not StatusCode.UNCERTAIN_STATE:
+                outcome = recorded.Refused()
+            self._history.publishes.append(recorded.Publish(topic, "insistent", body, sent, ended, outcome))
+
+
+async def records(hubs: Hubs, topics: Iterable[bytes]) -> dict[bytes, tuple[Versioned[Any] | None, ...]]:
+    """Return the owner and the ledger ranges of topics, with their versions."""
+    async with await open_metadata(hubs.metadata) as store:
+        return {
+            each: (
+                await store.ownership.read_owner_info(Topic(each)),
+                await store.persistence.read_topic_persistence_info(Topic(each)),
+            )
+            for each in topics
+        }
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [pytest.param(1, id="quick"), pytest.param(6, id="full", marks=[pytest.mark.full, pytest.mark.timeout(600)])],
+)
+async def test_nothing_of_a_deposed_owner_takes_effect(
+    rounds: int, stack: DevServers, source: random.Random, seed: int, tmp_path: Path
+) -> None:
+    history = ChaosHistory()
+    async with hubs_on(stack, tmp_path, SETTINGS) as hubs, Workload(hubs.addresses, source, 1.0, history) as load:
+        for number in range(rounds):
+            await depose(hubs, load, history, source, f"round-{number}")
+        await load.finish(30.0)
+    judge(history, hubs, seed, tmp_path)
+    assert {each.outcome.__class__ for each in history.publishes} >= {recorded.Acknowledged, recorded.Unknown}
+
+
+async def depose(hubs: Hubs, load: Workload, history: ChaosHistory, source: random.Random, name: str) -> None:
+    stored, first, late = (list(names_of(EACH, f"{name}-{sort}")) for sort in ("stored", "first", "late"))
+    topics = [*stored, *first, *late]
+    async with await WireChannel.open(hubs.hubs[OWNER].port) as channel:
+        owner = Insistent(channel, history)
+        await owner.subscribe(topics)
+        await owner.answered(sent := owner.publish(stored, 3, "before"), len(sent))
+        before = await records(hubs, topics)
+        # In the middle: some of these are answered, others are on their way, and ledgers are being made.
+        sent = owner.publish([*stored, *first], BURST, "in the middle")
+        await owner.answered(sent, source.randrange(1, len(sent) // 3))
+        starts = hubs.hubs[OWNER].log.count("registered as")
+        hubs.pause(OWNER)
+        answered = set(owner.answers)
+        # These wait for it in the kernel: they are the first that it meets when it goes on.
+        waiting = owner.publish(topics, BURST, "too late")
+        await asyncio.gather(*(take_over(load, each, source) for each in topics))
+        assert not answered & set(waiting)
+        taken = await records(hubs, topics)
+        hubs.resume(OWNER)
+        await owner.end()
+        await until(lambda: hubs.hubs[OWNER].log.count("registered as") > starts, "the hub's next registration")
+        left = await records(hubs, topics)
+    for topic in topics:
+        (owned, ranges), (owned_before, ranges_before) = taken[topic], before[topic]
+        assert owned is not None
+        assert owned_before is not None
+        assert ranges is not None
+        assert ranges_before is not None
+        assert owned.value.address != owned_before.value.address, "another hub has it"
+        assert ranges.version != ranges_before.version, "the range record was written, even for a topic without ledger"
+    assert left == taken, "owners and ranges are as the others left them"
+    told = {owner.answers[each][0].status for each in waiting if each in owner.answers}
+    assert StatusCode.SUCCESS not in told, "the deposed owner acknowledges what it can store no more"
+    for topic in topics:
+        load.subscriber(topic, FOLLOWER)
+    await load.all_attached(30.0)
+    await until(lambda: not load.behind(), "all messages delivered")
+    delivered = [body for session in history.sessions for _, body in session.deliveries]
+    assert not [body for body in delivered if b"too late" in body], "late appends became part of a topic"
+    print(f"{name}: {len(answered)} answers before, of late ones {sorted(told)}, {len(delivered)} deliveries")
+
+
+async def take_over(load: Workload, topic: bytes, source: random.Random) -> None:
+    """Publish by way of the others until one of them has taken the topic over."""
+    async with asyncio.timeout(6 * SESSION_S):
+        for number in range(1 << 30):
+            outcome = await load.publish(topic, "heir", b"%d" % number, HEIRS[number % 2])
+            if isinstance(outcome, recorded.Acknowledged):
+                return
+            await asyncio.sleep(source.uniform(0.2, 0.5))
