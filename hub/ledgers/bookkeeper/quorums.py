@@ -1,10 +1,11 @@
 """Who holds an entry, and how many answers prove what: the arithmetic of ensembles and quorums."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from hedwig.errors import ConfigurationError
 
-__all__ = ["Coverage", "Quorums"]
+__all__ = ["Coverage", "Quorums", "write_sets"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,12 @@ class Quorums:
     def proves_absence(self, absent: int) -> bool:
         """Say whether so many bookies without the entry prove that it was never acknowledged."""
         return absent > self.write - self.ack
+
+
+@cache
+def write_sets(quorums: Quorums) -> tuple[tuple[int, ...], ...]:
+    """Return the write sets of as many entries as there are bookies; then they repeat themselves."""
+    return tuple(quorums.write_set(entry_id) for entry_id in range(quorums.ensemble))
 
 
 class Coverage:

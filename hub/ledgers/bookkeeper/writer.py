@@ -13,7 +13,6 @@ What may happen to an entry, and why acknowledging is safe:
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final
@@ -36,6 +35,7 @@ from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.metadata_store import update
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.placement import choose_replacements
+from hub.ledgers.bookkeeper.quorums import write_sets
 from hub.ledgers.bookkeeper.requests import AddEntry, Answer, WriteLac
 
 __all__ = ["LedgerWriter"]
@@ -88,8 +88,7 @@ class LedgerWriter:
         self._is_recovery = is_recovery
         self._loop = asyncio.get_running_loop()
         self._quorums = held.value.quorums
-        # They repeat themselves.
-        self._write_sets = [self._quorums.write_set(entry_id) for entry_id in range(self._quorums.ensemble)]
+        self._write_sets = write_sets(self._quorums)
         self._ensemble = held.value.last_ensemble.bookies
         self.lac = lac
         """The last entry that was acknowledged."""
@@ -97,7 +96,8 @@ class LedgerWriter:
         """The payload bytes up to that entry's last."""
         self.next_entry_id = lac + 1
         self._pushed_length = length
-        self._queue: deque[_Pending] = deque()
+        self._queue: dict[int, _Pending] = {}
+        """What is not acknowledged, from the entry behind `lac` on. An empty deque would take ten times the room."""
         self._broken: dict[int, str] = {}
         """The positions whose bookie failed, with the reason, until they are mended."""
         self._is_changing = False
@@ -136,7 +136,7 @@ class LedgerWriter:
         self.next_entry_id += 1
         self._pushed_length = length
         self._cluster.pending_bytes += pending.size
-        self._queue.append(pending)
+        self._queue[entry_id] = pending
         if self._alarm is None:
             self._alarm = self._loop.call_at(deadline, self._check_deadline)
         for position in self._write_sets[entry_id % len(self._write_sets)]:
@@ -220,16 +220,19 @@ class LedgerWriter:
             self._break(position, bookie, Answer(outcome=Outcome.BUSY, why="for too long"))
 
     def _acknowledge(self) -> None:
-        if self._is_changing:
+        queue = self._queue
+        if self._is_changing or not queue:
             return
-        while self._queue and self._queue[0].stored.bit_count() >= self._quorums.ack:
-            pending = self._queue.popleft()
+        while queue and queue[self.lac + 1].stored.bit_count() >= self._quorums.ack:
+            pending = queue.pop(self.lac + 1)
             self._cluster.pending_bytes -= pending.size
             self.lac = pending.entry_id
             self.length = pending.length
             if not pending.future.done():
                 pending.future.set_result(None)
-        if not self._queue:
+        if not queue:
+            # A dictionary keeps the room of what was in it.
+            self._queue = {}
             self._wake()
             self._teller.hear(self.lac)
 
@@ -245,7 +248,7 @@ class LedgerWriter:
         self._alarm = None
         if not self._queue or self.failure is not None:
             return
-        head = self._queue[0]
+        head = self._queue[self.lac + 1]
         if head.deadline <= self._loop.time():
             broken = "; ".join(f"{self._ensemble[position]}: {why}" for position, why in self._broken.items())
             self._fail(
@@ -265,8 +268,8 @@ class LedgerWriter:
         self._teller.end()
         if self._alarm is not None:
             self._alarm.cancel()
-        while self._queue:
-            pending = self._queue.popleft()
+        given_up, self._queue = self._queue, {}
+        for pending in given_up.values():
             self._cluster.pending_bytes -= pending.size
             if not pending.future.done():
                 text = f"{error}; whether entry {pending.entry_id} is kept is not known"
@@ -327,7 +330,7 @@ class LedgerWriter:
                 # What the replaced bookies stored counts no more, so this comes before anything is acknowledged.
                 self._ensemble = ensemble
                 gone = sum(1 << position for position in found)
-                for pending in self._queue:
+                for pending in self._queue.values():
                     pending.stored &= ~gone
                 self._restore(found)
         finally:
@@ -339,7 +342,7 @@ class LedgerWriter:
         """Send to positions that may have a working bookie again what is not acknowledged and they do not have."""
         for position in positions:
             self._broken.pop(position, None)
-        for pending in self._queue:
+        for pending in self._queue.values():
             for position in positions:
                 if self._quorums.holds(position, pending.entry_id) and not pending.stored >> position & 1:
                     self._send(pending, position)
@@ -348,7 +351,7 @@ class LedgerWriter:
         """Say whether the next entry to be acknowledged cannot be, for lack of bookies."""
         if not self._queue:
             return False
-        head = self._queue[0]
+        head = self._queue[self.lac + 1]
         places = self._quorums.write_set(head.entry_id)
         hopeful = sum(place not in self._broken or bool(head.stored >> place & 1) for place in places)
         return hopeful < self._quorums.ack
