@@ -66,6 +66,8 @@ class HubInfo:
 
     `epoch` tells one incarnation of the hub from the next: the creation zxid of its liveness node, or the start count
     of a standalone hub. It is compared for equality only. `ssl_port` is None for a hub without a TLS listener.
+    `is_fleeting` says that the record was read from where it vanishes with its hub's session in ZooKeeper, as hubs of
+    the original keep theirs unless told otherwise: compare-and-set cannot take such a topic over. It is never written.
     """
 
     host: str
@@ -73,6 +75,7 @@ class HubInfo:
     ssl_port: int | None = None
     epoch: int = 0
     unknown: UnknownFields | None = field(default=None, compare=False, repr=False)
+    is_fleeting: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_text("a hub's host", self.host)

@@ -52,8 +52,10 @@ class Incarnation:
         self._clock = clock
         self._log_store = LogStore(ledgers, metadata.persistence, options, self.tails, options.region.encode())
         cluster = options.cluster
-        known = KnownOwners(cluster.owners_kept_max, cluster.owners_kept_s, clock, liveness.seems_alive)
-        ownership = Ownership(metadata.ownership, liveness, known)
+        # A hub of the original that has released a topic may choose this one; its client must not be sent back to it.
+        kept_s = 0.0 if options.is_beside_originals else cluster.owners_kept_s
+        known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
+        ownership = Ownership(metadata.ownership, liveness, known, assigns=options.is_beside_originals)
         self.topics = Topics(options, ownership, self._log_store, clock)
         self.delivery = Delivery(options, clock)
         self.subscribing = Subscribing(options, metadata.subscriptions, self.delivery, filters, clock)

@@ -168,6 +168,11 @@ class HubOptions:
         return bool(self.cluster.zookeeper)
 
     @property
+    def is_beside_originals(self) -> bool:
+        """Whether hubs of the original may be in the cluster: it has their metadata, and ledgers that they read."""
+        return bool(self.bookkeeper.compat) and self.metadata.startswith("zookeeper:")
+
+    @property
     def advertised_admin_host(self) -> str:
         """Return the address of the admin endpoint as others are told."""
         return self.admin_host if self.admin_host not in _ANY_ADDRESS else self.advertised_host or self.host

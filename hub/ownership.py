@@ -55,12 +55,21 @@ class Claim:
 
 
 class Ownership:
-    """Claims topics for this hub, by compare-and-set alone."""
+    """Claims topics for this hub, by compare-and-set alone.
 
-    def __init__(self, manager: TopicOwnershipManager, liveness: Liveness, known: KnownOwners) -> None:
+    Beside hubs of the original (`assigns`) it names another hub that it chooses as the owner before it sends a client
+    there, as they do: such a hub, asked for a topic without owner, would choose anew whatever the client was told, and
+    might send it back here, and the original's client gives up when it is sent back.
+    """
+
+    def __init__(
+        self, manager: TopicOwnershipManager, liveness: Liveness, known: KnownOwners, *, assigns: bool = False
+    ) -> None:
         self._manager = manager
         self._liveness = liveness
         self._known = known
+        self._assigns = assigns
+        self._told = False
 
     def known_owner(self, topic: Topic) -> HubInfo | None:
         """Return another hub that owns `topic`, if one is known, without asking anybody."""
@@ -90,8 +99,11 @@ class Ownership:
                 # Whoever is chosen may not be the owner, if there is one: that has to be read first.
                 current = await self._manager.read_owner_info(topic)
                 if current is None:
-                    raise NotResponsibleForTopicError(chosen.address)
+                    await self._send_to(chosen, topic, NEW)
+                    continue
             owner: HubInfo = current.value
+            if owner.is_fleeting:
+                raise self._not_together(topic, owner)
             if _same(owner, me):
                 # All others find this hub alive, and send whoever asks back to it.
                 chosen = me
@@ -99,9 +111,30 @@ class Ownership:
                 self._known.note(topic, owner)
                 raise NotResponsibleForTopicError(owner.address)
             elif chosen != me:
-                raise NotResponsibleForTopicError(chosen.address)
+                await self._send_to(chosen, topic, current.version)
+                continue
             version, taken_over = current.version, True
         raise ServiceDownError(f"other hubs claim topic '{show_name(topic)}' at the same time; try again")
+
+    def _not_together(self, topic: Topic, owner: HubInfo) -> ServiceDownError:
+        """Return the error for a topic of a hub that cannot be in one cluster with this one; it is logged once."""
+        error = ServiceDownError(
+            f"topic '{show_name(topic)}' is owned by the original hub {owner.address}, whose owner records are "
+            "ephemeral nodes that nobody can take over: start it with metadata_manager_based_topic_manager_enabled=true"
+        )
+        if not self._told:
+            self._told = True
+            _log.error("%s", error)
+        return error
+
+    async def _send_to(self, chosen: HubInfo, topic: Topic, version: Version) -> None:
+        """Raise NotResponsibleForTopicError for `chosen`; return if the owner record changed meanwhile."""
+        if self._assigns:
+            try:
+                await self._manager.write_owner_info(topic, chosen, version)
+            except (BadVersionError, NoRecordError):
+                return
+        raise NotResponsibleForTopicError(chosen.address)
 
     async def release(self, topic: Topic, version: Version) -> None:
         """Delete the owner record of this hub. A record that changed meanwhile is not ours to delete."""

@@ -3,6 +3,7 @@
 Older hubs stored a bare address. Lines of fields that this code does not know are kept as they are.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from google.protobuf import text_format
@@ -39,6 +40,9 @@ class _HubInfoCodec:
             return HubInfo.at(message.hostname, epoch=message.czxid, unknown=_unknown_lines(text))
         except (UnicodeDecodeError, text_format.ParseError, ValueError) as exc:
             raise UndecodableError(f"its {len(data)} bytes are no HubInfoData in text format: {exc}") from exc
+
+    def fleeting(self, record: HubInfo) -> HubInfo:
+        return replace(record, is_fleeting=True)
 
     def stamp(self, body: bytes, token: bytes, previous: bytes) -> bytes:
         del token, previous

@@ -50,9 +50,10 @@ class Ground(Generic[R]):
 
     def decode(self, key: RecordKey, path: str, found: Found) -> R:
         try:
-            return self.codec.decode(found.data)
+            record = self.codec.decode(found.data)
         except UndecodableError as exc:
             raise CorruptRecordError(f"the {self.kind.noun} of {key}, at {path}, cannot be read: {exc}") from exc
+        return self.codec.fleeting(record) if found.is_ephemeral else record
 
 
 class Mutation(Generic[R]):

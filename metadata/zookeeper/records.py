@@ -59,6 +59,10 @@ class Codec(Protocol[R]):
         """Return the record. Raises UndecodableError."""
         ...
 
+    def fleeting(self, record: R) -> R:
+        """Return a record with the mark that it stands in an ephemeral node, if its kind has such a mark."""
+        ...
+
     def stamp(self, body: bytes, token: bytes, previous: bytes) -> bytes:
         """Return what is stored for an unstamped record that write `token` makes out of what `previous` wrote."""
         ...
@@ -108,6 +112,9 @@ class _BinaryCodec(Generic[R, M]):
 
     def decode(self, data: bytes) -> R:
         return self._to_record(self._parse(data))
+
+    def fleeting(self, record: R) -> R:
+        return record
 
     def stamp(self, body: bytes, token: bytes, previous: bytes) -> bytes:
         stamp = pb.WriteStamp(token=token)

@@ -40,6 +40,7 @@ class Found:
     data: bytes
     czxid: int
     data_version: int
+    is_ephemeral: bool = False
 
     @property
     def identity(self) -> Identity:
@@ -89,7 +90,7 @@ def found_node(node: Any) -> Found | None:
     if isinstance(node, NoNodeError):
         return None
     data, stat = answer(node)
-    return Found(data or b"", stat.czxid, stat.version)
+    return Found(data or b"", stat.czxid, stat.version, bool(stat.ephemeralOwner))
 
 
 async def reading(options: StoreOptions, what: str, attempt: Callable[[Deadline], Awaitable[T]]) -> T:
