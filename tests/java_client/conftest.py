@@ -1,27 +1,21 @@
 """Fixtures: one Java process for all tests of this folder, the hubs, and clients that end with the test."""
 
 import contextlib
-import os
 import random
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
-from cli.dev.classpath import ClasspathCache, user_cache
-from cli.dev.java import find_java, jvm_flags
-from cli.dev.log4j import write_log4j
 from cli.dev.ports import choose_port
 from tests.hub.running import RunningHub
 from tests.java_client.client import JavaClient
-from tests.java_client.driver import SOURCE, JavaClientDriver, Value
+from tests.java_client.driver import JavaClientDriver, Value, java_client_driver
 from tests.java_client.hubs import Hub, OriginalHub
 from tests.servers import RunningServers
 
 __all__ = ["Connect"]
-
-_HEAP_MB: Final = 256
 
 Connect: TypeAlias = Callable[..., JavaClient]
 """Opens a client of the hub under test, with properties of the Java client as keywords."""
@@ -30,11 +24,7 @@ Connect: TypeAlias = Callable[..., JavaClient]
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClientDriver]:
     """The process that runs all Java clients: it starts slowly."""
-    directory = tmp_path_factory.mktemp("java-client")
-    write_log4j(directory)
-    jars = ClasspathCache(user_cache() / "classpath").classpath("hedwig43", print)
-    command = [find_java(), *jvm_flags(_HEAP_MB), "-cp", f"{directory}{os.pathsep}{jars}", str(SOURCE)]
-    with JavaClientDriver(command, directory / "client.log") as started:
+    with java_client_driver(tmp_path_factory.mktemp("java-client")) as started:
         yield started
 
 

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import itertools
 import json
+import os
 import queue
 import subprocess
 import threading
@@ -14,7 +15,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
-__all__ = ["DriverError", "Inbox", "JavaClientDriver", "JavaError", "Received", "SubscriptionKey", "Value"]
+from cli.dev.classpath import ClasspathCache, user_cache
+from cli.dev.java import find_java, jvm_flags
+from cli.dev.log4j import write_log4j
+
+__all__ = [
+    "DriverError",
+    "Inbox",
+    "JavaClientDriver",
+    "JavaError",
+    "Received",
+    "SubscriptionKey",
+    "Value",
+    "java_client_driver",
+]
 
 T = TypeVar("T")
 Value: TypeAlias = bytes | str | int | bool
@@ -26,6 +40,7 @@ _START_S: Final = 60.0  # It is compiled first.
 _COMMAND_S: Final = 30.0
 _GRACE_S: Final = 10.0  # For the answer that a command missed its deadline.
 _END_S: Final = 15.0
+_HEAP_MB: Final = 256
 
 
 class DriverError(Exception):
@@ -79,6 +94,14 @@ class Inbox(Generic[T]):
     def waiting(self) -> int:
         """Return how many items have come and were not taken."""
         return self._items.qsize()
+
+
+def java_client_driver(directory: Path) -> "JavaClientDriver":
+    """Return the driver of a process, not started yet, whose log and settings are in `directory`."""
+    write_log4j(directory)
+    jars = ClasspathCache(user_cache() / "classpath").classpath("hedwig43", print)
+    command = [find_java(), *jvm_flags(_HEAP_MB), "-cp", f"{directory}{os.pathsep}{jars}", str(SOURCE)]
+    return JavaClientDriver(command, directory / "client.log")
 
 
 class JavaClientDriver:

@@ -3,7 +3,7 @@
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -95,6 +95,26 @@ class HubClient:
         request = self._request(pb.UNSUBSCRIBE, topic)
         request.unsubscribeRequest.subscriberId = subscriber
         self._call(request)
+
+    def send_publishes(self, topic: bytes, bodies: Sequence[bytes]) -> None:
+        """Publish without waiting for answers."""
+        for body in bodies:
+            request = self._request(pb.PUBLISH, topic)
+            request.publishRequest.msg.body = body
+            self._send(request)
+
+    def published(self, count: int) -> list[int]:
+        """Return the ids in the next `count` answers, fewer if the connection ends; those that refuse have none."""
+        deadline = time.monotonic() + self._timeout_s
+        found = []
+        for _ in range(count):
+            try:
+                response = self._receive(deadline)
+            except ConnectionError:
+                break
+            if response.statusCode == pb.SUCCESS:
+                found.append(response.responseBody.publishResponse.publishedMsgId.localComponent)
+        return found
 
     def _request(self, kind: pb.OperationType, topic: bytes) -> pb.PubSubRequest:
         self._txn += 1

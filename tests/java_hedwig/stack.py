@@ -1,10 +1,10 @@
-"""The original Hedwig 4.3.2: ZooKeeper, one bookie, one hub, and its console, in a directory of their own."""
+"""The original Hedwig 4.3.2: ZooKeeper, bookies, one hub, and its console, in a directory of their own."""
 
 import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers
+from cli.dev import DevServers, ServerState
 from hedwig.model import HubInfo
 from tests.java_hedwig.hub_client import HubClient
 
@@ -43,10 +43,20 @@ _LOG_LINE: Final = re.compile(r"\d{4}-\d\d-\d\d .*")
 class JavaStack:
     """The servers of one directory, which `with` ends and removes."""
 
-    def __init__(self, directory: Path, progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        progress: Callable[[str], None] | None = None,
+        *,
+        bookies: int = 1,
+        properties: Mapping[str, str] = HUB_PROPERTIES,
+    ) -> None:
+        """Start nothing yet. `properties` are what differs from the hub's defaults."""
         self.servers = DevServers(directory, progress=progress)
         self._progress = progress
         self._directory = directory
+        self._bookies = bookies
+        self._properties = properties
 
     def __enter__(self) -> Self:
         return self
@@ -57,20 +67,20 @@ class JavaStack:
         self.servers.down()
 
     def start_stores(self) -> None:
-        """Start ZooKeeper and the bookie."""
-        self.servers.up(["bookkeeper43"])
+        """Start ZooKeeper and the bookies."""
+        self.servers.up(["bookkeeper43"], bookies=self._bookies)
 
     def start_hub(self, *, cas_owners: bool = False) -> None:
         """Start the hub, for the first time or again, and wait until it answers.
 
         With `cas_owners` it keeps owner records by compare-and-set in persistent nodes, else in ephemeral ones.
         """
-        properties = HUB_PROPERTIES | {_CAS_OWNERS: str(cas_owners).lower()}
+        properties = {**self._properties, _CAS_OWNERS: str(cas_owners).lower()}
         launcher = DevServers(self._directory, progress=self._progress, hub_properties=properties)
         if any(server.name == _HUB for server in launcher.status()):
             launcher.start(_HUB)
         else:
-            launcher.up([_HUB])
+            launcher.up([_HUB], bookies=self._bookies)
 
     def stop_hub(self) -> None:
         """Let the hub release its topics and end."""
@@ -79,6 +89,19 @@ class JavaStack:
     def kill_hub(self) -> None:
         """End the hub as a crash does: its session and what that holds outlive it for some seconds."""
         self.servers.kill(_HUB)
+
+    def pause_hub(self) -> None:
+        """Freeze the hub; its connections stay open."""
+        self.servers.pause(_HUB)
+
+    def resume_hub(self) -> None:
+        """Let the paused hub go on."""
+        self.servers.resume(_HUB)
+
+    @property
+    def hub_state(self) -> ServerState:
+        """Say what the hub is doing."""
+        return next(server.state for server in self.servers.status() if server.name == _HUB)
 
     def hub_log(self) -> str:
         """Return what the hub has logged so far."""

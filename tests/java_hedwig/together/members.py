@@ -1,0 +1,133 @@
+"""The two hubs of a deployment, handled alike."""
+
+import signal
+from typing import Final, Protocol
+
+from cli.dev import ServerState
+from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from tests.hub.admin_client import AdminClient
+from tests.hub.running import RunningHub
+from tests.java_hedwig.stack import JavaStack
+
+__all__ = ["Member", "OriginalMember", "OurMember", "connect_ours"]
+
+
+class Member(Protocol):
+    """A hub that keeps its port."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: `ours` or `original`."""
+        ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def is_at(self, address: str) -> bool:
+        """Say whether host:port:sslport is its address."""
+        ...
+
+    def start(self) -> object:
+        """Start it, and wait until it serves."""
+        ...
+
+    def stop(self) -> None:
+        """Let it end in order."""
+        ...
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        ...
+
+    def pause(self) -> None:
+        """Freeze it; its connections stay open."""
+        ...
+
+    def resume(self) -> None:
+        """Let it go on."""
+        ...
+
+
+class OurMember:
+    """The hub of ours."""
+
+    name: Final = "ours"
+
+    def __init__(self, hub: RunningHub) -> None:
+        self.hub = hub
+
+    @property
+    def port(self) -> int:
+        return self.hub.port
+
+    @property
+    def is_running(self) -> bool:
+        return self.hub.is_running
+
+    @property
+    def admin(self) -> AdminClient:
+        """Return a client of its admin endpoint."""
+        return AdminClient(self.hub.admin)
+
+    def is_at(self, address: str) -> bool:
+        return address.split(":")[1] == str(self.port)
+
+    def start(self) -> object:
+        return self.hub.start()
+
+    def stop(self) -> None:
+        self.hub.stop()
+
+    def kill(self) -> None:
+        self.hub.kill()
+
+    def pause(self) -> None:
+        assert self.hub.process is not None
+        self.hub.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.hub.process is not None
+        self.hub.process.send_signal(signal.SIGCONT)
+
+
+class OriginalMember:
+    """The original hub, which keeps its owner records by compare-and-set."""
+
+    name: Final = "original"
+
+    def __init__(self, stack: JavaStack) -> None:
+        self.stack = stack
+
+    @property
+    def port(self) -> int:
+        return self.stack.hub_port
+
+    @property
+    def is_running(self) -> bool:
+        return self.stack.hub_state is ServerState.RUNNING
+
+    def is_at(self, address: str) -> bool:
+        return address.split(":")[1] == str(self.port)
+
+    def start(self) -> object:
+        return self.stack.start_hub(cas_owners=True)
+
+    def stop(self) -> None:
+        self.stack.stop_hub()
+
+    def kill(self) -> None:
+        self.stack.kill_hub()
+
+    def pause(self) -> None:
+        self.stack.pause_hub()
+
+    def resume(self) -> None:
+        self.stack.resume_hub()
+
+
+def connect_ours(member: Member) -> BlockingClient:
+    """Open a client of our library whose default hub is `member`."""
+    return BlockingClient(ClientOptions(hub=HubAddress("127.0.0.1", member.port)))
