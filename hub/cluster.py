@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 _LEDGERS_ROOT: Final = "/ledgers"
 _RETRY_S: Final = 1.0
+_QUESTION_S: Final = 5.0
+"""How long ZooKeeper may take to say who is alive, at most."""
 
 
 class Cluster:
@@ -81,6 +83,7 @@ class Cluster:
                 zookeeper=hosts,
                 prefix=prefix,
                 session_timeout_s=cluster.session_timeout_s,
+                operation_timeout_s=min(_QUESTION_S, self._options.operation_timeout_s),
                 # A predecessor at this address that was killed, on another machine perhaps, has to be forgotten first.
                 start_timeout_s=self._options.operation_timeout_s + 2 * cluster.session_timeout_s,
                 placement=Placement(cluster.placement),

@@ -11,6 +11,7 @@ from metadata import MetadataUrl
 __all__ = ["BookieOptions", "ClusterOptions", "zookeeper_place"]
 
 _PLACEMENTS: Final = ("load", "uniform")
+_ZOOKEEPERS_OWN: Final = "zookeeper"
 _COMPATIBLE: Final = ("", "4.3")
 
 
@@ -91,7 +92,14 @@ class BookieOptions:
 
 def zookeeper_place(key: str, url: str) -> tuple[str, str]:
     """Return the hosts and the path of zookeeper://host:port[,…]/path. Raises ConfigurationError: it is not one."""
-    parsed = MetadataUrl.parse(url)
-    if parsed.scheme != "zookeeper" or parsed.parameters or not parsed.path.strip("/") or parsed.path.endswith("/"):
-        raise ConfigurationError(f"{key} is {url!r}; it must be like zookeeper://host:2181/path")
-    return ",".join(f"{host}:{port}" for host, port in parsed.endpoints(2181)), parsed.path
+    wrong = ConfigurationError(f"{key} is {url!r}; it must be like zookeeper://host:2181/path")
+    try:
+        parsed = MetadataUrl.parse(url)
+        hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(2181))
+    except ConfigurationError as exc:
+        raise wrong from exc
+    root, *components = parsed.path.split("/")
+    is_path = not root and components and all(components) and components[0] != _ZOOKEEPERS_OWN
+    if parsed.scheme != "zookeeper" or parsed.parameters or not is_path:
+        raise wrong
+    return hosts, parsed.path

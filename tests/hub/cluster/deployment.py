@@ -96,7 +96,9 @@ class Deployment:
     def apart(self, *settings: str) -> RunningHub:
         """Return a hub that is to run in a process of its own; what is left of it is killed at the end of the test."""
         self._apart += 1
-        hub = RunningHub(self.directory / f"hub-{self._apart}", *self.settings(), *settings)
+        given = {setting.partition("=")[0] for setting in settings}
+        ours = (setting for setting in self.settings() if setting.partition("=")[0] not in given)
+        hub = RunningHub(self.directory / f"hub-{self._apart}", *ours, *settings)
         self._stack.callback(hub.kill)
         return hub
 

@@ -100,7 +100,6 @@ async def test_late_claim_has_no_effect(deployment: Deployment, held: _Held) -> 
         await asking
 
 
-@on_both
 async def test_late_release_does_not_take_a_topic_from_its_next_owner(deployment: Deployment, held: _Held) -> None:
     other = await deployment.start()
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
@@ -138,7 +137,6 @@ async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment
     assert [each.message.body for each in await to_other.deliveries(1)] == [b"first"]
 
 
-@on_both
 async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: _Held) -> None:
     other = await deployment.start()
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)

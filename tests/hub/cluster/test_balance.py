@@ -1,0 +1,171 @@
+"""Prove that hubs share the topics out, and that one that is drained gives all of them up and takes none."""
+
+import asyncio
+import time
+from typing import Final
+
+from hub.balance import Balance
+from hub.hub import Hub
+from tests.faults.waiting import until
+from tests.faults.wires import ZooKeeperWire
+from tests.hub.admin_client import AdminClient
+from tests.hub.cluster.both import on_both
+from tests.hub.cluster.deployment import Deployment, ask, liveness_of
+from tests.hub.cluster.test_one_owner import is_owner
+from tests.hub.cluster.traffic import Traffic
+from tests.java_client.client import JavaClient
+from tests.java_client.conftest import driver as java_driver
+from tests.java_client.driver import JavaClientDriver
+
+driver = java_driver
+"""The process of the original client, as a fixture of this module too."""
+
+TOPICS: Final = [b"topic-%d" % number for number in range(40)]
+
+
+def _balance(hub: Hub) -> Balance:
+    assert hub.shape.balance is not None
+    return hub.shape.balance
+
+
+async def _own(deployment: Deployment, hub: Hub, topics: list[bytes]) -> None:
+    client = await deployment.connect(hub)
+    answers = await asyncio.gather(*(ask(client, topic) for topic in topics))
+    assert all(is_owner(answer) for answer in answers)
+
+
+async def _know_each_other(*hubs: Hub) -> None:
+    await until(lambda: all(len(liveness_of(hub).live) == len(hubs) for hub in hubs), "the hubs know each other")
+
+
+async def test_hub_above_its_share_has_an_excess_and_no_more_than_its_batch(deployment: Deployment) -> None:
+    options = {"rebalance_tolerance": 0.5, "rebalance_topics_max": 10}
+    one, other = [await deployment.start(cluster=options) for _ in range(2)]
+    await _know_each_other(one, other)
+    assert _balance(one).excess() == 0
+    await _own(deployment, one, TOPICS[:1])
+    assert _balance(one).excess() == 0, "a single topic is no excess"
+    await _own(deployment, other, TOPICS[1:11])
+
+    def knows(load: int) -> bool:
+        return [hub.load for hub in liveness_of(one).live if hub.info == other.me] == [load]
+
+    await until(lambda: knows(10), "the load of the other is known")
+    await _own(deployment, one, [b"mine-%d" % number for number in range(29)])
+    # 30 beside 10: the mean is 20, and half as many more are tolerated.
+    assert _balance(one).excess() == 0
+    await _own(deployment, one, [b"more-%d" % number for number in range(4)])
+    assert _balance(one).excess() == 10
+
+
+async def test_new_hub_fills_up_and_no_message_is_lost(deployment: Deployment) -> None:
+    options = {"rebalance_interval_s": 1.0, "rebalance_tolerance": 0.1, "rebalance_topics_max": 8}
+    one = await deployment.start(cluster=options)
+    async with Traffic(f"127.0.0.1:{one.port}", TOPICS) as traffic:
+        await until(lambda: traffic.published > 2 * len(TOPICS), "messages are published")
+        assert len(one.topics) == len(TOPICS)
+        other = await deployment.start(cluster=options)
+        await until(lambda: len(other.topics) >= 16, "the new hub fills up")
+        assert len(one.topics) + len(other.topics) <= len(TOPICS)
+        before = traffic.published
+        await until(lambda: traffic.published > before + len(TOPICS), "messages are published")
+        await traffic.settle()
+
+
+@on_both
+async def test_drained_hub_is_emptied_and_its_subscribers_follow(
+    deployment: Deployment, driver: JavaClientDriver
+) -> None:
+    one, other = [await deployment.start(admin_port=0) for _ in range(2)]
+    await _know_each_other(one, other)
+    admin = AdminClient(f"127.0.0.1:{one.admin_port}")
+    await _own(deployment, one, [*TOPICS[:20], b"java"])
+    async with Traffic(f"127.0.0.1:{one.port}", TOPICS[:20]) as traffic:
+        java = await asyncio.to_thread(JavaClient, driver, f"127.0.0.1:{one.port}", {})
+        listening = await asyncio.to_thread(java.listen, b"java", b"ann")
+        published = await asyncio.to_thread(java.publish_many, b"java", 20)
+        assert await asyncio.to_thread(listening.ids, 20) == sorted(published)
+        await until(lambda: traffic.published > 60, "messages are published")
+        assert len(one.topics) == 21
+        told = await asyncio.to_thread(admin.post, "/drain?state=on")
+        assert (told["draining"], told["other_hubs"]) == (True, 1)
+        await until(lambda: len(one.topics) == 0, "the drained hub is empty")
+        assert (await asyncio.to_thread(admin.get, "/drain"))["topics"] == 0
+        before = traffic.published
+        await until(lambda: traffic.published > before + 60, "messages are published to the other")
+        assert sorted(await asyncio.to_thread(java.publish_many, b"java", 20)) == list(range(21, 41))
+        seen = 20
+        while seen < 40:
+            [local] = await asyncio.to_thread(listening.ids, 1)
+            assert local <= seen + 1
+            seen = max(seen, local)
+        await traffic.settle()
+        assert len(one.topics) == 0
+        await asyncio.to_thread(java.__exit__, None, None, None)
+    client, to_other = await deployment.connect(one), await deployment.connect(other)
+    # As a client asks that was sent here.
+    for topic in (b"new", TOPICS[0]):
+        answer = await ask(client, topic)
+        assert not is_owner(answer)
+        assert answer.text == other.me.address
+    assert is_owner(await ask(to_other, b"new"))
+    await asyncio.to_thread(admin.post, "/drain?state=off")
+    assert is_owner(await ask(client, b"newer"))
+
+
+async def test_drained_hub_takes_no_topic_of_a_dead_hub(deployment: Deployment) -> None:
+    one, other = [await deployment.start() for _ in range(2)]
+    await _know_each_other(one, other)
+    _balance(one).drain(True)
+    with deployment.apart() as dead:
+        assert is_owner(await ask(await deployment.connect(dead), b"t"))
+        await until(lambda: len(liveness_of(one).live) == 3, "it knows the third")
+    await until(lambda: len(liveness_of(one).live) == 2, "it has heard of the end of the third")
+    answer = await ask(await deployment.connect(one), b"t")
+    assert answer.text == other.me.address
+
+
+async def test_drained_hub_stays_drained_over_a_registration(deployment: Deployment) -> None:
+    proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
+    one = await deployment.start(zookeeper=proxy.address)
+    other = await deployment.start()
+    await _know_each_other(one, other)
+    _balance(one).drain(True)
+    before = one.me
+    proxy.vanish()
+    await until(lambda: not one.shape.is_proven(), "the session is in doubt")
+    await proxy.come_back()
+    await until(lambda: one.me != before and one.shape.is_proven(), "it serves again")
+
+    def shows_it() -> bool:
+        return [hub.is_draining for hub in liveness_of(other).live if hub.info == one.me] == [True]
+
+    await until(shows_it, "the other knows that it is drained")
+    await until(lambda: _balance(one).others == 1, "it knows the other")
+    answer = await ask(await deployment.connect(one), b"t")
+    assert answer.text == other.me.address
+
+
+async def test_drain_gives_up_no_faster_than_its_rate(deployment: Deployment) -> None:
+    one, other = [await deployment.start(cluster={"drain_rate": 20}) for _ in range(2)]
+    await _know_each_other(one, other)
+    await _own(deployment, one, TOPICS)
+    began_at = time.monotonic()
+    _balance(one).drain(True)
+    await until(lambda: len(one.topics) == 0, "it is empty")
+    # Two at a time, ten times a second.
+    assert time.monotonic() - began_at >= (len(TOPICS) / 2 - 1) / 10
+
+
+async def test_hub_that_is_drained_while_there_is_no_other_serves_on(deployment: Deployment) -> None:
+    one = await deployment.start()
+    client = await deployment.connect(one)
+    await client.subscribed(b"t", b"ann")
+    _balance(one).drain(True)
+    assert await client.publish(b"new", b"first") == 1
+    assert await client.publish_many(b"t", *(b"%d" % number for number in range(20))) == list(range(1, 21))
+    assert await client.delivered(20) == list(range(1, 21))
+    other = await deployment.start()
+    await until(lambda: len(one.topics) == 0, "it is emptied once there is another")
+    await client.closed_by_hub()
+    assert is_owner(await ask(await deployment.connect(other), b"t"))

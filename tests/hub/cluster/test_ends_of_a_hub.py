@@ -1,0 +1,112 @@
+"""Prove what becomes of the topics of a hub that is stopped in order, and of one that is killed."""
+
+import asyncio
+import time
+
+from hedwig.status import StatusCode
+from tests.faults.waiting import until
+from tests.hub.cluster.both import on_both
+from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
+from tests.hub.cluster.test_one_owner import is_owner
+from tests.hub.cluster.traffic import Traffic
+from tests.hub.wire_client import eventually
+
+TOPICS = [b"topic-%d" % number for number in range(30)]
+
+
+@on_both
+async def test_hub_that_is_stopped_leaves_its_topics_to_others_at_once(deployment: Deployment) -> None:
+    raw = deployment.raw()
+    other = await deployment.start()
+    stopped = deployment.apart()
+    await asyncio.to_thread(stopped.start)
+    client, to_other = await deployment.connect(stopped), await deployment.connect(other)
+    for topic in TOPICS:
+        await client.subscribed(topic, b"ann")
+        assert await client.publish(topic, b"first") == 1
+    assert await client.delivered(len(TOPICS)) == [1] * len(TOPICS)
+    for topic in TOPICS:
+        client.consume(topic, b"ann", 1)
+    await client.barrier()
+    before = deployment.registered_at(raw, stopped.port)
+    assert before is not None
+    await asyncio.to_thread(stopped.stop)
+    assert deployment.epoch_of(raw, before.address) is None
+    assert not [name for name in raw.get_children(f"{deployment.prefix}/endpoints") if before.address in name]
+    # Each record is gone, so nobody has to find out whether the owner lives.
+    assert [await deployment.owner(topic) for topic in TOPICS] == [None] * len(TOPICS)
+    for topic in TOPICS:
+        assert await to_other.publish(topic, b"second") == 2
+        await to_other.subscribed(topic, b"ann")
+    assert await to_other.delivered(len(TOPICS)) == [2] * len(TOPICS), "what was consumed is not delivered again"
+
+
+@on_both
+async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_two_seconds(
+    deployment: Deployment,
+) -> None:
+    other = await deployment.start()
+    killed = deployment.apart()
+    await asyncio.to_thread(killed.start)
+    await until(lambda: len(liveness_of(other).live) == 2, "it knows the one that will be killed")
+    client, to_other = await deployment.connect(killed), await deployment.connect(other)
+    for topic in TOPICS:
+        await client.subscribed(topic, b"ann")
+        assert await client.publish_many(topic, b"a", b"b", b"c") == [1, 2, 3]
+    killed.kill()
+    killed_at = time.monotonic()
+
+    async def served() -> bool:
+        answer = await ask(to_other, TOPICS[0])
+        assert answer.status in (StatusCode.SUCCESS, StatusCode.NOT_RESPONSIBLE_FOR_TOPIC)
+        return answer.status is StatusCode.SUCCESS
+
+    await eventually(served, "the first topic is served again")
+    answers = await asyncio.gather(*(ask(to_other, topic) for topic in TOPICS))
+    assert all(is_owner(answer) for answer in answers)
+    assert time.monotonic() - killed_at < SESSION_S + 2
+    for topic in TOPICS:
+        assert await to_other.publish(topic, b"d") == 4
+        await to_other.subscribed(topic, b"ann")
+        assert await to_other.delivered(4) == [1, 2, 3, 4]
+
+
+async def test_no_message_is_lost_over_a_stop_and_a_kill(deployment: Deployment) -> None:
+    first = await deployment.start()
+    stopped, killed = deployment.apart("cluster.placement=uniform"), deployment.apart("cluster.placement=uniform")
+    for hub in (stopped, killed):
+        await asyncio.to_thread(hub.start)
+    await until(lambda: len(liveness_of(first).live) == 3, "the hubs know each other")
+    clients = [await deployment.connect(hub) for hub in (first, stopped, killed)]
+    for number, topic in enumerate(TOPICS):
+        assert is_owner(await ask(clients[number % 3], topic))
+    async with Traffic(f"127.0.0.1:{first.port}", TOPICS) as traffic:
+        await until(lambda: traffic.published > 100, "messages are published")
+        assert len(first.topics) == 10
+        await asyncio.to_thread(stopped.stop)
+        await until(lambda: len(liveness_of(first).live) == 2, "one was stopped")
+        killed.kill()
+        await until(lambda: len(first.topics) == len(TOPICS), "all topics are served again")
+        before = traffic.published
+        await until(lambda: traffic.published > before + 100, "messages are published")
+        await traffic.settle()
+
+
+async def test_hub_that_was_killed_starts_again_at_its_address_at_once(deployment: Deployment) -> None:
+    """Its predecessor's session has not ended; that the process has can be seen on the same machine."""
+    raw = deployment.raw()
+    hub = deployment.apart()
+    await asyncio.to_thread(hub.start)
+    client = await deployment.connect(hub)
+    assert await client.publish_many(b"t", b"a", b"b") == [1, 2]
+    before = deployment.registered_at(raw, hub.port)
+    assert before is not None
+    hub.kill()
+    await asyncio.to_thread(hub.start)
+    now = deployment.registered_at(raw, hub.port)
+    assert now is not None
+    assert now.epoch != before.epoch
+    assert now.address == before.address
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", b"c") == 3
+    assert await deployment.owner(b"t") == now

@@ -1,0 +1,125 @@
+"""Prove what a hub of a cluster says when it cannot start, and with which code it ends."""
+
+import asyncio
+
+import pytest
+
+from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.status import StatusCode
+from hedwig.wire import Message, Publish
+from hub.cluster_options import BookieOptions
+from hub.main import ExitCode, main
+from tests.hub.admin_client import AdminClient
+from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.test_one_owner import is_owner
+from tests.hub.running import RunningHub
+
+_NOBODY = "127.0.0.1:1"
+_IMPATIENT = ("operation_timeout_s=1", "cluster.session_timeout_s=1")
+
+
+async def _refusal(hub: RunningHub) -> tuple[int, str]:
+    """Return the code and the last line of a hub that must not come up."""
+    hub.begin()
+    code = await asyncio.to_thread(hub.wait)
+    assert "Traceback" not in hub.log, hub.log
+    assert "serving" not in hub.log
+    return code, hub.log.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("metadata=",), ("metadata", "hbase://", "not of a file")),
+        (("metadata=sqlite:////tmp/x.db",), ("metadata", "hbase://", "not of a file")),
+        (("cluster.zookeeper=",), ("bookkeeper.zookeeper", "cluster.zookeeper")),
+        (("cluster.zookeeper=127.0.0.1:2181",), ("cluster.zookeeper", "zookeeper://host:2181/path")),
+        (("cluster.zookeeper=zookeeper://127.0.0.1:2181",), ("cluster.zookeeper", "zookeeper://host:2181/path")),
+        (("cluster.zookeeper=zookeeper://127.0.0.1:2181/zookeeper/x",), ("cluster.zookeeper", "/zookeeper/x")),
+        (("cluster.zookeeper=zookeeper://127.0.0.1:2181/a//b",), ("cluster.zookeeper", "/a//b")),
+        (("cluster.zookeeper=zookeeper://127.0.0.1:99999/a",), ("cluster.zookeeper", "zookeeper://host:2181/path")),
+        (("cluster.zookeeper=hbase://127.0.0.1:2181/hedwig",), ("cluster.zookeeper", "zookeeper://host:2181/path")),
+        (("bookkeeper.zookeeper=/ledgers",), ("bookkeeper.zookeeper", "zookeeper://host:2181/path")),
+        (("bookkeeper.ack_quorum=4",), ("ack_quorum 4", "none may be larger")),
+        (("bookkeeper.compat=4.2",), ("compat", "4.3 or empty")),
+        (("cluster.placement=best",), ("placement", "load or uniform")),
+        (("cluster.session_timeout_s=0.5",), ("session_timeout_s",)),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_options_that_cannot_go_together_are_refused(
+    capsys: pytest.CaptureFixture[str], settings: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    """They are wrong before anything is opened, so no server is needed to say so."""
+    given = {
+        "metadata": f"zookeeper://{_NOBODY}/hedwig/x",
+        "cluster.zookeeper": f"zookeeper://{_NOBODY}/hedwig/x",
+        "bookkeeper.zookeeper": f"zookeeper://{_NOBODY}/ledgers",
+        "operation_timeout_s": "1",
+        **dict([setting.split("=", 1) for setting in settings]),
+    }
+    with pytest.raises(SystemExit) as ended:
+        main([word for key, value in given.items() for word in ("--set", f"{key}={value}")])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, line.partition(":")[0]) == (ExitCode.USAGE, "error")
+    for word in words:
+        assert word in line
+
+
+async def test_bookkeeper_that_was_never_set_up_is_refused(deployment: Deployment) -> None:
+    hub = deployment.apart(f"bookkeeper.zookeeper=zookeeper://{deployment.zookeeper}/no/such/ledgers")
+    code, line = await _refusal(hub)
+    assert code == ExitCode.USAGE
+    assert "/no/such/ledgers" in line
+    assert "root" in line
+
+
+@pytest.mark.parametrize("key", ["cluster.zookeeper", "bookkeeper.zookeeper", "metadata"])
+async def test_hub_without_zookeeper_ends_as_one_whose_store_is_not_available(deployment: Deployment, key: str) -> None:
+    hub = deployment.apart(f"{key}=zookeeper://{_NOBODY}/hedwig/x", *_IMPATIENT)
+    code, line = await _refusal(hub)
+    assert code == ExitCode.UNAVAILABLE
+    assert line.startswith("error: ")
+    assert _NOBODY in line
+
+
+async def test_address_of_a_hub_that_lives_is_refused(deployment: Deployment) -> None:
+    """As it comes about by a wrong `advertised_host`: the port itself is free on this machine."""
+    raw = deployment.raw()
+    first = await deployment.start(advertised_host="hub.example")
+    second = deployment.apart(f"port={first.port}", "advertised_host=hub.example", *_IMPATIENT)
+    second.settings = (*second.settings, "host=127.0.0.2")
+    code, line = await _refusal(second)
+    assert code == ExitCode.UNAVAILABLE
+    assert f"hub.example:{first.port}" in line
+    assert "another hub is registered there" in line
+    assert deployment.epoch_of(raw, first.me.address) == first.me.epoch
+    assert is_owner(await ask(await deployment.connect(first), b"t"))
+
+
+async def test_hub_starts_without_bookies_and_publishes_once_they_are_there(deployment: Deployment) -> None:
+    """As after the loss of a machine room: topics, subscriptions and redirects need no bookie."""
+    raw = deployment.raw()
+    root = f"{deployment.prefix}/ledgers"
+    raw.create(f"{root}/available/readonly", makepath=True)
+    layout, _ = raw.get(f"{LEDGERS_ROOT}/LAYOUT")
+    raw.create(f"{root}/LAYOUT", layout)
+    hub = await deployment.start(
+        bookkeeper=BookieOptions(zookeeper=f"zookeeper://{deployment.zookeeper}{root}"), admin_port=0
+    )
+    admin = AdminClient(f"127.0.0.1:{hub.admin_port}")
+    told = await asyncio.to_thread(admin.ask, "GET", "/ready")
+    assert told.status == 503
+    assert "too few bookies" in told.text
+    client = await deployment.connect(hub)
+    await client.subscribed(b"t", b"ann")
+    answer = await client.request(b"t", Publish(Message(b"first")))
+    assert answer.status is StatusCode.SERVICE_DOWN
+    assert "bookies" in (answer.text or "")
+    for name in raw.get_children(f"{LEDGERS_ROOT}/available"):
+        if name != "readonly":
+            data, _ = raw.get(f"{LEDGERS_ROOT}/available/{name}")
+            raw.create(f"{root}/available/{name}", data)
+    await asyncio.to_thread(admin.wait, "/ready", lambda told: told["ready"], "the bookies are found")
+    assert await client.publish(b"t", b"second") == 1
+    assert await client.delivered(1) == [1]

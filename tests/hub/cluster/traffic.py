@@ -1,0 +1,112 @@
+"""Publishers and subscribers that go on while topics move between hubs, and what must not happen to their messages."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
+from hedwig.errors import ServiceError, SubscriptionClosedError
+from hedwig.model import SubscriberId, Topic
+
+__all__ = ["Traffic"]
+
+_PAUSE_S = 0.02
+
+
+@dataclass
+class _Stream:
+    """A topic: what was acknowledged under which id, and what its subscriber has got, in that order."""
+
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
+    received: list[tuple[int, bytes]] = field(default_factory=list)
+    surely_not: int = 0
+    uncertain: int = 0
+
+    @property
+    def last(self) -> int:
+        return max(self.acknowledged, default=0)
+
+    @property
+    def has_all(self) -> bool:
+        return bool(self.received) and max(local for local, _ in self.received) >= self.last
+
+    def check(self) -> None:
+        """Fail if an acknowledged message was lost, changed or reordered, or an id left out."""
+        ids = [local for local, _ in self.received]
+        high = 0
+        for local in ids:
+            assert local <= high + 1, f"after {high} came {local}: {ids}"
+            high = max(high, local)
+        bodies: dict[int, bytes] = {}
+        for local, body in self.received:
+            assert bodies.setdefault(local, body) == body, f"two messages of id {local}"
+        for local, body in self.acknowledged.items():
+            assert bodies.get(local) == body, (
+                f"{body!r} was acknowledged under {local}; delivered was {bodies.get(local)!r}"
+            )
+
+
+class Traffic:
+    """One client of ours that publishes to topics and subscribes to them; `hub` is asked first."""
+
+    def __init__(self, hub: str, topics: Iterable[bytes]) -> None:
+        self.streams = {topic: _Stream() for topic in topics}
+        self._hub = HubAddress.parse(hub)
+        self._stack = AsyncExitStack()
+        self._publishing: list[asyncio.Task[None]] = []
+        self._receiving: list[asyncio.Task[None]] = []
+        self._is_over = False
+
+    async def __aenter__(self) -> "Traffic":
+        client = await self._stack.enter_async_context(HedwigClient(ClientOptions(hub=self._hub)))
+        opened = [await client.subscribe(Topic(topic), SubscriberId(b"ann")) for topic in self.streams]
+        for subscription, stream in zip(opened, self.streams.values(), strict=True):
+            self._receiving.append(asyncio.create_task(self._receive(subscription, stream)))
+        for topic, stream in self.streams.items():
+            self._publishing.append(asyncio.create_task(self._publish(client, topic, stream)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [*self._publishing, *self._receiving]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stack.aclose()
+
+    @property
+    def published(self) -> int:
+        return sum(len(stream.acknowledged) for stream in self.streams.values())
+
+    async def settle(self) -> None:
+        """Publish no more, and return once all that was acknowledged has come, and nothing was lost or reordered."""
+        self._is_over = True
+        await asyncio.gather(*self._publishing)
+        async with asyncio.timeout(30):
+            while not all(stream.has_all for stream in self.streams.values()):  # noqa: ASYNC110 (many may change it)
+                await asyncio.sleep(_PAUSE_S)
+        for stream in self.streams.values():
+            stream.check()
+
+    async def _publish(self, client: HedwigClient, topic: bytes, stream: _Stream) -> None:
+        number = 0
+        while not self._is_over:
+            number += 1
+            body = b"%s %d" % (topic, number)
+            try:
+                seq_id = await client.publish(Topic(topic), body)
+                stream.acknowledged[seq_id.local] = body
+            except ServiceError as exc:
+                if exc.definite:
+                    stream.surely_not += 1
+                else:
+                    stream.uncertain += 1
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _receive(self, subscription: Subscription, stream: _Stream) -> None:
+        try:
+            async for message in subscription:
+                assert message.seq_id is not None
+                stream.received.append((message.seq_id.local, bytes(message.body)))
+        except SubscriptionClosedError:
+            return
