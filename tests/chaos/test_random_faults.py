@@ -15,13 +15,17 @@ import pytest
 from cli.dev import DevServers
 from tests.chaos.history import ChaosHistory
 from tests.chaos.hubs import hubs_on
+from tests.chaos.java_load import java_load
 from tests.chaos.turmoil import Healing, Turmoil, too_slow
 from tests.chaos.verdict import judge
 from tests.chaos.workload import Workload, names_of
+from tests.faults.waiting import until
 
 TOPICS: Final = 500
 TWICE: Final = 50
 """Topics with a second subscriber."""
+JAVA: Final = 6
+"""Topics that the Java client publishes to and subscribes to as well."""
 SETTINGS: Final = ("ledger_messages_max=60",)
 """So that ledgers end now and then, and are deleted."""
 
@@ -38,7 +42,10 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
 ) -> None:
     history = ChaosHistory()
     async with hubs_on(stack, tmp_path, SETTINGS) as hubs:
-        async with Workload(hubs.addresses, source, rate, history) as load:
+        async with (
+            Workload(hubs.addresses, source, rate, history) as load,
+            java_load(tmp_path, load, hubs.addresses, source) as java,
+        ):
             for number, topic in enumerate(names_of(TOPICS)):
                 load.subscriber(topic, "follower")
                 if number < TWICE:
@@ -46,6 +53,11 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
             began = time.monotonic()
             await load.all_attached(60.0)
             print(f"attached after {time.monotonic() - began:.1f} s")
+            for topic in names_of(JAVA):
+                java.subscriber(topic, "java")
+            await until(lambda: load.outcomes["java subscriptions"] >= JAVA, "Java subscribers")
+            for topic in names_of(JAVA):
+                java.publisher(topic, 1.0)
             for topic in names_of(TOPICS):
                 load.publisher(topic, "publisher")
             healing = Healing(stack, hubs, load)
@@ -53,6 +65,7 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
             began = time.monotonic()
             await turmoil.run(seconds, at_once=at_once)
             took = time.monotonic() - began
+            java.end_publishers()
             await load.finish(60.0)
             print(f"caught up {time.monotonic() - began - took:.1f} s later; behind: {load.behind()[:5]}")
         acknowledged = history.acknowledged()
@@ -64,4 +77,6 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
         assert acknowledged / took > rate / 10
         assert sum(turmoil.kinds.values()) >= seconds / 15, "faults every few seconds"
         assert len(set(hubs.pids)) == len(hubs.pids) > len(hubs.hubs), "hubs were really killed"
+        assert load.outcomes["java Acknowledged"] > JAVA
+        assert load.outcomes["java delivered"] > load.outcomes["java Acknowledged"]
         assert load.outcomes["again"], "messages came again, as after faults they must"

@@ -144,6 +144,10 @@ class Workload:
         """Take note of what a subscriber got."""
         self._seen[topic, name] = max(self._seen[topic, name], local)
 
+    def is_behind(self, topic: bytes, name: str) -> bool:
+        """Say whether a subscriber lacks acknowledged messages."""
+        return self._seen[topic, name] < self._last[topic]
+
     def behind(self) -> list[str]:
         """Return the subscribers that lack acknowledged messages, as far as can be told from the ids."""
         return [
