@@ -66,6 +66,18 @@ async def test_an_answer_that_does_not_come_leaves_the_others_alone(peer: Script
     assert peer.connections == 1
 
 
+async def test_each_request_is_given_up_in_its_own_time(peer: ScriptedPeer, links: BookieLinks) -> None:
+    kept = await started(links, 0)
+    lost = [await started(links, entry, timeout_s) for entry, timeout_s in enumerate((0.4, 0.1, 0.2, 0.1), 1)]
+    (request, writer), *_ = [await peer.next() for _ in range(5)]
+    assert {answer.outcome for answer in await asyncio.gather(*lost)} == {Outcome.UNANSWERED}
+    again = await started(links, 5, 0.1)
+    await peer.next()
+    assert (await again).outcome is Outcome.UNANSWERED
+    peer.answer(request, writer, readResponse=found(0))
+    assert (await kept).body == b"entry 0"
+
+
 async def test_a_silent_bookie_loses_its_connection(
     peer: ScriptedPeer, links: BookieLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
