@@ -1,0 +1,1 @@
+"""Tests of the images and of the compose file."""

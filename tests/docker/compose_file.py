@@ -1,0 +1,33 @@
+"""The compose file as it is written, with the variables that it may be given filled in."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+__all__ = ["DOCKER", "PROJECT", "is_one_shot", "read_compose_file"]
+
+PROJECT: Final = Path(__file__).parents[2]
+DOCKER: Final = PROJECT / "docker"
+
+_VARIABLE: Final = re.compile(r"\$\{(\w+):-((?:[^${}]|\$\{[^{}]*\})*)\}")
+
+
+def read_compose_file(environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    """Return the compose file, `${NAME:-default}` replaced as Compose does it, a default in a default included."""
+    given = environment or {}
+    text = (DOCKER / "compose.yaml").read_text()
+    while (found := _VARIABLE.search(text)) is not None:
+        text = text[: found.start()] + (given.get(found[1]) or found[2]) + text[found.end() :]
+    assert "${" not in text, "a variable is written in a way that is not understood here"
+    content = yaml.safe_load(text)
+    assert isinstance(content, dict)
+    return content
+
+
+def is_one_shot(services: Mapping[str, Any], name: str) -> bool:
+    """Say whether others wait for the end of a service: `up --wait` then does so too, and fails if it failed."""
+    waits = [service.get("depends_on", {}).get(name) for service in services.values()]
+    return {each["condition"] for each in waits if each is not None} == {"service_completed_successfully"}
