@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.results import Measurement
 from hedwig.histograms import Histogram
 
-__all__ = ["median", "merged", "percentiles", "spread"]
+__all__ = ["median", "median_value", "merged", "percentiles", "spread"]
 
 _SHOWN: Final = (50.0, 99.0, 99.9)
 
@@ -16,6 +16,11 @@ def median(good: Sequence[Measurement], value: Callable[[Measurement], float | N
     """Return the middle of a value over rounds, a dash if none has it."""
     found = [each for measurement in good if (each := value(measurement)) is not None]
     return form.format(statistics.median(found)) if found else "–"
+
+
+def median_value(good: Sequence[Measurement], name: str, form: str) -> str:
+    """Return the middle over rounds of one of the single figures, a dash if none has it."""
+    return median(good, lambda measurement: measurement.values.get(name), form)
 
 
 def spread(values: Sequence[float], form: str) -> str:

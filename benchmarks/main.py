@@ -11,6 +11,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.hub_command import hub
 from benchmarks.results import Result
 from benchmarks.runs import show_result
+from benchmarks.takeover_command import takeover
 
 __all__ = ["main"]
 
@@ -23,6 +24,7 @@ def main() -> None:
 
 main.add_command(cas)
 main.add_command(hub)
+main.add_command(takeover)
 
 
 @main.command(epilog="Example: hedwig-bench show benchmarks/results/*.json")

@@ -10,8 +10,11 @@ from rich.table import Table
 
 from benchmarks.cas_tables import PROGRAM as CAS
 from benchmarks.cas_tables import cas_tables
-from benchmarks.figures import median, merged, percentiles
-from benchmarks.results import Measurement, Result, alike
+from benchmarks.figures import median, median_value, merged, percentiles
+from benchmarks.hub_ratios import hub_ratios
+from benchmarks.results import EMBEDDED, Measurement, Result, alike
+from benchmarks.takeover_tables import PROGRAM as TAKEOVER
+from benchmarks.takeover_tables import takeover_tables
 from benchmarks.workloads import Operation, Workload
 
 __all__ = ["Row", "markdown", "print_tables", "rows", "terms"]
@@ -24,6 +27,7 @@ class Row:
     """One line: the rounds of one workload on one driver, together."""
 
     what: str
+    on: str
     driver: str
     load: str
     rate: str
@@ -32,6 +36,7 @@ class Row:
     errors: str
     hub: str
     generator: str
+    bookies: str
     notes: str
 
 
@@ -51,6 +56,7 @@ def _row(rounds: Sequence[Measurement]) -> Row:
         notes |= dict.fromkeys(measurement.notes())
     return Row(
         what=_what(workload),
+        on=rounds[0].on,
         driver=rounds[0].driver,
         load=_load(workload),
         rate=_rate(workload, good, rates),
@@ -59,6 +65,7 @@ def _row(rounds: Sequence[Measurement]) -> Row:
         errors=f"{failed:,} ({', '.join(reasons)})" if failed else "0",
         hub=_hub(good),
         generator=median(good, lambda measurement: measurement.generator_cores, "{:.2f}"),
+        bookies=_stores(good),
         notes="; ".join(notes),
     )
 
@@ -126,12 +133,19 @@ def _hub(good: Sequence[Measurement]) -> str:
     return f"{cores} / {memory}"
 
 
+def _stores(good: Sequence[Measurement]) -> str:
+    return " / ".join(median_value(good, f"{role}_cores", "{:.2f}") for role in ("bookies", "stores"))
+
+
 def _mib(size: int | None) -> float | None:
     return None if size is None else size / _MIB
 
 
+_OF_BOOKIES: Final = ("on", "bookies")
+"""Columns that say nothing where all hubs are embedded."""
 _COLUMNS: Final = (
     ("what", "measured"),
+    ("on", "on"),
     ("driver", "driver"),
     ("load", "load"),
     ("rate", "median"),
@@ -140,6 +154,7 @@ _COLUMNS: Final = (
     ("errors", "errors"),
     ("hub", "hub: processors / MiB"),
     ("generator", "generator"),
+    ("bookies", "processors: bookies / stores"),
     ("notes", "notes"),
 )
 
@@ -169,8 +184,13 @@ def _tables(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequence[
     """Return the tables of a result: each its title (empty if there is but one), its columns and its lines."""
     if result.program == CAS:
         return cas_tables(result.measurements)
-    lines = [[getattr(row, name) for name, _ in _COLUMNS] for row in rows(result.measurements)]
-    return [("", [title for _, title in _COLUMNS], lines)]
+    if result.program == TAKEOVER:
+        return takeover_tables(result.measurements)
+    are_embedded = all(each.on == EMBEDDED for each in result.measurements)
+    columns = [(name, title) for name, title in _COLUMNS if not (are_embedded and name in _OF_BOOKIES)]
+    lines = [[getattr(row, name) for name, _ in columns] for row in rows(result.measurements)]
+    ratios = hub_ratios(result.measurements, lambda workload: (_what(workload), _load(workload)))
+    return [("", [title for _, title in columns], lines), *ratios]
 
 
 def print_tables(result: Result, console: Console) -> None:

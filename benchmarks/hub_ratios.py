@@ -1,0 +1,80 @@
+"""What measurements side by side say in a few ratios: our hub against the original, and against its ledger client."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from benchmarks.cas_ratios import ratio
+from benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL
+from benchmarks.results import Measurement, alike
+from benchmarks.workloads import Workload
+
+__all__ = ["hub_ratios"]
+
+_OURS: Final = (CLUSTER_43, CLUSTER)
+_COLUMNS: Final = ("measured", "load", "driver", "our hub on")
+
+Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+
+
+def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], tuple[str, str]]) -> list[Table]:
+    """Return title, columns and lines of a table against the original, and of one against the ledger client.
+
+    `named` gives the words for a workload and for its load. Each ratio is one within a round; tables that would be
+    empty are left out.
+    """
+    groups = alike([each for each in measurements if each.wall is None and each.count])
+    tables: list[Table] = []
+    against = [line for group in groups if group[0].on in _OURS and (line := _original_line(group, groups, named))]
+    if against:
+        tables.append(("our hub ÷ the original", (*_COLUMNS, "rate ÷ original's", "p50 ÷ original's"), against))
+    shares = [line for group in groups if group[0].on in _OURS and (line := _ledger_line(group, groups, named))]
+    if shares:
+        tables.append(("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
+    return tables
+
+
+def _original_line(
+    group: Sequence[Measurement],
+    groups: Sequence[Sequence[Measurement]],
+    named: Callable[[Workload], tuple[str, str]],
+) -> list[str] | None:
+    if group[0].driver == LEDGERS:
+        return None
+    beside = _beside(group, groups, on=ORIGINAL, driver=group[0].driver)
+    if not beside:
+        return None
+    return [
+        *named(group[0].workload),
+        group[0].driver,
+        group[0].on,
+        ratio(group, beside, lambda each: each.rate_per_s),
+        ratio(group, beside, _p50_us),
+    ]
+
+
+def _ledger_line(
+    group: Sequence[Measurement],
+    groups: Sequence[Sequence[Measurement]],
+    named: Callable[[Workload], tuple[str, str]],
+) -> list[str] | None:
+    beside = {} if group[0].driver == LEDGERS else _beside(group, groups, on=group[0].on, driver=LEDGERS)
+    if not beside:
+        return None
+    rate = ratio(group, beside, lambda each: each.rate_per_s)
+    return [*named(group[0].workload), group[0].driver, group[0].on, rate]
+
+
+def _beside(
+    group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]], *, on: str, driver: str
+) -> dict[int, Measurement]:
+    """Return, by round, what the same workload came to on another kind of hub, or by another driver."""
+    load = group[0].workload
+    for other in groups:
+        if other[0].on == on and other[0].driver == driver and other[0].workload == load:
+            return {each.round: each for each in other}
+    return {}
+
+
+def _p50_us(measurement: Measurement) -> float | None:
+    histogram = measurement.histograms.get("service")
+    return histogram.percentile_us(50) if histogram is not None and histogram.count else None

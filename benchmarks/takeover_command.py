@@ -1,0 +1,154 @@
+"""The command `hedwig-bench takeover`."""
+
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.environment import environment
+from benchmarks.errors import BenchmarkError
+from benchmarks.hub_places import HEAP_MB
+from benchmarks.hub_suite import Case
+from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.results import Result
+from benchmarks.runs import carry_out, show_result
+from benchmarks.takeover_run import REGIONS, TakeoverRuns, TakeoverSizes
+from benchmarks.takeover_tables import PROGRAM
+from benchmarks.workloads import Workload
+from cli.dev import DevError
+from hedwig.errors import HedwigError
+
+__all__ = ["takeover"]
+
+_USUAL: Final = TakeoverSizes()
+_QUICK: Final = TakeoverSizes(
+    topics=2_000, used=20, attached=10, rate_per_s=100.0, session_timeout_s=4.0, before_s=5.0, after_s=5.0
+)
+
+
+@click.command(epilog="Example: hedwig-bench takeover --topics 20000 --ask 1 --rounds 3")
+@click.option("--quick", is_flag=True, help="2,000 topics and a shorter session: about a minute.")
+@click.option("--hubs", type=click.IntRange(min=2), help="Hubs, of which one is killed.")
+@click.option("--topics", type=click.IntRange(min=1), help="Topics that they own between them.")
+@click.option("--used", type=click.IntRange(min=1), help="Topics that are published to; default: 1 % of all.")
+@click.option("--attached", type=click.IntRange(min=0), help="Those with a subscriber; default: a quarter of them.")
+@click.option("--rate", "rate_per_s", type=click.FloatRange(min=0.1), help="Messages a second, over all of them.")
+@click.option("--size", "message_bytes", type=click.IntRange(min=16), help="Bytes of a message's body.")
+@click.option(
+    "--ask",
+    type=click.FloatRange(0, 1),
+    help="Share of the killed hub's other topics that are asked for too, once, all at the same time. Default: none.",
+)
+@click.option("--session-timeout", "session_timeout_s", type=click.FloatRange(min=1), help="Of the hubs, in seconds.")
+@click.option("--before", "before_s", type=click.FloatRange(min=1), help="Seconds of load before the kill.")
+@click.option("--after", "after_s", type=click.FloatRange(min=1), help="Seconds of load when all is served again.")
+@click.option("--served-max", "served_max_s", type=click.FloatRange(min=1), help="Seconds to wait for that.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Storms, each on fresh hubs and topics.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides which topics are used.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the hubs.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where servers keep their data. Default: the system's folder for such files.",
+)
+@click.option("--label", default="", help="A word for the result, which says what is special about it.")
+@click.option("--result", "path", type=click.Path(path_type=Path, dir_okay=False), help="The result file.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
+)
+def takeover(
+    quick: bool,
+    seed: int,
+    settings: tuple[str, ...],
+    data: Path | None,
+    label: str,
+    path: Path | None,
+    output: str,
+    **given: Any,
+) -> None:
+    """Kill one of several hubs that own many topics, and tell how the others take over what is used of them.
+
+    ZooKeeper, HBase, three bookies and the hubs are started, and ended; clients follow redirects and try again.
+    """
+    try:
+        sizes = _sizes(_QUICK if quick else _USUAL, {name: value for name, value in given.items() if value is not None})
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
+    raise_descriptor_limit()
+    started = datetime.now(UTC)
+    path = path or Path("benchmarks", "results", f"takeover-{started:%Y%m%dT%H%M%SZ}.json")
+    if data is not None:
+        data.mkdir(parents=True, exist_ok=True)
+    workload = Workload(
+        name="takeover",
+        topics=sizes.topics,
+        message_bytes=sizes.message_bytes,
+        rate_per_s=sizes.rate_per_s,
+        seconds=sizes.before_s + sizes.after_s,
+        warmup_s=0.0,
+        seed=seed,
+    )
+    result: Result | None = None
+    folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
+    with interrupt_on_sigterm(), folder as place, ExitStack() as stack:
+        try:
+            result = Result(
+                program=PROGRAM,
+                started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
+                environment=environment(Path(place)),
+                terms=_terms(label, sizes, settings, seed),
+            )
+            runs = stack.enter_context(TakeoverRuns(Path(place), sizes, settings, seed, _progress))
+            carry_out([Case(workload, "client")], runs.measure, sizes.rounds, result, path, named=_named)
+        except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
+            raise click.ClickException(str(exc)) from exc
+        except KeyboardInterrupt:
+            click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
+            sys.exit(130)
+    show_result(result, as_json=output == "json")
+    click.echo(f"written to {path}", err=True)
+    if not result.is_complete:
+        sys.exit(130)
+
+
+def _sizes(preset: TakeoverSizes, given: dict[str, Any]) -> TakeoverSizes:
+    """Return the sizes; those in use follow those in all, unless they are given."""
+    topics = given.get("topics", preset.topics)
+    used = given.get("used", max(1, topics // 100))
+    return replace(preset, **{"used": used, "attached": used // 4, **given})
+
+
+def _progress(line: str) -> None:
+    click.echo(f"    {line}", err=True)
+
+
+def _terms(label: str, sizes: TakeoverSizes, settings: tuple[str, ...], seed: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"label": label} if label else {}
+    heaps = ", ".join(f"{kind} {HEAP_MB[kind]} MiB" for kind in ("zookeeper", "regionserver", "bookie"))
+    return found | {
+        "hubs": f"{sizes.hubs}, one killed with SIGKILL, placement uniform, no rebalancing",
+        "session timeout": f"{sizes.session_timeout_s:g} s",
+        "topics": f"{sizes.topics:,}, {sizes.used:,} of them published to, {sizes.attached:,} with a subscriber",
+        "also asked for": f"{sizes.ask:.0%} of the killed hub's other topics",
+        "rate": f"{sizes.rate_per_s:g}/s in all, each topic in turn, one message after the other",
+        "clients": "hedwig.client, which follows redirects; what fails is tried again after 50 ms, doubling to 1 s; "
+        "the hubs that they ask first stay alive",
+        "metadata": f"HBase 2.6.1, one region server, {REGIONS} regions a table, not synced to the disk",
+        "bookies": "three of 4.17, synced journals",
+        "ZooKeeper 3.9.4": "one server, its log synced; used for liveness, ledgers and HBase",
+        "heaps": heaps,
+        "servers' virtual machines": "serial collector, both compilers",
+        "hub options": list(settings),
+        "rounds": sizes.rounds,
+        "seed": seed,
+    }
+
+
+def _named(case: Case) -> str:
+    return f"{case.workload.topics:,} topics, {case.workload.rate_per_s:g}/s offered"

@@ -1,0 +1,296 @@
+"""A takeover storm: hubs own many topics between them, and one is killed while clients use some of the topics."""
+
+import asyncio
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.generator_process import GeneratorProcess
+from benchmarks.hub_places import BOOKIES, HEAP_MB, JOURNALS
+from benchmarks.hub_process import HubProcess
+from benchmarks.hub_suite import Case
+from benchmarks.results import Measurement
+from benchmarks.sampling import Sampler
+from benchmarks.store_load import StoreLoad
+from benchmarks.takeover_record import PHASES, TakeoverSummary
+from benchmarks.workloads import Workload, topic_name
+from cli.dev import DevError, DevServers
+from cli.dev.bookkeeper import LEDGERS_ROOT
+from cli.dev.ports import choose_port
+from hedwig.errors import HedwigError
+from hedwig.model import Topic
+from metadata import open_metadata
+from metadata.backend import StoreOptions
+from metadata.store import format_metadata
+
+__all__ = ["REGIONS", "TakeoverRuns", "TakeoverSizes"]
+
+_SECOND_NS: Final = 1_000_000_000
+REGIONS: Final = 16
+_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
+_KINDS: Final = ("zookeeper", "bookie", "regionserver", "hbase-master")
+_FILLED_PER_S: Final = 50
+_OPEN_S: Final = 120.0
+_DRAIN_S: Final = 30.0
+_SUMMARY_S: Final = 120.0
+_READING: Final = 500
+_START_AHEAD_S: Final = 0.5
+_COUNTERS: Final = ("zookeeper", "hbase", "hbase_rows", "claims")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverSizes:
+    """The sizes of a storm.
+
+    used: so many of `topics` are published to, in turn, `rate_per_s` in all; `attached` of them have a subscriber.
+    ask: the share of the killed hub's other topics that are asked for as well, once, right after it was killed.
+    before_s, after_s: how long the load runs before the kill, and after everything is served again.
+    served_max_s: how long to wait for that.
+    """
+
+    hubs: int = 4
+    topics: int = 80_000
+    used: int = 800
+    attached: int = 200
+    rate_per_s: float = 400.0
+    message_bytes: int = 100
+    ask: float = 0.0
+    session_timeout_s: float = 10.0
+    before_s: float = 20.0
+    after_s: float = 20.0
+    served_max_s: float = 120.0
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.used <= self.topics or not 0 <= self.attached <= self.used:
+            raise ValueError("of all topics some must be used, and of those, not more than all have a subscriber")
+        if self.hubs < 2:
+            raise ValueError("of one hub that is killed nobody can take topics over: start at least 2")
+
+
+class TakeoverRuns:
+    """Carries storms out, each on hubs of its own and topics of its own; `with` ends the servers, which it starts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        sizes: TakeoverSizes,
+        settings: Sequence[str],
+        seed: int,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._sizes = sizes
+        self._settings = settings
+        self._seed = seed
+        self._progress = progress
+        self._info_port = choose_port(set(), random.Random())
+        self._is_up = False
+        self._servers = DevServers(
+            directory / "servers",
+            progress=progress,
+            heap_mb={kind: HEAP_MB[kind] for kind in _KINDS},
+            java_flags=dict.fromkeys(_KINDS, _BOTH_COMPILERS),
+            hbase_properties={
+                "hbase.regionserver.msginterval": "3000",
+                "hbase.hregion.memstore.mslab.enabled": "true",
+                # Its page tells how many requests it has served.
+                "hbase.regionserver.info.port": str(self._info_port),
+                "hbase.regionserver.info.bindAddress": "127.0.0.1",
+            },
+            bookie_properties=JOURNALS["quick"],
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._servers.down()
+
+    def measure(self, case: Case, number: int) -> Measurement:
+        """Carry a storm out as round `number`; what goes wrong is the measurement's wall."""
+        place = self._directory / f"round-{number}"
+        try:
+            return self._measure(case.workload, number, place)
+        except (BenchmarkError, DevError, HedwigError) as exc:
+            return Measurement(workload=case.workload, driver=case.driver, round=number, wall=str(exc))
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _measure(self, workload: Workload, number: int, place: Path) -> Measurement:
+        sizes = self._sizes
+        if not self._is_up:
+            self._servers.up(["hbase", "bookkeeper"], bookies=BOOKIES)
+            self._is_up = True
+        url = f"hbase://{self._servers.address('zookeeper')}/takeover{number}"
+        asyncio.run(format_metadata(url, StoreOptions(regions=REGIONS)))
+        with ExitStack() as stack:
+            hubs = [
+                stack.enter_context(HubProcess(place / f"hub-{each}", self._hub_settings(url, number), has_admin=True))
+                for each in range(sizes.hubs)
+            ]
+            victim, survivors = hubs[-1], hubs[:-1]
+            used = random.Random(self._seed).sample(range(sizes.topics), sizes.used)
+            plan = {
+                "hubs": [hub.address for hub in survivors],
+                "topics": sizes.topics,
+                "prefix": workload.prefix,
+                "used": used,
+                "attached": used[: sizes.attached],
+                "rate_per_s": sizes.rate_per_s,
+                "message_bytes": sizes.message_bytes,
+                "served_max_s": sizes.served_max_s,
+                "drain_s": _DRAIN_S,
+            }
+            self._progress(f"having {sizes.topics:,} topics claimed by {sizes.hubs} hubs")
+            client = stack.enter_context(GeneratorProcess(plan, (sys.executable, "-m", "benchmarks.takeover_client")))
+            client.hear("filled", time.monotonic() + _OPEN_S + sizes.topics / _FILLED_PER_S)
+            client.hear("ready", time.monotonic() + _OPEN_S + sizes.used / _FILLED_PER_S)
+            owned = asyncio.run(self._topics_of(url, victim.address, workload.prefix, used))
+            self._progress(f"of {sizes.used:,} topics in use, the hub that is to be killed owns {len(owned.used):,}")
+            return self._storm(workload, number, client, victim, survivors, owned)
+
+    def _hub_settings(self, url: str, number: int) -> list[str]:
+        zookeeper = self._servers.address("zookeeper")
+        return [
+            f"metadata={url}",
+            f"cluster.zookeeper=zookeeper://{zookeeper}/takeover/{number}",
+            f"cluster.session_timeout_s={self._sizes.session_timeout_s:g}",
+            # So that each owns its share, and nothing moves but for the kill.
+            "cluster.placement=uniform",
+            "cluster.rebalance_interval_s=0",
+            "topic_idle_s=0",
+            f"topics_max={2 * self._sizes.topics + 1_000}",
+            f"bookkeeper.zookeeper=zookeeper://{zookeeper}{LEDGERS_ROOT}",
+            *self._settings,
+        ]
+
+    async def _topics_of(self, url: str, address: str, prefix: str, used: Sequence[int]) -> "_Owned":
+        """Read which topics a hub owns: of those in use, and of the others if some of these are to be asked for."""
+        sizes = self._sizes
+        room = asyncio.Semaphore(_READING)
+        is_used = frozenset(used)
+        looked_at: Iterable[int] = range(sizes.topics) if sizes.ask else used
+        async with await open_metadata(url) as store:
+
+            async def owns(topic: int) -> bool:
+                async with room:
+                    found = await store.ownership.read_owner_info(Topic(topic_name(prefix, topic)))
+                return found is not None and f"{found.value.host}:{found.value.port}" == address
+
+            topics = list(looked_at)
+            answers = await asyncio.gather(*(owns(topic) for topic in topics))
+        owned = [topic for topic, answer in zip(topics, answers, strict=True) if answer]
+        others = [topic for topic in owned if topic not in is_used]
+        asked = random.Random(self._seed + 1).sample(others, round(sizes.ask * len(others)))
+        return _Owned([topic for topic in owned if topic in is_used], asked)
+
+    def _storm(
+        self,
+        workload: Workload,
+        number: int,
+        client: GeneratorProcess,
+        victim: HubProcess,
+        survivors: Sequence[HubProcess],
+        owned: "_Owned",
+    ) -> Measurement:
+        sizes = self._sizes
+        roles = self._roles(survivors, client)
+        load = StoreLoad(
+            zookeeper=self._servers.port("zookeeper-1"),
+            hbase_info=self._info_port,
+            hubs=[hub.admin for hub in survivors],
+        )
+        with Sampler(roles) as sampler, load:
+            start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
+            client.tell({"start_ns": start_ns})
+            time.sleep(_START_AHEAD_S + sizes.before_s)
+            lost_ns = time.monotonic_ns()
+            victim.kill()
+            client.tell({"lost_ns": lost_ns, "used": owned.used, "asked": owned.asked})
+            self._progress("killed; waiting until all that is asked for is served again")
+            not_served = client.hear("served", time.monotonic() + sizes.served_max_s + _DRAIN_S)
+            time.sleep(sizes.after_s)
+            end_ns = time.monotonic_ns()
+            client.tell({})
+            summary = TakeoverSummary.from_json(client.hear("summary", time.monotonic() + _DRAIN_S + _SUMMARY_S))
+        measurement = Measurement(workload=workload, driver="client", round=number)
+        _note_summary(measurement, summary)
+        measurement.seconds = (end_ns - start_ns) / _SECOND_NS
+        measurement.values |= {
+            "hubs": sizes.hubs,
+            "used_topics": sizes.used,
+            "attached_topics": sizes.attached,
+            "used_of_killed": len(owned.used),
+            "asked_of_killed": len(owned.asked),
+            "not_served": not_served,
+            "session_timeout_s": sizes.session_timeout_s,
+            "killed_at_s": (lost_ns - start_ns) / _SECOND_NS,
+            "all_served_s": (summary.all_served_ns - lost_ns) / _SECOND_NS,
+        }
+        if not_served:
+            measurement.wall = (
+                f"{not_served:,} of {len(owned.used) + len(owned.asked):,} topics were not served again within "
+                f"{sizes.served_max_s:g} s"
+            )
+        moments = {
+            PHASES[0]: (start_ns, lost_ns),
+            PHASES[1]: (lost_ns, summary.all_served_ns),
+            PHASES[2]: (summary.all_served_ns, end_ns),
+        }
+        for phase, (from_ns, to_ns) in moments.items():
+            for role in roles:
+                if (cores := sampler.cores(role, from_ns, to_ns)) is not None:
+                    measurement.values[f"{role}_cores_{phase}"] = cores
+            for counter in _COUNTERS:
+                if (rate := load.per_s(counter, from_ns, to_ns)) is not None:
+                    measurement.values[f"{counter}_per_s_{phase}"] = rate
+        for counter in _COUNTERS:
+            if (peak := load.peak_per_s(counter, lost_ns, summary.all_served_ns)) is not None:
+                measurement.values[f"{counter}_per_s_peak"] = peak
+        for second, counters in load.series(start_ns).items():
+            measurement.series.setdefault(second, {})["counters"] = counters
+        for second, usages in sampler.series(start_ns).items():
+            measurement.series.setdefault(second, {}).update(usages)
+        return measurement
+
+    def _roles(self, survivors: Sequence[HubProcess], client: GeneratorProcess) -> dict[str, list[int]]:
+        status = [each for each in self._servers.status() if each.pid is not None]
+        found = {
+            kind: [each.pid for each in status if each.kind == kind and each.pid is not None]
+            for kind in ("zookeeper", "regionserver", "bookie")
+        }
+        return found | {"hubs": [hub.pid for hub in survivors], "client": [client.pid]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """Topics of the hub that is killed: those in use, and others that are asked for when it is gone."""
+
+    used: list[int]
+    asked: list[int]
+
+
+def _note_summary(measurement: Measurement, summary: TakeoverSummary) -> None:
+    measurement.histograms = {"served": summary.served, "delivered": summary.delivered}
+    values: dict[str, Any] = {"unfinished_topics": summary.unfinished}
+    for phase in PHASES:
+        measurement.histograms[f"others_{phase}"] = summary.others[phase]
+        measurement.histograms[f"own_{phase}"] = summary.own[phase]
+        for status, count in summary.errors[phase].items():
+            measurement.errors[status] += count
+            values[f"errors_{phase}_{status}"] = count
+    measurement.count = sum(each.count for each in (*summary.others.values(), *summary.own.values()))
+    measurement.values |= values
+    for number, second in summary.series.items():
+        measurement.series.setdefault(number, {}).update(second.to_json())
