@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
@@ -26,6 +27,10 @@ async def ask_for_entry(
     """Ask one bookie for an entry; the entry is there if the outcome is DONE."""
     request = ReadEntry(ledger_id=ledger_id, entry_id=entry_id, fence_key=fence_key)
     answer = await ask(cluster.bookies, bookie, request, cluster.options.read_timeout_s)
+    return _verified(answer, ledger_id, entry_id, digest)
+
+
+def _verified(answer: Answer, ledger_id: int, entry_id: int, digest: Digest) -> tuple[Answer, Entry | None]:
     if answer.outcome is not Outcome.DONE:
         return answer, None
     try:
@@ -45,37 +50,66 @@ async def read_entry(
     bookies = metadata.ensemble_of(entry_id).bookies
     suspects = cluster.suspects.current()
     order = [bookies[position] for position in metadata.quorums.write_set(entry_id)]
-    order.sort(key=lambda bookie: bookie in suspects)
-    waiting = iter(order)
-    asked: dict[asyncio.Task[tuple[Answer, Entry | None]], str] = {}
+    if suspects:
+        order.sort(key=lambda bookie: bookie in suspects)
+    request = ReadEntry(ledger_id=ledger_id, entry_id=entry_id)
+    answers = _Answers()
     failures: dict[str, Answer] = {}
-    try:
-        while len(failures) < len(order):
-            bookie = next(waiting, None)
-            if bookie is not None:
-                task = asyncio.create_task(ask_for_entry(cluster, bookie, ledger_id, entry_id, digest))
-                asked[task] = bookie
-            timeout_s = cluster.options.speculative_read_s if len(asked) + len(failures) < len(order) else None
-            done, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if not done and bookie is not None:
-                # Without this every entry of a ledger would wait for the same bookie.
-                cluster.suspects.add(bookie)
-            for task in done:
-                answer, entry = task.result()
-                if entry is not None:
-                    return entry
-                failed = asked.pop(task)
-                failures[failed] = answer
-                if answer.outcome in (Outcome.NOT_SENT, Outcome.UNANSWERED):
-                    cluster.suspects.add(failed)
-    finally:
-        for task in asked:
-            task.cancel()
+    asked = 0
+    while len(failures) < len(order):
+        if asked < len(order):
+            done = partial(answers.take, order[asked])
+            cluster.bookies.send(order[asked], request, cluster.options.read_timeout_s, done)
+            asked += 1
+        found = await answers.next(cluster.options.speculative_read_s if asked < len(order) else None)
+        if found is None:
+            # Without this every entry of a ledger would wait for the same bookie.
+            cluster.suspects.add(order[asked - 1])
+            continue
+        bookie, answer = found
+        answer, entry = _verified(answer, ledger_id, entry_id, digest)
+        if entry is not None:
+            return entry
+        failures[bookie] = answer
+        if answer.outcome in (Outcome.NOT_SENT, Outcome.UNANSWERED):
+            cluster.suspects.add(bookie)
     what = f"entry {entry_id} of ledger {ledger_id}"
     text = "; ".join(f"{bookie}: {answer}" for bookie, answer in failures.items())
     if all(answer.outcome.is_absence or answer.outcome is Outcome.UNVERIFIED for answer in failures.values()):
         raise CorruptEntryError(f"{what} is lost: {text}", f"ledger {ledger_id}", entry_id)
     raise LedgerStoreUnavailableError(f"{what} cannot be read now: {text}")
+
+
+class _Answers:
+    """What several bookies answer to one reader. A task for each would take longer than all else here."""
+
+    __slots__ = ("_came", "_waiter")
+
+    def __init__(self) -> None:
+        self._came: list[tuple[str, Answer]] = []
+        self._waiter: asyncio.Future[None] | None = None
+
+    def take(self, bookie: str, answer: Answer) -> None:
+        self._came.append((bookie, answer))
+        self._wake()
+
+    async def next(self, timeout_s: float | None) -> tuple[str, Answer] | None:
+        """Return an answer, None if there is none in time. Each request is answered, so without a limit one comes."""
+        if not self._came:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(timeout_s, self._wake) if timeout_s is not None else None
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+        return self._came.pop(0) if self._came else None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class ReadAhead(Generic[T]):
