@@ -3,6 +3,7 @@
 import click
 
 from cli.dev.commands import dev
+from cli.hub import hub
 from cli.metadata import metadata
 from cli.program import Program
 from cli.publish import publish
@@ -19,12 +20,13 @@ def main() -> None:
     """Operate Hedwig: its metadata, topics, subscriptions, messages and servers.
 
     publish, subscribe, consume and unsubscribe talk to a hub; topic, subscription and metadata read and change the
-    store. Without --metadata the store is a file in the user's data directory, made when it is first used.
+    store; hub is about the hubs of a cluster. Without --metadata the store is a file in the user's data directory, made
+    when it is first used.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store or hub
     unavailable, 130 interrupted.
     """
 
 
-for command in (metadata, topic, subscription, publish, subscribe, consume, unsubscribe, dev):
+for command in (metadata, topic, subscription, hub, publish, subscribe, consume, unsubscribe, dev):
     main.add_command(command)

@@ -31,8 +31,10 @@ def _commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, .
 EVERY_COMMAND = dict(_commands(main))
 ON_HUBS = ("publish", "subscribe", "consume", "unsubscribe")
 COMMANDS = {path: command for path, command in EVERY_COMMAND.items() if path[:1] != (dev.name,)}
-# Those that talk to a hub run their examples in test_hub_commands, which has one.
-ON_THE_STORE = {path: command for path, command in COMMANDS.items() if path[:1] not in {(name,) for name in ON_HUBS}}
+# Those that talk to a hub run their examples in test_hub_commands, which has one; those about the hubs of a cluster in
+# test_hubs_of_a_cluster.
+NOT_ON_THE_STORE = {(name,) for name in (*ON_HUBS, "hub")}
+ON_THE_STORE = {path: command for path, command in COMMANDS.items() if path[:1] not in NOT_ON_THE_STORE}
 
 
 @pytest.mark.parametrize("path", EVERY_COMMAND, ids=" ".join)
