@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -62,6 +63,8 @@ class Hub:
         self._connections: set[Channel] = set()
         """The channels whose connections are not closed yet, though they may have ended."""
         self._all_gone = asyncio.Event()
+        self._counted: Counter[str] = Counter()
+        """What the incarnations before the present one counted."""
 
     metadata: MetadataStore
     incarnation: Incarnation
@@ -201,10 +204,19 @@ class Hub:
 
     def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> Incarnation:
         """Serve under a new registration, from nothing."""
-        self.incarnation = Incarnation(me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock)
+        incarnation = Incarnation(me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock)
+        if hasattr(self, "incarnation"):
+            # What it was told by hand, and what it counted, are the hub's: not what it owned.
+            incarnation.requests.is_read_only = self.requests.is_read_only
+            self._counted.update(self.incarnation.counters())
+        self.incarnation = incarnation
         self.incarnation.begin()
         _log.info("registered as %s, epoch %d", me.address, me.epoch)
         return self.incarnation
+
+    def counters(self) -> Mapping[str, int]:
+        """Return what only goes up, since the start."""
+        return {key: number + self._counted[key] for key, number in self.incarnation.counters().items()}
 
     async def lost(self, why: str) -> None:
         """Serve nobody under the present registration any more; return once nothing of it goes on."""

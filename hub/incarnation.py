@@ -1,5 +1,6 @@
 """An incarnation: what a hub serves with from one registration to the next. It starts empty, and ends for good."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hedwig.clock import Clock
@@ -70,6 +71,19 @@ class Incarnation:
         start(repeat("topic sweep", self._clock, options.topic_sweep_s, self.topics.sweep))
         start(repeat("retention", self._clock, options.retention_interval_s, self.retention.sweep))
         start(self.subscribing.pointers.run())
+
+    def counters(self) -> Mapping[str, int]:
+        """Return what only goes up, since the beginning of this incarnation."""
+        return {
+            "published_messages": self.requests.published,
+            "refused_requests": self.requests.refused,
+            "delivered_messages": self.delivery.delivered,
+            "read_messages": self.delivery.read_messages,
+            "stored_consume_pointers": self.subscribing.pointers.stored,
+            "acquired_topics": self.topics.acquired,
+            "released_topics": self.topics.released,
+            "deleted_messages": self.retention.deleted_messages,
+        }
 
     def handle(self, channel: "Channel", request: Request, size: int) -> None:
         """Carry a request out, or refuse it once all is over."""

@@ -23,17 +23,7 @@ class Load:
 
     def counters(self) -> Mapping[str, int]:
         """Return what only goes up, since the start."""
-        hub = self._hub
-        return {
-            "published_messages": hub.requests.published,
-            "refused_requests": hub.requests.refused,
-            "delivered_messages": hub.delivery.delivered,
-            "read_messages": hub.delivery.read_messages,
-            "stored_consume_pointers": hub.subscribing.pointers.stored,
-            "acquired_topics": hub.topics.acquired,
-            "released_topics": hub.topics.released,
-            "deleted_messages": hub.retention.deleted_messages,
-        }
+        return self._hub.counters()
 
     def levels(self) -> Mapping[str, int]:
         """Return what goes up and down, as it is now."""

@@ -117,9 +117,11 @@ async def test_drained_hub_takes_no_topic_of_a_dead_hub(deployment: Deployment) 
     one, other = [await deployment.start() for _ in range(2)]
     await _know_each_other(one, other)
     _balance(one).drain(True)
-    with deployment.apart() as dead:
-        assert is_owner(await ask(await deployment.connect(dead), b"t"))
-        await until(lambda: len(liveness_of(one).live) == 3, "it knows the third")
+    dead = deployment.apart()
+    await asyncio.to_thread(dead.start)
+    assert is_owner(await ask(await deployment.connect(dead), b"t"))
+    await until(lambda: len(liveness_of(one).live) == 3, "it knows the third")
+    dead.kill()
     await until(lambda: len(liveness_of(one).live) == 2, "it has heard of the end of the third")
     answer = await ask(await deployment.connect(one), b"t")
     assert answer.text == other.me.address

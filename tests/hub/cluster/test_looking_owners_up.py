@@ -70,18 +70,19 @@ async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(
 async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) -> None:
     proxy, place = await deployment.behind_proxy()
     asked = await deployment.start(place=place, cluster={"owners_kept_s": 3600.0})
-    with deployment.apart() as owner:
-        client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
-        assert is_owner(await ask(to_owner, b"t"))
-        await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
-        assert not is_owner(await ask(client, b"t", should_claim=False))
-        before = seen(proxy)
-        assert not is_owner(await ask(client, b"t", should_claim=False))
-        assert seen(proxy) == before, "it is named again"
-        owner.kill()
-        await until(lambda: len(liveness_of(asked).live) == 1, "it has heard of the end of the owner")
-        assert is_owner(await ask(client, b"t", should_claim=False))
-        assert (seen(proxy) - before).total() > 0
+    owner = deployment.apart()
+    await asyncio.to_thread(owner.start)
+    client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
+    assert is_owner(await ask(to_owner, b"t"))
+    await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
+    assert not is_owner(await ask(client, b"t", should_claim=False))
+    before = seen(proxy)
+    assert not is_owner(await ask(client, b"t", should_claim=False))
+    assert seen(proxy) == before, "it is named again"
+    owner.kill()
+    await until(lambda: len(liveness_of(asked).live) == 1, "it has heard of the end of the owner")
+    assert is_owner(await ask(client, b"t", should_claim=False))
+    assert (seen(proxy) - before).total() > 0
 
 
 class _StandingClock(SystemClock):

@@ -6,8 +6,9 @@ from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
+from tests.hub.admin_client import AdminClient
 from tests.hub.cluster.both import on_both
-from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.deployment import SESSION_S, Deployment, ask
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_client import ChannelClosedError, WireClient
 
@@ -83,7 +84,7 @@ async def test_hub_that_finds_its_topics_on_record_as_its_own_of_before_takes_th
 
 async def test_hub_whose_node_is_deleted_by_hand_registers_anew(deployment: Deployment) -> None:
     raw = deployment.raw()
-    hub = await deployment.start()
+    hub = await deployment.start(cluster={"session_timeout_s": SESSION_S})
     client = await deployment.connect(hub)
     assert await client.publish(b"t", b"a") == 1
     before = hub.me
@@ -92,3 +93,24 @@ async def test_hub_whose_node_is_deleted_by_hand_registers_anew(deployment: Depl
     await until(lambda: hub.me != before and hub.shape.is_proven(), "it serves again")
     client = await deployment.connect(hub)
     assert await client.publish(b"t", b"b") == 2
+
+
+async def test_hub_that_registers_anew_keeps_what_it_was_told_and_what_it_counted(deployment: Deployment) -> None:
+    raw = deployment.raw()
+    hub = await deployment.start(admin_port=0, cluster={"session_timeout_s": SESSION_S})
+    admin = AdminClient(f"127.0.0.1:{hub.admin_port}")
+    client = await deployment.connect(hub)
+    assert await client.publish_many(b"t", b"a", b"b", b"c") == [1, 2, 3]
+    await asyncio.to_thread(admin.post, "/read-only?state=on")
+    before = hub.me
+    raw.delete(f"{deployment.prefix}/hosts/{before.address}")
+    await until(lambda: hub.me != before and hub.shape.is_proven(), "it serves again")
+    assert (await asyncio.to_thread(admin.get, "/read-only"))["read_only"]
+    told = await asyncio.to_thread(admin.get, "/load")
+    assert told["since_start"]["published_messages"] == 3
+    assert min(told["rates_per_s"].values()) >= 0
+    await asyncio.to_thread(admin.post, "/read-only?state=off")
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", b"d") == 4
+    told = await asyncio.to_thread(admin.get, "/load")
+    assert told["since_start"]["published_messages"] == 4
