@@ -1,0 +1,57 @@
+"""Prove that what docs/deploy.md names exists: metrics, options, files, ports."""
+
+import re
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from hub.option_keys import keys
+from tests.docker.compose_file import DOCKER, PROJECT, read_compose_file
+from tests.hub.running import RunningHub
+
+PAGE: Final = (PROJECT / "docs" / "deploy.md").read_text()
+
+
+def test_every_metric_is_one_that_a_hub_has(tmp_path: Path) -> None:
+    named = set(re.findall(r"`(hedwig_hub_\w+|process_\w+)`", PAGE))
+    assert len(named) > 10
+    with (
+        RunningHub(tmp_path) as hub,
+        urllib.request.urlopen(f"http://{hub.admin}/metrics", timeout=30) as answer,
+    ):
+        found = set(re.findall(r"^([a-z_]+)[ {]", answer.read().decode(), re.MULTILINE))
+    assert named <= found
+
+
+def test_every_option_with_a_table_exists() -> None:
+    tables = {name.partition(".")[0] for name in keys() if "." in name}
+    named = {name for name in re.findall(r"`([a-z]+\.[a-z_]+)`", PAGE) if name.partition(".")[0] in tables}
+    assert len(named) >= 5
+    assert named <= set(keys())
+
+
+def test_links_lead_to_pages_and_headings() -> None:
+    links = re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", PAGE)
+    assert len(links) > 10
+    for target, heading in links:
+        page = PROJECT / "docs" / target if target else PROJECT / "docs" / "deploy.md"
+        assert page.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert heading in slugs, f"{target}#{heading}"
+
+
+def test_services_images_and_ports_are_those_of_the_compose_file() -> None:
+    services = read_compose_file()["services"]
+    for hub in ("hub1", "hub2", "hub3"):
+        assert services[hub]["environment"]["HEDWIG_HUB_PORT"] in PAGE
+        assert services[hub]["image"] in PAGE
+    assert services["zookeeper"]["image"] in PAGE
+    for variable in re.findall(r"`(HEDWIG_[A-Z_]+)=", PAGE):
+        assert f"${{{variable}" in (DOCKER / "compose.yaml").read_text()
+
+
+def test_pages_lead_here() -> None:
+    assert "](docs/deploy.md)" in (PROJECT / "README.md").read_text()
+    assert "](deploy.md)" in (PROJECT / "docs" / "README.md").read_text()
