@@ -1,6 +1,6 @@
 """Measure the ledger client on bookies of BookKeeper 4.17.
 
-    python -m benchmarks.bookkeeper_ledgers [--seconds 5] [--journal NAME] [appends] [reads] [creates]
+    python -m benchmarks.bookkeeper_ledgers [appends] [reads] [creates] [--seconds 5] [--journal NAME]
 
 Without a name all run. It starts a ZooKeeper and three bookies in a folder below --dir, and removes them; with
 --servers it uses those of `hedwig-admin dev --dir DIR`. Every line is one measurement: so many appends in flight, each

@@ -1,0 +1,17 @@
+"""The program of docs/bookkeeper.md does what the page says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.servers import RunningServers
+
+PAGE = Path(__file__).parents[4] / "docs" / "bookkeeper.md"
+
+
+async def test_the_program_of_the_page_writes_and_reads(servers: RunningServers) -> None:
+    servers.address("bookkeeper")
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(program, str(PAGE), "exec"), names)
+    assert await names["hello"](servers.address("zookeeper")) == [b"rain"]
