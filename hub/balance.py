@@ -104,7 +104,9 @@ class Balance:
             return
         chosen = self._choose(topics, number)
         _log.info("gives up %d of %d topics", len(chosen), len(topics))
-        await asyncio.gather(*(topics.leave(topic) for topic in chosen))
+        # What is drained is left to others for as long as that lasts, and not a moment longer.
+        give_up = topics.release if self.is_draining else topics.leave
+        await asyncio.gather(*(give_up(topic) for topic in chosen))
 
     def _choose(self, topics: Topics, number: int) -> list[OwnedTopic]:
         serving = [topic for topic in topics if topic.is_serving]

@@ -85,7 +85,7 @@ class Cluster:
                 session_timeout_s=cluster.session_timeout_s,
                 operation_timeout_s=min(_QUESTION_S, self._options.operation_timeout_s),
                 # A predecessor at this address that was killed, on another machine perhaps, has to be forgotten first.
-                start_timeout_s=self._options.operation_timeout_s + 2 * cluster.session_timeout_s,
+                start_timeout_s=2 * max(self._options.operation_timeout_s, cluster.session_timeout_s),
                 placement=Placement(cluster.placement),
                 clock=self._clock,
             ),
