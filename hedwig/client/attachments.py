@@ -11,7 +11,7 @@ from hedwig.client.channel import Channel
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Subscription
-from hedwig.errors import ServiceError, TopicBusyError, UncertainAnswerError
+from hedwig.errors import ServiceDownError, ServiceError, TopicBusyError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import (
     Answer,
@@ -35,6 +35,8 @@ class _ServingChannel:
     def __init__(self) -> None:
         self.channel: Channel | None = None
         self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
+        self.closing: dict[tuple[Topic, SubscriberId], asyncio.Task[None]] = {}
+        """Attempts to attach that were not answered, until the hub has confirmed their end."""
         self._paused: set[Subscription] = set()
 
     def take(self, news: Delivery | Event) -> None:
@@ -151,6 +153,7 @@ class Attachments:
         self._shared: dict[HubAddress, _ServingChannel] = {}
         self._opening = asyncio.Lock()
         self._channels: set[Channel] = set()
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def attach(self, subscription: Subscription, action: Subscribe) -> _Attachment:
         """Ask the owner of the topic to serve `subscription` from now on. Raises ServiceError."""
@@ -179,7 +182,7 @@ class Attachments:
         async def ask(address: HubAddress, request: Request, timeout_s: float) -> Answer:
             nonlocal serving
             await self._release(serving, subscription)
-            serving = await self._serving_channel(address)
+            serving = await self._free_channel(address, key, timeout_s)
             # The first delivery may come in the same packet as the answer.
             serving.subscriptions[key] = subscription
             assert serving.channel is not None
@@ -199,6 +202,7 @@ class Attachments:
     async def close(self) -> None:
         """Close all channels."""
         await asyncio.gather(*(channel.close() for channel in list(self._channels)))
+        await asyncio.gather(*self._endings)
 
     async def _release(
         self, serving: _ServingChannel | None, subscription: Subscription, *, is_unanswered: bool = False
@@ -214,16 +218,40 @@ class Attachments:
         if not serving.subscriptions:
             await serving.channel.close()
         elif is_unanswered:
-            await self._close_unheard(serving.channel, subscription)
+            key = subscription.topic, subscription.subscriber
+            ending = asyncio.create_task(self._close_unheard(serving.channel, *key))
+            serving.closing[key] = ending
+            self._endings.add(ending)
+            ending.add_done_callback(lambda _: serving.closing.pop(key, None))
+            ending.add_done_callback(self._endings.discard)
 
-    async def _close_unheard(self, channel: Channel, subscription: Subscription) -> None:
-        """Have a hub that may yet serve the subscription end that: nobody here would take the messages."""
-        action = CloseSubscription(subscription.subscriber)
-        request = Request(topic=subscription.topic, txn_id=self._routes.new_txn_id(), action=action)
+    async def _close_unheard(self, channel: Channel, topic: Topic, subscriber: SubscriberId) -> None:
+        """Have a hub that may yet serve a subscription end that, and wait until it has: nobody here takes the messages.
+
+        Those of this attempt would be taken for those of the next one on the channel, though some are gone already.
+        """
+        action = CloseSubscription(subscriber)
+        request = Request(topic=topic, txn_id=self._routes.new_txn_id(), action=action)
         try:
-            await channel.tell(request)
+            await channel.ask(request, self._options.answer_timeout_s)
         except ServiceError:
             await channel.close()
+
+    async def _free_channel(
+        self, address: HubAddress, key: tuple[Topic, SubscriberId], timeout_s: float
+    ) -> _ServingChannel:
+        """Return a channel on which no earlier attempt to attach the subscription is under way any more.
+
+        Raises: ServiceDownError - the hub has not confirmed the end of one within `timeout_s`.
+        """
+        while True:
+            serving = await self._serving_channel(address)
+            ending = serving.closing.get(key)
+            if ending is None:
+                return serving
+            done, _ = await asyncio.wait([ending], timeout=timeout_s)
+            if not done:
+                raise ServiceDownError(f"the hub {address} has not ended yet what it may serve since the last attempt")
 
     async def _serving_channel(self, address: HubAddress) -> _ServingChannel:
         if not self._options.share_channels:

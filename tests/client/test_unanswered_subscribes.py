@@ -1,0 +1,111 @@
+"""Prove that an attempt to attach that nobody answered in time costs no message, on a channel that others share.
+
+What the hub delivers for that attempt may come while nobody takes it, and go on when the next attempt is under way.
+"""
+
+import asyncio
+
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.errors import ServiceError
+from hedwig.model import MessageSeqId, SubscriberId, Topic
+from hedwig.wire import (
+    HUB_FRAME_BYTES_MAX,
+    Answer,
+    CloseSubscription,
+    Consume,
+    Delivery,
+    FrameDecoder,
+    Message,
+    Request,
+    Response,
+    Subscribe,
+    decode_request,
+    encode_frame,
+    encode_response,
+)
+
+ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
+TOPIC = Topic(b"topic")
+PATIENCE_S = 30.0
+SLOW_S = 0.5
+"""How long a client waits here for an answer."""
+
+
+class SlowHub:
+    """A hub with three messages that does not answer the first attempts of Ann, and is slow to deliver for them."""
+
+    def __init__(self, unanswered: int) -> None:
+        self._unanswered = unanswered
+        self._requests: asyncio.Queue[Request | None] = asyncio.Queue()
+        self.overtaken = 0
+        """How many attempts came while the one before was not over."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reading = asyncio.create_task(self._read(reader))
+        try:
+            while (request := await self._requests.get()) is not None:
+                await self._carry_out(request, writer)
+        finally:
+            reading.cancel()
+            writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        decoder = FrameDecoder(HUB_FRAME_BYTES_MAX)
+        while data := await reader.read(1 << 16):
+            for body in decoder.receive(data):
+                self._requests.put_nowait(decode_request(body))
+        self._requests.put_nowait(None)
+
+    async def _carry_out(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        match request.action:
+            case Subscribe(subscriber=subscriber) if subscriber == ANN and self._unanswered:
+                self._unanswered -= 1
+            case CloseSubscription(subscriber) if subscriber == ANN:
+                # It was attached after all: some deliveries come now, some when the client has had time to go on.
+                self._send(writer, self._delivery(ANN, 1))
+                if not self._unanswered:
+                    self._send(writer, self._delivery(BOB, 1))
+                for _ in range(5):
+                    await asyncio.sleep(SLOW_S / 10)
+                    if not self._requests.empty():
+                        self.overtaken += 1
+                        break
+                self._send(writer, self._delivery(ANN, 2), Answer(txn_id=request.txn_id))
+            case Subscribe(subscriber=subscriber):
+                self._send(writer, Answer(txn_id=request.txn_id))
+                if subscriber == ANN:
+                    self._send(writer, *(self._delivery(ANN, local) for local in (1, 2, 3)))
+            case Consume():
+                pass
+            case _:
+                self._send(writer, Answer(txn_id=request.txn_id))
+
+    @staticmethod
+    def _delivery(subscriber: SubscriberId, local: int) -> Delivery:
+        message = Message(b"message %d" % local).accepted(MessageSeqId(local), b"here")
+        return Delivery(topic=TOPIC, subscriber=subscriber, message=message)
+
+    @staticmethod
+    def _send(writer: asyncio.StreamWriter, *responses: Response) -> None:
+        for response in responses:
+            writer.write(encode_frame(encode_response(response), HUB_FRAME_BYTES_MAX))
+
+
+async def test_messages_of_an_unanswered_attempt_are_not_taken_for_those_of_the_next() -> None:
+    # Each attempt is one and another one that follows by itself.
+    hub = SlowHub(unanswered=2)
+    server = await asyncio.start_server(hub.serve, "127.0.0.1", 0)
+    address = HubAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+    options = ClientOptions(hub=address, share_channels=True, answer_timeout_s=SLOW_S)
+    async with server, asyncio.timeout(PATIENCE_S), HedwigClient(options) as client:
+        # So that the channel serves somebody else, and is kept.
+        bob = await client.subscribe(TOPIC, BOB)
+        while True:
+            try:
+                subscription = await client.subscribe(TOPIC, ANN)
+                break
+            except ServiceError:
+                await anext(bob)  # It comes behind the first that is delivered for the attempt.
+        bodies = [(await anext(subscription)).body for _ in range(3)]
+    assert bodies == [b"message 1", b"message 2", b"message 3"]
+    assert not hub.overtaken
