@@ -19,7 +19,13 @@ _BOOKIES: Final = 3
 @pytest.fixture(scope="package")
 def servers_of_chaos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
     """ZooKeeper, HBase with one region server, and three bookies, for the tests of this folder."""
-    launcher = DevServers(tmp_path_factory.mktemp("chaos") / "servers")
+    launcher = DevServers(
+        tmp_path_factory.mktemp("chaos") / "servers",
+        # Processes die here, and not the machine: what they have written is with the system. Hundreds of topics that
+        # are taken over at once would else measure its disk.
+        zookeeper_properties={"forceSync": "no"},
+        bookie_properties={"journalSyncData": "false"},
+    )
     try:
         launcher.up(["hbase", "bookkeeper"], bookies=_BOOKIES)
         yield launcher

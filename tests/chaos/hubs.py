@@ -37,6 +37,7 @@ _SETTINGS: Final = (
     "cluster.rebalance_tolerance=0.3",
     "cluster.rebalance_topics_max=100",
     "operation_timeout_s=10",
+    "acquisitions_max=64",
     "bookkeeper.append_timeout_s=10",
     "consume_flush_s=2",
     "retention_interval_s=7",

@@ -45,7 +45,7 @@ class JavaLoad:
         self._driver = driver
         self._load = load
         self._hubs = hubs
-        self._source = source
+        self._source = random.Random(source.randrange(1 << 60))
         self._threads = ThreadPoolExecutor(32, "java client")
         self._tasks: list[asyncio.Task[None]] = []
         self._enough = asyncio.Event()

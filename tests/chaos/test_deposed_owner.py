@@ -32,7 +32,11 @@ EACH: Final = 30
 BURST: Final = 4
 SETTINGS: Final = ("cluster.rebalance_interval_s=0", "ledger_messages_max=20")
 FOLLOWER: Final = "follower"
-OWNER, HEIRS = "hub-1", (1, 2)
+OWNER: Final = "hub-1"
+HEIRS: Final = (1, 2)
+REGISTERED: Final = "registered as"
+REFUSED: Final = "the ledger was taken over"
+"""What a bookie answers to an append of a deposed owner, as the hub logs it."""
 
 
 class Insistent:
@@ -137,7 +141,7 @@ async def depose(hubs: Hubs, load: Workload, history: ChaosHistory, source: rand
         # In the middle: some of these are answered, others are on their way, and ledgers are being made.
         sent = owner.publish([*stored, *first], BURST, "in the middle")
         await owner.answered(sent, source.randrange(1, len(sent) // 3))
-        starts = hubs.hubs[OWNER].log.count("registered as")
+        starts, refusals = hubs.hubs[OWNER].log.count(REGISTERED), hubs.hubs[OWNER].log.count(REFUSED)
         hubs.pause(OWNER)
         answered = set(owner.answers)
         # These wait for it in the kernel: they are the first that it meets when it goes on.
@@ -147,7 +151,7 @@ async def depose(hubs: Hubs, load: Workload, history: ChaosHistory, source: rand
         taken = await records(hubs, topics)
         hubs.resume(OWNER)
         await owner.end()
-        await until(lambda: hubs.hubs[OWNER].log.count("registered as") > starts, "the hub's next registration")
+        await until(lambda: hubs.hubs[OWNER].log.count(REGISTERED) > starts, "the hub's next registration")
         left = await records(hubs, topics)
     for topic in topics:
         (owned, ranges), (owned_before, ranges_before) = taken[topic], before[topic]
@@ -158,6 +162,8 @@ async def depose(hubs: Hubs, load: Workload, history: ChaosHistory, source: rand
         assert owned.value.address != owned_before.value.address, "another hub has it"
         assert ranges.version != ranges_before.version, "the range record was written, even for a topic without ledger"
     assert left == taken, "owners and ranges are as the others left them"
+    refusals = hubs.hubs[OWNER].log.count(REFUSED) - refusals
+    assert refusals, "it tried"
     told = {owner.answers[each][0].status for each in waiting if each in owner.answers}
     assert StatusCode.SUCCESS not in told, "the deposed owner acknowledges what it can store no more"
     for topic in topics:
@@ -166,7 +172,7 @@ async def depose(hubs: Hubs, load: Workload, history: ChaosHistory, source: rand
     await until(lambda: not load.behind(), "all messages delivered")
     delivered = [body for session in history.sessions for _, body in session.deliveries]
     assert not [body for body in delivered if b"too late" in body], "late appends became part of a topic"
-    print(f"{name}: {len(answered)} answers before, of late ones {sorted(told)}, {len(delivered)} deliveries")
+    print(f"{name}: {len(answered)} answers before; bookies refused it {refusals} ledgers; {len(delivered)} deliveries")
 
 
 async def take_over(load: Workload, topic: bytes, source: random.Random) -> None:

@@ -61,7 +61,7 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
             for topic in names_of(TOPICS):
                 load.publisher(topic, "publisher")
             healing = Healing(stack, hubs, load)
-            turmoil = Turmoil(healing, load, source)
+            turmoil = Turmoil(healing, load, random.Random(f"{seed} faults"), is_long=seconds > 300)
             began = time.monotonic()
             await turmoil.run(seconds, at_once=at_once)
             took = time.monotonic() - began

@@ -55,9 +55,9 @@ _KINDS: Final = (
     Kind("regionserver", "pause", (5.0, 9.0)),
     Kind("zookeeper", "kill", (0.1, 3.0)),
     Kind("zookeeper", "pause", (0.5, 3.0)),
-    Kind("zookeeper", "pause", (SESSION_S, SESSION_S + 3)),
 )
-"""A session of a server of HBase's or BookKeeper's lasts 4 s."""
+_LONG_KINDS: Final = (*_KINDS, Kind("zookeeper", "pause", (SESSION_S, SESSION_S + 3)))
+"""Also the one that ends every session there is. One of a server of HBase's or BookKeeper's lasts 4 s."""
 
 
 class Healing:
@@ -123,12 +123,14 @@ def too_slow(faults: Iterable[Fault], origin: float) -> list[str]:
 class Turmoil:
     """Does one thing after another to servers, and takes notes."""
 
-    def __init__(self, healing: Healing, load: Workload, source: random.Random) -> None:
+    def __init__(self, healing: Healing, load: Workload, source: random.Random, *, is_long: bool = False) -> None:
         self._healing = healing
         self._stack = healing.stack
         self._hubs = healing.hubs
         self._load = load
-        self._source = source
+        # Of its own: what others draw meanwhile does not change the faults.
+        self._source = random.Random(source.randrange(1 << 60))
+        self._kinds_of_run = _LONG_KINDS if is_long else _KINDS
         self._deck: list[Kind] = []
         self.kinds: Counter[str] = Counter()
 
@@ -144,7 +146,7 @@ class Turmoil:
     def _next(self) -> Kind:
         """Draw the next kind of fault: all of them in turn, in another order each time."""
         if not self._deck:
-            self._deck = list(_KINDS)
+            self._deck = list(self._kinds_of_run)
             self._source.shuffle(self._deck)
         return self._deck.pop()
 
