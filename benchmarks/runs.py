@@ -16,6 +16,7 @@ from benchmarks.tables import markdown, print_tables
 
 __all__ = ["carry_out", "show_result"]
 
+_TOLD: Final = ("bytes_per_", "operations_per_s")
 _WIDTH: Final = 200
 """Of a table that goes into a file or a pipe."""
 
@@ -60,7 +61,8 @@ def carry_out(
 
 
 def _told(measurement: Measurement) -> str:
-    grown = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in measurement.values.items() if "_per_" in name]
+    told = {name: value for name, value in measurement.values.items() if name.startswith(_TOLD)}
+    grown = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in told.items()]
     failed = sum(measurement.errors.values())
     return "; ".join(
         [f"{measurement.rate_per_s:,.0f}/s", *grown, *([f"{failed:,} failed"] if failed else []), *measurement.notes()]

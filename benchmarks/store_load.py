@@ -25,7 +25,7 @@ class StoreLoad:
     """Counters of ZooKeeper, the region server and hubs, asked every second in `with` and at its end.
 
     zookeeper: its port; the counter `zookeeper` is that of packets received, pings included. hbase_info: the port of
-    the region server's own page, which tells anew every ten seconds; `hbase` are calls, `hbase_rows` the actions on
+    the region server's own page, which may tell anew rarely; `hbase` are calls, `hbase_rows` the actions on
     rows in them. hubs: admin endpoints, host:port; `claims` are topics that these hubs became owner of. Whoever does
     not answer is left out until it does.
     """

@@ -177,7 +177,7 @@ class _TakeoverClient:
             try:
                 await self._client_of(self._publishers, topic).publish(self._name(topic), body)
             except HedwigError as exc:
-                self._record.failed(topic, time.monotonic_ns(), exc.status.name)
+                self._record.failed(topic, time.monotonic_ns(), exc.status.name, str(exc))
             else:
                 return begun_ns
             await asyncio.sleep(pause_s)
@@ -191,7 +191,7 @@ class _TakeoverClient:
             try:
                 await attempt
             except HedwigError as exc:
-                self._record.failed(topic, time.monotonic_ns(), exc.status.name)
+                self._record.failed(topic, time.monotonic_ns(), exc.status.name, str(exc))
             else:
                 return begun_ns
             await asyncio.sleep(pause_s)
@@ -219,7 +219,7 @@ class _TakeoverClient:
                     try:
                         await self._ask(topic)
                     except HedwigError as exc:
-                        self._record.failed(topic, time.monotonic_ns(), exc.status.name)
+                        self._record.failed(topic, time.monotonic_ns(), exc.status.name, str(exc))
                     else:
                         self._note_served(topic, begun_ns, time.monotonic_ns())
                         return

@@ -11,6 +11,7 @@ from hedwig.histograms import Histogram
 __all__ = ["PHASES", "Publish", "TakeoverRecord", "TakeoverSummary"]
 
 _SECOND_NS: Final = 1_000_000_000
+_SLOWEST: Final = 3
 PHASES: Final = ("before", "during", "after")
 """Of the loss: until the hub is killed, until all that is asked for is served again, and from then on."""
 
@@ -35,10 +36,12 @@ class TakeoverSummary:
     errors: by phase, attempts that failed, by status; each was tried again.
     all_served_ns: when the last of them was; the phase `during` ends there.
     unfinished: topics whose last message was not acknowledged in the end.
+    slowest: those topics that were served again last: which, after how many seconds, and what attempts met before.
     """
 
     all_served_ns: int
     unfinished: int
+    slowest: list[dict[str, Any]] = field(default_factory=list)
     served: Histogram = field(default_factory=Histogram)
     delivered: Histogram = field(default_factory=Histogram)
     others: dict[str, Histogram] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class TakeoverSummary:
         return {
             "all_served_ns": self.all_served_ns,
             "unfinished": self.unfinished,
+            "slowest": self.slowest,
             "served": self.served.encode(),
             "delivered": self.delivered.encode(),
             "others": {phase: histogram.encode() for phase, histogram in self.others.items()},
@@ -65,6 +69,7 @@ class TakeoverSummary:
         return cls(
             all_served_ns=values["all_served_ns"],
             unfinished=values["unfinished"],
+            slowest=values["slowest"],
             served=Histogram.decode(values["served"]),
             delivered=Histogram.decode(values["delivered"]),
             others={phase: Histogram.decode(text) for phase, text in values["others"].items()},
@@ -79,7 +84,7 @@ class TakeoverRecord:
 
     def __init__(self) -> None:
         self._publishes: list[Publish] = []
-        self._failures: list[tuple[int, int, str]] = []
+        self._failures: list[tuple[int, int, str, str]] = []
         self._served_ns: dict[int, int] = {}
         self._received: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._lost: frozenset[int] = frozenset()
@@ -88,9 +93,9 @@ class TakeoverRecord:
         """Note an acknowledged message."""
         self._publishes.append(publish)
 
-    def failed(self, topic: int, at_ns: int, status: str) -> None:
+    def failed(self, topic: int, at_ns: int, status: str, why: str = "") -> None:
         """Note a failed attempt."""
-        self._failures.append((topic, at_ns, status))
+        self._failures.append((topic, at_ns, status, why))
 
     def received(self, topic: int, begun_ns: int, at_ns: int) -> None:
         """Note a delivery of the message whose publishing began at `begun_ns`."""
@@ -116,6 +121,7 @@ class TakeoverRecord:
         def phase_at(at_ns: int) -> str:
             return PHASES[0] if at_ns < lost_ns else PHASES[1] if at_ns < all_served_ns else PHASES[2]
 
+        found.slowest = self._slowest(lost_ns)
         found.served.record_all([(at - lost_ns) // 1000 for at in self._served_ns.values()])
         found.delivered.record_all(list(self._delivered_again_us(lost_ns)))
         others: dict[str, list[int]] = {phase: [] for phase in PHASES}
@@ -134,11 +140,26 @@ class TakeoverRecord:
             second.finished = len(times_us)
             second.response.record_all(times_us)
         found.errors = {phase: Counter() for phase in PHASES}
-        for _, at_ns, status in self._failures:
+        for _, at_ns, status, _ in self._failures:
             if at_ns >= start_ns:
                 found.errors[phase_at(at_ns)][status] += 1
                 found.series.setdefault((at_ns - start_ns) // _SECOND_NS, Second()).failed += 1
         return found
+
+    def _slowest(self, lost_ns: int) -> list[dict[str, Any]]:
+        last = sorted(self._served_ns, key=self._served_ns.__getitem__, reverse=True)[:_SLOWEST]
+        return [
+            {
+                "topic": topic,
+                "served_s": (self._served_ns[topic] - lost_ns) / _SECOND_NS,
+                "failures": [
+                    [(at_ns - lost_ns) / _SECOND_NS, status, why]
+                    for failed, at_ns, status, why in self._failures
+                    if failed == topic and lost_ns <= at_ns
+                ],
+            }
+            for topic in last
+        ]
 
     def _delivered_again_us(self, lost_ns: int) -> list[int]:
         found = []

@@ -1,0 +1,123 @@
+"""Prove that our hub and the original are measured on real bookies by the same client, and the ledger client alone."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.hub_suite import LEDGERS, MEASUREMENTS, SMOKE, cases
+from benchmarks.main import main
+from benchmarks.results import Result
+from tests.benchmarks.processes import processes_over
+
+SOURCES = Path(__file__).parents[2]
+INTERRUPTED = 130
+ON = ("cluster", "cluster-4.3", "original")
+
+
+def _command(place: Path, *arguments: str) -> list[str]:
+    command = [sys.executable, "-m", "benchmarks", "hub", "--sizes", "smoke", "--rate", "0", "--warm", "0.2"]
+    return [*command, "--output", str(place / "result.json"), "--data", str(place / "data"), *arguments]
+
+
+def _bench(place: Path, *arguments: str) -> tuple[Result, str]:
+    run = subprocess.run(
+        _command(place, *arguments), cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    result = Result.read(place / "result.json")
+    assert result.is_complete
+    for each in result.measurements:
+        what = (each.on, each.driver, each.workload.name, each.errors, each.wall)
+        assert each.wall is None, what
+        assert not each.errors, what
+        assert each.count > 0, what
+        assert each.values["bookies_cores"] >= 0, what
+        assert (each.hub_cores is None) == (each.driver == LEDGERS), what
+    assert list((place / "data").iterdir()) == []
+    assert not processes_over(place / "data")
+    return result, run.stdout
+
+
+def test_both_hubs_do_everything_and_the_ledger_client_appends(tmp_path: Path) -> None:
+    drivers = ("raw", LEDGERS)
+    places = [word for place in ON for word in ("--on", place)]
+    result, said = _bench(tmp_path, *places, *(word for driver in drivers for word in ("--driver", driver)))
+    planned = [
+        (case.on, case.driver, case.workload) for case in cases(MEASUREMENTS, drivers, replace(SMOKE, rates=()), 1, ON)
+    ]
+    assert [(each.on, each.driver, each.workload) for each in result.measurements] == planned
+    assert {each.on for each in result.measurements if each.driver == LEDGERS} == {"cluster", "cluster-4.3"}
+    for each in result.measurements:
+        if each.workload.operations:
+            assert each.count == each.workload.operations, (each.on, each.workload.name)
+        if each.workload.name == "deliver":
+            assert each.histograms["delivery"].count == each.count
+    assert "our hub ÷ the original" in said
+    assert "our hub ÷ the ledger client alone" in said
+    assert result.terms["quorums"].startswith("ensemble 3, write 2, ack 2")
+
+
+def test_the_java_program_measures_the_original_hub_and_ours_on_its_bookies(tmp_path: Path) -> None:
+    result, _ = _bench(tmp_path, "publish", "subscribe", "--driver", "java", "--on", "cluster-4.3", "--on", "original")
+    assert [(each.on, each.workload.name) for each in result.measurements] == [
+        ("cluster-4.3", "publish"),
+        ("original", "publish"),
+        ("cluster-4.3", "subscribe"),
+        ("original", "subscribe"),
+    ]
+
+
+def test_a_run_that_was_ended_goes_on_later_with_metadata_in_hbase(tmp_path: Path) -> None:
+    arguments = ["publish", "--driver", "raw", "--driver", LEDGERS, "--on", "cluster"]
+    arguments += ["--metadata", "hbase"]
+    command = _command(tmp_path, *arguments)
+    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        said = []
+        for line in run.stderr:
+            said.append(line)
+            if line.startswith("[2/2"):
+                break
+        assert processes_over(tmp_path / "data"), "no server of the run's own"
+        run.send_signal(signal.SIGTERM)
+        out, err = run.communicate(timeout=120)
+    assert run.returncode == INTERRUPTED, (said, err)
+    assert "Traceback" not in err
+    assert not processes_over(tmp_path / "data")
+    before = Result.read(tmp_path / "result.json")
+    assert not before.is_complete
+    assert "the run was not finished" in out
+    (first,) = before.measurements
+    after, _ = _bench(tmp_path, *arguments, "--resume")
+    assert [each.driver for each in after.measurements] == ["raw", LEDGERS]
+    assert after.measurements[0] == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--on", "cluster", "--address", "127.0.0.1:1"], "--on says which to start"),
+        (["--resume"], "--resume goes on with the file that --output names"),
+        (["--quorums", "2,3,1"], "is not ensemble, write and ack quorum, like 3,2,2"),
+        (["idle-topics", "--on", "original"], "nothing to measure: no driver of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(arguments: list[str], reason: str, tmp_path: Path) -> None:
+    output = [] if "--resume" in arguments else ["--output", str(tmp_path / "result.json")]
+    run = CliRunner().invoke(main, ["hub", *arguments, *output, "--data", str(tmp_path / "data")])
+    assert run.exit_code in (1, 2)
+    assert reason in run.output
+
+
+def test_a_run_with_other_terms_is_not_gone_on_with(tmp_path: Path) -> None:
+    arguments = ["hub", "publish", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]
+    arguments += ["--data", str(tmp_path / "data"), "--output", str(tmp_path / "result.json")]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    run = CliRunner().invoke(main, [*arguments, "--resume", "--seed", "2"])
+    assert run.exit_code == 1
+    assert "the run to go on with had other terms" in run.output

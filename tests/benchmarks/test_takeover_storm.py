@@ -1,0 +1,70 @@
+"""Prove that a takeover storm on real servers kills a hub, sees its topics served again, and leaves a whole result."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from benchmarks.main import main
+from benchmarks.results import Result
+from tests.benchmarks.processes import processes_over
+
+SOURCES = Path(__file__).parents[2]
+TOPICS = 400
+USED = 40
+SIZES = ["--topics", str(TOPICS), "--used", str(USED), "--attached", "20", "--hubs", "3", "--rate", "80"]
+
+
+def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Path) -> None:
+    output, data = tmp_path / "result.json", tmp_path / "data"
+    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", *SIZES, "--ask", "1"]
+    command += ["--session-timeout", "2", "--before", "2", "--after", "2"]
+    command += ["--result", str(output), "--data", str(data)]
+    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
+    assert run.returncode == 0, run.stderr
+    result = Result.read(output)
+    assert result.is_complete
+    (measurement,) = result.measurements
+    assert measurement.wall is None, measurement.wall
+    values, histograms = measurement.values, measurement.histograms
+    # About a third each: so few that a hub has none would be no accident.
+    assert 0 < values["used_of_killed"] < USED
+    assert 0 < values["asked_of_killed"] < TOPICS - USED
+    assert histograms["served"].count == values["used_of_killed"] + values["asked_of_killed"]
+    assert values["not_served"] == values["unfinished_topics"] == 0
+    # Nobody takes a topic over before its hub must have stopped; after that, all are.
+    assert histograms["served"].percentile_us(0) > 0
+    assert values["all_served_s"] >= histograms["served"].percentile_us(50) / 1e6
+    assert histograms["delivered"].count > 0
+    for phase in ("before", "during", "after"):
+        assert histograms[f"others_{phase}"].count > 0, phase
+        assert values[f"zookeeper_per_s_{phase}"] > 0, phase
+        assert values[f"regionserver_cores_{phase}"] >= 0, phase
+    assert measurement.errors, "nobody felt it"
+    assert measurement.errors.total() == sum(second.get("failed", 0) for second in measurement.series.values()), (
+        "attempts that failed are told by phase and by second"
+    )
+    counters = [second["counters"] for second in measurement.series.values() if "counters" in second]
+    claims = [each["claims"] for each in counters if "claims" in each]
+    assert claims[-1] - claims[0] >= histograms["served"].count
+    calls = [each["hbase"] for each in counters if "hbase" in each]
+    assert calls[-1] > calls[0]
+    assert "topics of the killed hub, session timeout 2 s" in run.stdout
+    assert list(data.iterdir()) == []
+    assert not processes_over(data)
+
+
+def test_sizes_that_make_no_sense_are_refused_in_one_line() -> None:
+    run = CliRunner().invoke(main, ["takeover", "--topics", "10", "--used", "11"])
+    assert run.exit_code == 2
+    assert "of all topics some must be used" in run.output
+
+
+def test_the_help_ends_in_an_example_that_the_command_takes() -> None:
+    run = CliRunner().invoke(main, ["takeover", "--help"])
+    assert run.exit_code == 0
+    example = " ".join(run.output.strip().split("\n\n")[-1].split())
+    assert example.startswith("Example: hedwig-bench takeover ")
+    taken = CliRunner().invoke(main, [*example.split()[2:], "--help"])
+    assert taken.exit_code == 0
