@@ -34,6 +34,8 @@ class HubClient:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._timeout_s = timeout_s
         self._txn = 0
+        self.should_claim = True
+        """Whether requests say that they come from a hub that named this one."""
         self._pushed: list[pb.PubSubResponse] = []
 
     def __enter__(self) -> Self:
@@ -119,7 +121,7 @@ class HubClient:
     def _request(self, kind: pb.OperationType, topic: bytes) -> pb.PubSubRequest:
         self._txn += 1
         return pb.PubSubRequest(
-            protocolVersion=pb.VERSION_ONE, type=kind, txnId=self._txn, topic=topic, shouldClaim=True
+            protocolVersion=pb.VERSION_ONE, type=kind, txnId=self._txn, topic=topic, shouldClaim=self.should_claim
         )
 
     def _call(self, request: pb.PubSubRequest) -> pb.PubSubResponse:

@@ -70,12 +70,13 @@ class JavaStack:
         """Start ZooKeeper and the bookies."""
         self.servers.up(["bookkeeper43"], bookies=self._bookies)
 
-    def start_hub(self, *, cas_owners: bool = False) -> None:
+    def start_hub(self, *, cas_owners: bool = False, changes: Mapping[str, str] | None = None) -> None:
         """Start the hub, for the first time or again, and wait until it answers.
 
         With `cas_owners` it keeps owner records by compare-and-set in persistent nodes, else in ephemeral ones.
+        `changes` are properties for this run of it only, each one of those given for all.
         """
-        properties = {**self._properties, _CAS_OWNERS: str(cas_owners).lower()}
+        properties = {**self._properties, **(changes or {}), _CAS_OWNERS: str(cas_owners).lower()}
         launcher = DevServers(self._directory, progress=self._progress, hub_properties=properties)
         if any(server.name == _HUB for server in launcher.status()):
             launcher.start(_HUB)

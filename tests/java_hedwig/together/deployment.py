@@ -127,6 +127,10 @@ class Deployment:
             data, _ = raw.get(f"{REGION_PATH}/topics/{topic.decode()}/subscribers/{subscriber}")
         return pb.SubscriptionData.FromString(data).state.msgId.localComponent
 
+    def has_consumed(self, topic: bytes, subscriber: str, local: int) -> bool:
+        """Say whether that is the stored consume pointer."""
+        return self.pointer(topic, subscriber) == local
+
     # ------------------------------------------------------------------------ what is seen past the code under test
 
     def registered(self, member: Member) -> HubInfo | None:
@@ -168,6 +172,13 @@ class Deployment:
             if not member.is_running:
                 self.wait_unregistered(member)
                 member.start()
+
+    def stop_both(self) -> None:
+        """End both hubs in order, so that they can be started with other options, and own nothing then."""
+        for member in self.members:
+            if member.is_running:
+                member.stop()
+            self.wait_unregistered(member)
 
     def wait_unregistered(self, member: Member) -> None:
         """Wait until no hub is registered at the address of `member`."""

@@ -30,8 +30,8 @@ class Member(Protocol):
         """Say whether host:port:sslport is its address."""
         ...
 
-    def start(self) -> object:
-        """Start it, and wait until it serves."""
+    def start(self) -> None:
+        """Start it with its usual options, and wait until it serves."""
         ...
 
     def stop(self) -> None:
@@ -58,6 +58,7 @@ class OurMember:
 
     def __init__(self, hub: RunningHub) -> None:
         self.hub = hub
+        self._settings = hub.settings
 
     @property
     def port(self) -> int:
@@ -75,8 +76,13 @@ class OurMember:
     def is_at(self, address: str) -> bool:
         return address.split(":")[1] == str(self.port)
 
-    def start(self) -> object:
-        return self.hub.start()
+    def start(self, **changes: object) -> None:
+        """Start it, with `changes` of its options for this run; `__` stands for the dot in the name of one."""
+        self.hub.settings = (
+            *self._settings,
+            *(f"{name.replace('__', '.')}={value}" for name, value in changes.items()),
+        )
+        self.hub.start()
 
     def stop(self) -> None:
         self.hub.stop()
@@ -112,8 +118,10 @@ class OriginalMember:
     def is_at(self, address: str) -> bool:
         return address.split(":")[1] == str(self.port)
 
-    def start(self) -> object:
-        return self.stack.start_hub(cas_owners=True)
+    def start(self, *, cas_owners: bool = True, **changes: object) -> None:
+        """Start it, with `changes` of its properties for this run."""
+        given = {name: str(value) for name, value in changes.items()}
+        self.stack.start_hub(cas_owners=cas_owners, changes=given)
 
     def stop(self) -> None:
         self.stack.stop_hub()

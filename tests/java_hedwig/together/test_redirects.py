@@ -1,5 +1,6 @@
 """Prove that both hubs send clients to each other, whoever is asked and whichever library asks."""
 
+from functools import partial
 from typing import Final
 
 import pytest
@@ -59,12 +60,13 @@ def test_our_client_and_the_java_client_are_served_through_either_hub(
         for number in range(1, 11):
             message = by_ours.receive(20)
             assert message is not None
+            assert message.seq_id is not None
             assert (message.seq_id.local, message.body) == (number, b"m%d" % number)
             by_ours.consume(message.seq_id)
         by_java.close()
         by_ours.close()
     for subscriber in ("by-java", "by-ours"):
-        eventually(f"{subscriber} has consumed all", lambda name=subscriber: deployment.pointer(topic, name) == 10)
+        eventually("it has consumed all", partial(deployment.has_consumed, topic, subscriber, 10))
     assert deployment.owner(topic) == deployment.registered(owner)
 
 

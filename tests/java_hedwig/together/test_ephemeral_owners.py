@@ -1,0 +1,79 @@
+"""Prove that a hub of the original with ephemeral owner nodes is met with an error that says what to do."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
+from tests.java_hedwig.stack import REGION_PATH
+from tests.java_hedwig.together.deployment import Deployment
+
+__all__: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def ephemeral(running: Deployment) -> Iterator[Deployment]:
+    """The deployment, whose original hub runs as it does by default."""
+    running.stop_both()
+    running.ours.start()
+    running.original.start(cas_owners=False)
+    yield running
+    if running.original.is_running:
+        running.original.stop()
+
+
+@pytest.mark.parametrize("should_claim", [False, True])
+def test_first_topic_met_is_refused_in_one_clear_line_and_not_taken_over(
+    ephemeral: Deployment, topic: bytes, should_claim: bool
+) -> None:
+    topics = [topic + b"-a", topic + b"-b"]
+    with (
+        ephemeral.java.znodes() as raw,
+        HubClient(ephemeral.original.port) as there,
+        HubClient(ephemeral.ours.port) as us,
+    ):
+        us.should_claim = should_claim
+        for name in topics:
+            assert there.publish(name, b"m1") == 1
+            path = f"{REGION_PATH}/topics/{name.decode()}/hub"
+            before = raw.exists(path)
+            assert before.ephemeralOwner
+            for _ in range(2):
+                with pytest.raises(RefusedByHubError) as refused:
+                    us.publish(name, b"ours")
+                text = refused.value.text
+                assert "metadata_manager_based_topic_manager_enabled=true" in text
+                assert name.decode() in text
+                assert f"127.0.0.1:{ephemeral.original.port}" in text
+                assert "\n" not in text
+            after = raw.exists(path)
+            assert (after.czxid, after.mzxid, after.ephemeralOwner) == (
+                before.czxid,
+                before.mzxid,
+                before.ephemeralOwner,
+            )
+            assert there.publish(name, b"m2") == 2
+    # Said in the log at the first topic that is met, and not at each.
+    (line,) = _errors(ephemeral)
+    assert "metadata_manager_based_topic_manager_enabled=true" in line
+
+
+def test_topic_stays_refused_while_the_node_of_a_dead_hub_is_there(ephemeral: Deployment, topic: bytes) -> None:
+    """Its session goes on for a while; then the node is gone, and the topic with its messages is anybody's."""
+    with HubClient(ephemeral.original.port) as there:
+        there.subscribe(topic, b"reader")
+        assert there.publish(topic, b"m1") == 1
+    incarnation = ephemeral.registered(ephemeral.original)
+    assert incarnation is not None
+    ephemeral.original.kill()
+    with HubClient(ephemeral.ours.port) as us:
+        with pytest.raises(RefusedByHubError, match="metadata_manager_based_topic_manager_enabled"):
+            us.publish(topic, b"m2")
+        ephemeral.wait_gone(incarnation)
+        assert us.publish(topic, b"m2") == 2
+        us.subscribe(topic, b"reader")
+        assert us.deliveries(2) == [(1, b"m1"), (2, b"m2")]
+
+
+def _errors(deployment: Deployment) -> list[str]:
+    return [line for line in deployment.ours.hub.log.splitlines() if " ERROR " in line and "ephemeral" in line]
