@@ -23,7 +23,7 @@ from tests.hub.running import RunningHub
 
 __all__ = ["SESSION_S", "Detour", "Hubs", "hubs_on"]
 
-SESSION_S: Final = 5.0
+SESSION_S: Final = 6.0
 """How long a hub that was killed is believed alive."""
 
 _REGIONS: Final = 3
@@ -37,7 +37,6 @@ _SETTINGS: Final = (
     "cluster.rebalance_tolerance=0.3",
     "cluster.rebalance_topics_max=100",
     "operation_timeout_s=10",
-    "acquisitions_max=64",
     "bookkeeper.append_timeout_s=10",
     "consume_flush_s=2",
     "retention_interval_s=7",

@@ -20,7 +20,7 @@ __all__ = ["Workload", "names_of"]
 
 _ANSWER_S: Final = 4.0
 _BURST_MAX: Final = 4
-_RETRY_S: Final = 0.35
+_RETRY_S: Final = 0.5
 """Between two attempts of one who is refused, on average: hundreds do that at once."""
 _ROUND_S: Final = 0.05
 _ATTEMPTS_BACK: Final = 10_000
@@ -70,6 +70,7 @@ class Workload:
             connect_timeout_s=2.0,
             answer_timeout_s=_ANSWER_S,
             redirects_max=2,
+            reconnect_pause_s=0.3,
             reconnect_pause_max_s=1.0,
             share_channels=True,
         )
