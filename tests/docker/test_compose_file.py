@@ -159,6 +159,15 @@ def test_hub_is_one_of_a_cluster_on_the_servers_of_the_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HUBS)
+def test_one_bookie_may_be_away(name: str) -> None:
+    quorums = _options(name).options.bookkeeper
+    bookies = [service for service in SERVICES if re.fullmatch(r"bookie\d", service)]
+    # A ledger begins only where there are as many bookies as its ensemble has.
+    assert quorums.ensemble < len(bookies)
+    assert quorums.ack_quorum >= 2, "one disk is not enough to acknowledge a message"
+
+
+@pytest.mark.parametrize("name", HUBS)
 def test_hub_has_time_to_close_in_order(name: str) -> None:
     grace_s = float(SERVICES[name]["stop_grace_period"].removesuffix("s"))
     assert grace_s >= _options(name).options.shutdown_s + 10

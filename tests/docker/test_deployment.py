@@ -103,6 +103,20 @@ def test_topics_of_a_killed_hub_go_on_elsewhere_and_it_comes_back(deployment: De
                 assert _received(subscription, b"through hub1")[-1] == b"through hub1"
 
 
+def test_new_topics_are_published_to_while_a_bookie_is_away(deployment: Deployment) -> None:
+    deployment.kill("bookie1")
+    topics = _topics(10)
+    with _client(deployment, "hub2") as client:
+        for topic in topics:
+            client.subscribe(topic, READER).close()
+            _publish(client, topic, b"on two bookies")
+        deployment.start()
+        for topic in topics:
+            _publish(client, topic, b"on three")
+            with client.subscribe(topic, READER) as subscription:
+                assert _received(subscription, b"on three") == [b"on two bookies", b"on three"]
+
+
 def test_hub_that_is_stopped_closes_in_order(deployment: Deployment) -> None:
     assert deployment.stop("hub3") == 0
     with _client(deployment, "hub2") as client:
