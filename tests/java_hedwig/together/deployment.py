@@ -30,7 +30,7 @@ _SESSION_S: Final = 4
 _PROPERTIES: Final = {
     "max_entries_per_ledger": str(MESSAGES_PER_LEDGER),
     "consume_interval": "1",
-    "messages_consumed_thread_run_interval": "3600000",
+    "messages_consumed_thread_run_interval": "1000",
     "rebalance_interval_sec": "0",
     "zk_timeout": str(_SESSION_S * 1000),
     **{f"bk_{name}_size": str(size) for name, size in QUORUMS.items()},

@@ -26,9 +26,9 @@ _PASSWORD: Final = b"sillysecret"
 _FORMAT_2: Final = b"BookieMetadataFormatVersion\t2\n"
 
 
-def check_ledgers(deployment: Deployment, topic: bytes, traffic: Traffic) -> None:
-    """Fail unless range records and ledgers hold the topic, an entry for each message, as the original keeps them."""
-    ranges = deployment.ranges(topic).ranges
+def check_ledgers(deployment: Deployment, traffic: Traffic) -> None:
+    """Fail unless range records and ledgers hold a topic, an entry for each message, as the original keeps them."""
+    ranges = deployment.ranges(traffic.topic).ranges
     with deployment.java.znodes() as raw:
         stored = [_stored(raw, each.ledgerId) for each in ranges]
     assert None not in stored, f"ledgers are missing: {stored} of {ranges}"

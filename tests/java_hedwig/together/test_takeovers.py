@@ -1,9 +1,12 @@
 """Prove that each hub takes topics over from the other, however that ends, and no acknowledged message is lost.
 
-The topic goes from one to the other and back while it is published to through both, and a subscriber in the Java client
-listens. At the end each hub in turn delivers all of it.
+A topic goes from one to the other and back while it is published to through both, and subscribers listen in the Java
+client. At the end each hub in turn delivers all of it, and its ledgers are those of the original.
 """
 
+from collections.abc import Collection
+from contextlib import ExitStack
+from random import Random
 from typing import Final
 
 import pytest
@@ -18,70 +21,118 @@ from tests.java_hedwig.together.traffic import Traffic
 
 __all__: list[str] = []
 
+FAULTS: Final = ("stop", "kill", "pause")
+MORE: Final = 20
+"""Publishes that are acknowledged before the next thing happens: several ledgers."""
 LATE: Final = 10
 
 
-@pytest.mark.parametrize("fault", ["stop", "kill", "pause"])
-@pytest.mark.parametrize("turns", [2, pytest.param(12, marks=[pytest.mark.full, pytest.mark.timeout(900)])])
 def test_topic_goes_from_one_to_the_other_and_back(
-    deployment: Deployment, connect_java: ConnectJava, fault: str, turns: int, topic: bytes
+    deployment: Deployment, connect_java: ConnectJava, topic: bytes
 ) -> None:
-    owner = deployment.members[turns % 2]
-    deployment.give(topic, owner)
+    _go_round(deployment, connect_java, [topic], [fault for fault in FAULTS for _ in deployment.members])
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_topics_go_to_and_fro(deployment: Deployment, connect_java: ConnectJava, topic: bytes, seed: int) -> None:
+    topics = [b"%s-%d" % (topic, number) for number in range(4)]
+    _go_round(deployment, connect_java, topics, Random(seed).choices(FAULTS, k=20))
+
+
+def _go_round(deployment: Deployment, connect_java: ConnectJava, topics: list[bytes], faults: list[str]) -> None:
+    owner: Member = deployment.ours
     readers = {member.name: f"reader-{member.name}".encode() for member in deployment.members}
-    with HubClient(owner.port) as raw:
-        for reader in readers.values():
-            raw.subscribe(topic, reader)
-            raw.close_subscription(topic, reader)
-    listener = connect_java(deployment.other(owner)).listen(topic, b"listener")
-    with Traffic(topic, deployment.members) as traffic:
-        for _ in range(turns):
-            traffic.wait_for(20, f"by {owner.name}")
-            _take_over(deployment, traffic, owner, fault)
+    for topic in topics:
+        deployment.give(topic, owner)
+        _subscribe(owner, topic, readers.values())
+    java = connect_java(deployment.original)
+    listeners = [java.listen(topic, b"listener") for topic in topics]
+    traffics = [Traffic(topic, deployment.members) for topic in topics]
+    with ExitStack() as stack:
+        for traffic in traffics:
+            stack.enter_context(traffic)
+        for number, fault in enumerate(faults):
+            _wait_for(traffics, f"by {owner.name}")
+            if fault == "pause":
+                _pause(deployment, traffics, owner, readers.values(), b"%s-silent-%d" % (topics[0], number))
+            elif fault == "kill":
+                owner.kill()
+            else:
+                owner.stop()
+            _wait_for(traffics, f"after the {fault} of {owner.name}")
             owner = deployment.other(owner)
-            assert deployment.owner(topic) == deployment.registered(owner)
+            assert {deployment.owner(topic) for topic in topics} == {deployment.registered(owner)}
             deployment.restore()
-        traffic.wait_for(20, f"by {owner.name}")
-    _check_listener(listener, traffic)
-    # Or it would let the topic be taken over while the ledgers are looked at.
-    listener.close()
+        _wait_for(traffics, f"by {owner.name}")
+    for listener, traffic in zip(listeners, traffics, strict=True):
+        _check_listener(listener, traffic)
+        # Or it would let the topic be taken over while the ledgers are looked at.
+        listener.close()
     for _ in deployment.members:
-        owner = deployment.serving(topic)
-        traffic.check_delivered(_read_all(owner, topic, readers.pop(owner.name), max(traffic.acknowledged)))
+        owner = deployment.serving(topics[0])
+        for traffic in traffics:
+            deployment.serving(traffic.topic)
+            traffic.check_delivered(_read_all(owner, traffic, readers[owner.name]))
         owner.stop()
         deployment.restore()
-    deployment.serving(topic)
-    check_ledgers(deployment, topic, traffic)
+    for traffic in traffics:
+        deployment.serving(traffic.topic)
+        check_ledgers(deployment, traffic)
 
 
-def _take_over(deployment: Deployment, traffic: Traffic, owner: Member, fault: str) -> None:
-    """End the rule of `owner`, and return once the other hub has acknowledged publishes."""
+def _wait_for(traffics: list[Traffic], what: str) -> None:
+    for traffic in traffics:
+        traffic.wait_for(MORE, what)
+
+
+def _pause(
+    deployment: Deployment, traffics: list[Traffic], owner: Member, readers: Collection[bytes], silent: bytes
+) -> None:
+    """Freeze `owner` until the other has what it owned, then let it go on: nothing that it does late takes effect.
+
+    That goes for topics published to, and for one that never was, which has no ledger if the hub is ours.
+    """
     incarnation = deployment.registered(owner)
     assert incarnation is not None
-    if fault == "stop":
-        owner.stop()
-    elif fault == "kill":
-        owner.kill()
-    else:
-        with HubClient(owner.port) as late:
-            owner.pause()
-            late.send_publishes(traffic.topic, [b"late %d" % number for number in range(LATE)])
-            deployment.wait_gone(incarnation)
-            traffic.wait_for(20, f"after {owner.name} was paused")
-            before = deployment.ranges(traffic.topic)
-            owner.resume()
-            # It either refuses them or is gone.
-            assert not late.published(LATE)
-            deployment.wait_over(owner, incarnation)
-            after = deployment.ranges(traffic.topic)
-            assert list(after.ranges)[: len(before.ranges) - 1] == list(before.ranges)[:-1]
-    traffic.wait_for(20, f"after the {fault} of {owner.name}")
+    topics = [*(traffic.topic for traffic in traffics), silent]
+    deployment.give(silent, owner)
+    _subscribe(owner, silent, [b"reader"])
+    with HubClient(owner.port) as late, HubClient(deployment.other(owner).port) as now:
+        owner.pause()
+        for topic in topics:
+            late.send_publishes(topic, [b"late %d" % number for number in range(LATE)])
+        for traffic in traffics:
+            for reader in readers:
+                late.consume(traffic.topic, reader, MORE)
+        deployment.wait_gone(incarnation)
+        _wait_for(traffics, f"after {owner.name} was paused")
+        assert now.publish(silent, b"first") == 1
+        before = [deployment.ranges(topic).ranges for topic in topics]
+        owner.resume()
+        # It refuses them, or it ends.
+        assert not late.published(LATE * len(topics))
+        deployment.wait_over(owner, incarnation)
+        assert now.publish(silent, b"second") == 2
+        for topic, ranges in zip(topics, before, strict=True):
+            assert deployment.ranges(topic).ranges[: len(ranges) - 1] == ranges[:-1]
+        now.subscribe(silent, b"reader")
+        assert now.deliveries(2) == [(1, b"first"), (2, b"second")]
 
 
-def _read_all(owner: Member, topic: bytes, reader: bytes, last: int) -> list[tuple[int, bytes]]:
+def _subscribe(owner: Member, topic: bytes, subscribers: Collection[bytes]) -> None:
+    """Make subscriptions that nobody is attached to."""
     with HubClient(owner.port) as client:
-        client.subscribe(topic, reader)
-        return client.deliveries(last)
+        for subscriber in subscribers:
+            client.subscribe(topic, subscriber)
+            client.close_subscription(topic, subscriber)
+
+
+def _read_all(owner: Member, traffic: Traffic, reader: bytes) -> list[tuple[int, bytes]]:
+    with HubClient(owner.port) as client:
+        client.subscribe(traffic.topic, reader)
+        return client.deliveries(max(traffic.acknowledged))
 
 
 def _check_listener(listener: JavaSubscription, traffic: Traffic) -> None:

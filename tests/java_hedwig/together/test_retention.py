@@ -1,0 +1,53 @@
+"""Prove that ledgers which one hub deleted, as all had consumed them, do not disturb the other."""
+
+from functools import partial
+from typing import Final
+
+from tests.java_hedwig.hub_client import HubClient
+from tests.java_hedwig.stack import eventually
+from tests.java_hedwig.together.deployment import MESSAGES_PER_LEDGER, Deployment
+from tests.java_hedwig.together.members import Member
+
+__all__: list[str] = []
+
+S: Final = b"reader"
+LEDGERS: Final = 3
+
+
+def test_ids_go_on_after_ledgers_that_either_hub_deleted(deployment: Deployment, topic: bytes) -> None:
+    """Ours deletes even the last ledger when it releases the topic, and keeps its range, which holds no message."""
+    last = 0
+    deployment.give(topic, deployment.ours)
+    for _ in range(2):
+        last = _publish_and_consume(deployment.ours, topic, last)
+        deployment.release(topic)
+        [emptied] = deployment.ranges(topic).ranges
+        assert (emptied.startSeqIdIncluded, emptied.endSeqIdIncluded.localComponent) == (last + 1, last)
+        deployment.give(topic, deployment.original)
+        before = last
+        last = _publish_and_consume(deployment.original, topic, last)
+        eventually("the original deletes what is consumed", partial(_begins_behind, deployment, topic, before))
+        deployment.original.stop()
+        deployment.wait_unregistered(deployment.original)
+        with HubClient(deployment.ours.port) as client:
+            client.close_subscription(topic, b"nobody")
+        deployment.restore()
+
+
+def _begins_behind(deployment: Deployment, topic: bytes, last: int) -> bool:
+    """Say whether the first ledger of those that were filled behind `last` is gone."""
+    return deployment.ranges(topic).ranges[0].startSeqIdIncluded > last + MESSAGES_PER_LEDGER
+
+
+def _publish_and_consume(owner: Member, topic: bytes, last: int) -> int:
+    """Publish several ledgers full and a bit, and consume all of it; return the last id."""
+    end = last + LEDGERS * MESSAGES_PER_LEDGER + 2
+    wanted = [(number, b"m%d" % number) for number in range(last + 1, end + 1)]
+    with HubClient(owner.port) as client:
+        client.subscribe(topic, S)
+        for number, body in wanted:
+            assert client.publish(topic, body) == number
+        assert client.deliveries(len(wanted)) == wanted
+        client.consume(topic, S, end)
+        client.close_subscription(topic, S)
+    return end
