@@ -36,8 +36,9 @@ class Fault:
     """Something that was done to servers, from when to when, and until when they answered again.
 
     `clock_from` is from when on topics had to be served again within `limit_s`: for a hub that was killed since then,
-    after any other fault since every server answered. `served_s` is how long that took for the slowest of `topics`;
-    `slowest` is one of those that took that long, `late` are those that were not served even much later.
+    after any other fault since every server answered. `served_s` is how long that took for the slowest of `topics`.
+    For `starved_s` of it a hub, or the clients, stood in line for a processor, which does not count. `slowest` is one
+    of the topics that took that long, `late` are those that were not served even much later.
     """
 
     what: str
@@ -46,6 +47,7 @@ class Fault:
     answered: float = 0.0
     clock_from: float = 0.0
     limit_s: float = 0.0
+    starved_s: float = 0.0
     topics: int = 0
     served_s: float = 0.0
     half_served_s: float = 0.0
@@ -54,12 +56,15 @@ class Fault:
 
     def line(self, origin: float) -> str:
         """Return it as a line of the log."""
-        return (
-            f"{self.began - origin:7.2f} s  {self.what}; over after {self.ended - self.began:.2f} s, all answer after "
-            f"{self.answered - self.began:.2f} s; {self.topics} topics served again within {self.served_s:.2f} s of "
-            f"{self.limit_s:g} s (half of them {self.half_served_s:.2f} s; the last was {self.slowest})"
-            + (f"; NOT SERVED: {', '.join(self.late[:5])}" if self.late else "")
+        over_s, answered_s = self.ended - self.began, self.answered - self.began
+        lines = (
+            f"{self.began - origin:7.2f} s  {self.what}; over after {over_s:.2f} s, all answer after {answered_s:.2f} s",
+            f"{self.topics} topics served again within {self.served_s:.2f} s of {self.limit_s:g} s"
+            f", {self.starved_s:.2f} s of it without a processor"
+            f" (half of them {self.half_served_s:.2f} s; the last was {self.slowest})",
+            *([f"NOT SERVED: {', '.join(self.late[:5])}"] if self.late else ()),
         )
+        return "; ".join(lines)
 
 
 @dataclass(slots=True)

