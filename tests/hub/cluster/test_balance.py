@@ -171,3 +171,20 @@ async def test_hub_that_is_drained_while_there_is_no_other_serves_on(deployment:
     await until(lambda: len(one.topics) == 0, "it is emptied once there is another")
     await client.closed_by_hub()
     assert is_owner(await ask(await deployment.connect(other), b"t"))
+
+
+async def test_topic_that_was_given_up_for_the_balance_is_claimed_again_by_choice_only(deployment: Deployment) -> None:
+    """Also where it is asked for with the flag of a redirect, which else makes any hub claim."""
+    one, other = [await deployment.start(cluster={"placement": "uniform"}) for _ in range(2)]
+    await _know_each_other(one, other)
+    await _own(deployment, one, TOPICS)
+    released, left = TOPICS[:10], TOPICS[10:]
+    await asyncio.gather(*(one.topics.release(topic) for topic in one.topics if topic.name in released))
+    await asyncio.gather(*(one.topics.leave(topic) for topic in one.topics))
+    assert len(one.topics) == 0
+    client, to_other = await deployment.connect(one), await deployment.connect(other)
+    assert all([is_owner(await ask(client, topic)) for topic in released])
+    answers = [await ask(client, topic) for topic in left]
+    sent_on = [topic for topic, answer in zip(left, answers, strict=True) if not is_owner(answer)]
+    assert sent_on, "all of them came back"
+    assert all([is_owner(await ask(to_other, topic)) for topic in sent_on])
