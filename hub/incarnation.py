@@ -53,10 +53,14 @@ class Incarnation:
         self._clock = clock
         self._log_store = LogStore(ledgers, metadata.persistence, options, self.tails, options.region.encode())
         cluster = options.cluster
-        # A hub of the original that has released a topic may choose this one; its client must not be sent back to it.
-        kept_s = 0.0 if options.is_beside_originals else cluster.owners_kept_s
+        kept_s, for_originals = cluster.owners_kept_s, None
+        if options.is_beside_originals:
+            from metadata.zookeeper.names import is_plain_topic  # It needs kazoo, which other hubs may do without.
+
+            # A hub of the original that has released a topic may choose this one; its client must not be sent back.
+            kept_s, for_originals = 0.0, is_plain_topic
         known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
-        ownership = Ownership(metadata.ownership, liveness, known, assigns=options.is_beside_originals)
+        ownership = Ownership(metadata.ownership, liveness, known, for_originals)
         self.topics = Topics(options, ownership, self._log_store, clock)
         self.delivery = Delivery(options, clock)
         self.subscribing = Subscribing(options, metadata.subscriptions, self.delivery, filters, clock)

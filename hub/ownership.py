@@ -1,6 +1,7 @@
 """Who owns a topic: claims and releases of owner records, and whom to redirect to."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -57,18 +58,23 @@ class Claim:
 class Ownership:
     """Claims topics for this hub, by compare-and-set alone.
 
-    Beside hubs of the original (`assigns`) it names another hub that it chooses as the owner before it sends a client
-    there, as they do: such a hub, asked for a topic without owner, would choose anew whatever the client was told, and
-    might send it back here, and the original's client gives up when it is sent back.
+    Beside hubs of the original it names another hub that it chooses as the owner before it sends a client there, as
+    they do: such a hub, asked for a topic without owner, would choose anew whatever the client was told, and might send
+    it back here, and the original's client gives up when it is sent back. Then `for_originals` says which topics such
+    hubs find where we do; no other is left for another hub to claim, which may be one of them.
     """
 
     def __init__(
-        self, manager: TopicOwnershipManager, liveness: Liveness, known: KnownOwners, *, assigns: bool = False
+        self,
+        manager: TopicOwnershipManager,
+        liveness: Liveness,
+        known: KnownOwners,
+        for_originals: Callable[[Topic], bool] | None = None,
     ) -> None:
         self._manager = manager
         self._liveness = liveness
         self._known = known
-        self._assigns = assigns
+        self._for_originals = for_originals
         self._told = False
 
     def known_owner(self, topic: Topic) -> HubInfo | None:
@@ -83,7 +89,8 @@ class Ownership:
         """
         me = self._liveness.me
         self._known.forget(topic)
-        chosen = me if should_claim else self._liveness.choose()
+        is_for_any = self._for_originals is None or self._for_originals(topic)
+        chosen = me if should_claim or not is_for_any else self._liveness.choose()
         version, taken_over = NEW, False
         for _ in range(_TRIES_MAX):
             if chosen == me:
@@ -129,7 +136,7 @@ class Ownership:
 
     async def _send_to(self, chosen: HubInfo, topic: Topic, version: Version) -> None:
         """Raise NotResponsibleForTopicError for `chosen`; return if the owner record changed meanwhile."""
-        if self._assigns:
+        if self._for_originals is not None:
             try:
                 await self._manager.write_owner_info(topic, chosen, version)
             except (BadVersionError, NoRecordError):

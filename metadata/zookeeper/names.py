@@ -26,6 +26,7 @@ __all__ = [
     "Place",
     "Places",
     "deepest_above",
+    "is_plain_topic",
     "legal_component",
     "sort_key",
     "subscriber_of",
@@ -102,6 +103,11 @@ class Places:
 def legal_component(component: str) -> bool:
     """Say whether the server and kazoo both take `component` as it is."""
     return component not in _RELATIVE and "/" not in component and _ILLEGAL.search(component) is None
+
+
+def is_plain_topic(topic: Topic) -> bool:
+    """Say whether a topic keeps its name as its path, so that hubs of the original have it in the same place."""
+    return _plain_components(topic) is not None
 
 
 def topic_of(components: Sequence[str]) -> Topic | None:
