@@ -102,7 +102,7 @@ class Cluster:
             await self._serve(registration, hub)
         except LedgerStoreUnavailableError as exc:
             raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
-        self._tasks.start(self._follow(hub))
+        self._tasks.start(self._follow_to_the_end(hub))
         self._tasks.start(self.balance.run())
 
     def is_proven(self) -> bool:
@@ -122,6 +122,14 @@ class Cluster:
     def _note(self, registration: Registration, *, holds: bool) -> None:
         self._changes.append((registration, holds))
         self._changed.set()
+
+    async def _follow_to_the_end(self, hub: Member) -> None:
+        try:
+            await self._follow(hub)
+        except Exception:
+            # A defect of ours. A process that serves nobody, and does not end either, would be found by nobody.
+            _log.exception("this hub cannot go from one registration to the next")
+            hub.give_up(ServiceDownError("this hub cannot register anew; its log says why"))
 
     async def _follow(self, hub: Member) -> None:
         """Carry out in turn what liveness tells: a hub serves under one registration at a time."""

@@ -205,7 +205,8 @@ class Topics:
         claim = await self._ownership.claim(name, should_claim=may_claim)
         try:
             log = await self._open_log(name, claim)
-        except BaseException as exc:
+        except Exception as exc:
+            # Not if it is cancelled: then all topics are abandoned, and there is no time to wait for the store.
             _log.warning("topic '%s' was claimed, but cannot be served: %s", show_name(name), exc)
             await self._ownership.release(name, claim.version)
             raise

@@ -21,6 +21,7 @@ from tests.faults.wires import ZooKeeperWire
 from tests.hub.cluster.both import on_both
 from tests.hub.cluster.deployment import Deployment, ask
 from tests.hub.cluster.test_one_owner import is_owner
+from tests.hub.wire_channel import WireChannel
 from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
 
 T: Final = b"t"
@@ -42,32 +43,34 @@ class _Held:
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        self._is_holding = False
+        self._passes = -1
+        """How many writes pass before the one that is held; -1: none is."""
         self.hub: Hub
         self.store: Proxy
-        self._zookeeper: Proxy
+        self.zookeeper: Proxy
 
     async def start(self) -> None:
         deployment = self._deployment
         self.store, place = await deployment.behind_proxy(self._plan)
-        self._zookeeper = await deployment.proxy_to_zookeeper(ZooKeeperWire)
-        self.hub = await deployment.start(place=place, zookeeper=self._zookeeper.address)
+        self.zookeeper = await deployment.proxy_to_zookeeper(ZooKeeperWire)
+        self.hub = await deployment.start(place=place, zookeeper=self.zookeeper.address)
 
     def _plan(self, exchange: Exchange) -> Step:
-        if self._is_holding and exchange.name == self._deployment.networked.write:
-            self._is_holding = False
-            return Step(Action.HOLD_REQUEST)
+        if self._passes >= 0 and exchange.name == self._deployment.networked.write:
+            self._passes -= 1
+            if self._passes < 0:
+                return Step(Action.HOLD_REQUEST)
         return PASS
 
-    def hold(self) -> None:
-        self._is_holding = True
+    def hold(self, passes: int = 0) -> None:
+        self._passes = passes
 
     async def lose_session(self, other: Hub) -> None:
         """Wait until the write is held; then let the hub lose its session, and the other hear of it."""
         await until(lambda: self.store.done[Action.HOLD_REQUEST] == 1, "the write is held")
         raw = self._deployment.raw()
         me = self.hub.me
-        self._zookeeper.vanish()
+        self.zookeeper.vanish()
         await self._deployment.gone(raw, me, other)
 
     async def release(self) -> None:
@@ -157,6 +160,22 @@ async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: 
         # It was made after the first message; nobody was told, so what came since is delivered.
         assert answer.status is StatusCode.SUCCESS
         assert await to_other.delivered(1) == [2]
+
+
+async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(held: _Held) -> None:
+    """It had claimed a topic, and was about to write the record of its ledgers."""
+    client = WireClient(await WireChannel.open(held.hub.port))
+    held.hold(passes=1)
+    client.send(T, Publish(Message(b"x")))
+    await until(lambda: held.store.done[Action.HOLD_REQUEST] == 1, "the second write is held")
+    before = held.hub.me
+    held.zookeeper.vanish()
+    await client.closed_by_hub()
+    await held.zookeeper.come_back()
+    # Less than the time for one operation on the store, 30 s.
+    await until(lambda: held.hub.me != before and held.hub.shape.is_proven(), "it serves again", 15)
+    await client.close()
+    await held.release()
 
 
 def _serves(answer: Answer) -> bool:
