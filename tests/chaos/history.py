@@ -58,7 +58,8 @@ class Fault:
         """Return it as a line of the log."""
         over_s, answered_s = self.ended - self.began, self.answered - self.began
         lines = (
-            f"{self.began - origin:7.2f} s  {self.what}; over after {over_s:.2f} s, all answer after {answered_s:.2f} s",
+            f"{self.began - origin:7.2f} s  {self.what}; over after {over_s:.2f} s",
+            f"all answer after {answered_s:.2f} s",
             f"{self.topics} topics served again within {self.served_s:.2f} s of {self.limit_s:g} s"
             f", {self.starved_s:.2f} s of it without a processor"
             f" (half of them {self.half_served_s:.2f} s; the last was {self.slowest})",
