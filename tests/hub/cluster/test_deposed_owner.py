@@ -18,7 +18,7 @@ from hub.hub import Hub
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
-from tests.hub.cluster.both import on_both
+from tests.hub.cluster.both import on_both, on_hbase
 from tests.hub.cluster.deployment import Deployment, ask
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_channel import WireChannel
@@ -162,7 +162,10 @@ async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: 
         assert await to_other.delivered(1) == [2]
 
 
-async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(held: _Held) -> None:
+@on_hbase
+async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(
+    deployment: Deployment, held: _Held
+) -> None:
     """It had claimed a topic, and was about to write the record of its ledgers."""
     client = WireClient(await WireChannel.open(held.hub.port))
     held.hold(passes=1)
@@ -172,8 +175,8 @@ async def test_hub_whose_store_is_silent_registers_anew_without_waiting_for_it(h
     held.zookeeper.vanish()
     await client.closed_by_hub()
     await held.zookeeper.come_back()
-    # Less than the time for one operation on the store, 30 s.
-    await until(lambda: held.hub.me != before and held.hub.shape.is_proven(), "it serves again", 15)
+    await until(lambda: held.hub.me != before and held.hub.shape.is_proven(), "it serves again")
+    assert held.store.seen[deployment.networked.write] == 2, "it has not tried to give the topic back before"
     await client.close()
     await held.release()
 
