@@ -220,6 +220,9 @@ def _resumed(result: Result, before: Result) -> Result:
         raise BenchmarkError("the run to go on with had other terms: give the same options, or another --output")
     before.measurements = [each for each in before.measurements if each.wall is None]
     before.is_complete = False
+    commit, commits = result.environment["commit"], before.environment.setdefault("resumed_on", [])
+    if commit not in (before.environment["commit"], *commits):
+        commits.append(commit)
     return before
 
 

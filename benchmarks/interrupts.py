@@ -5,8 +5,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 __all__ = ["interrupt_later", "interrupt_on_sigterm"]
+
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -36,10 +39,14 @@ def interrupt_later() -> Iterator[None]:
     def note(number: int, _: FrameType | None) -> None:
         came.append(number)
 
-    before = signal.signal(signal.SIGINT, note)
+    # SIGTERM too, where it does what Ctrl-C does.
+    held = [each for each in _INTERRUPTS if signal.getsignal(each) is signal.default_int_handler]
+    for each in held:
+        signal.signal(each, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each in held:
+            signal.signal(each, signal.default_int_handler)
     if came:
         raise KeyboardInterrupt

@@ -164,6 +164,7 @@ def terms(result: Result) -> list[str]:
     machine = result.environment
     commit = machine["commit"] or "no commit"
     dirty = " with changes" if machine["is_dirty"] else ""
+    dirty += "".join(f", gone on with at {later[:12]}" for later in machine.get("resumed_on", []) if later)
     libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
     gib = machine["memory_bytes"] / (1 << 30)
     return [
