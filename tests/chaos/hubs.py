@@ -60,6 +60,7 @@ class Hubs:
         directory: Path,
         settings: Sequence[str] = (),
         detours: Mapping[int, Detour] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         zookeeper = stack.address("zookeeper")
         self.number = next(_numbers)
@@ -86,7 +87,7 @@ class Hubs:
                 f"bookkeeper.zookeeper=zookeeper://{detour.zookeeper}{LEDGERS_ROOT}",
                 *common,
                 *settings,
-                environment={RECORDS: str(self.records), ROUTES: json.dumps(detour.routes)},
+                environment={RECORDS: str(self.records), ROUTES: json.dumps(detour.routes), **(environment or {})},
                 module="tests.chaos.recorded_hub",
             )
 
@@ -139,10 +140,14 @@ class Hubs:
 
 @asynccontextmanager
 async def hubs_on(
-    stack: DevServers, directory: Path, settings: Sequence[str] = (), detours: Mapping[int, Detour] | None = None
+    stack: DevServers,
+    directory: Path,
+    settings: Sequence[str] = (),
+    detours: Mapping[int, Detour] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Hubs]:
     """Start three hubs with metadata of their own, and end them afterwards."""
-    hubs = Hubs(stack, directory, settings, detours)
+    hubs = Hubs(stack, directory, settings, detours, environment)
     await format_metadata(hubs.metadata, StoreOptions(regions=_REGIONS))
     try:
         await asyncio.gather(*(asyncio.to_thread(hubs.start, name) for name in hubs.hubs))

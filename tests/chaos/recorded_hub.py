@@ -1,19 +1,23 @@
-"""A hub as `hedwig-hub` runs it, with two additions: a record of what it is told of ownership, and detours.
+"""A hub as `hedwig-hub` runs it, with additions: a record of what it is told of ownership, detours, a stopped clock.
 
     python -m tests.chaos.recorded_hub ARGUMENTS_OF_HEDWIG_HUB
 
 Environment: CHAOS_RECORDS is a directory, where each start of a hub gets a file of its own; CHAOS_ROUTES is a JSON
-object of ports of region servers and bookies, each with the host:port where this hub reaches it instead.
+object of ports of region servers and bookies, each with the host:port where this hub reaches it instead. With
+CHAOS_STOPPED_CLOCK its liveness is proven by a clock that stands still, so it never stops serving by itself.
 """
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+import hub.cluster
 import hub.hub
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hub.liveness import LivenessOptions
 from hub.main import main
 from metadata import MetadataStore, MetadataUrl, StoreOptions, open_metadata
 from metadata.hbase import HBaseFactory
@@ -21,10 +25,11 @@ from metadata.hbase.native import connect
 from metadata.hbase.native.places import Server
 from tests.faults.linearizability.recorder import RecordedOwnership
 
-__all__ = ["RECORDS", "ROUTES"]
+__all__ = ["RECORDS", "ROUTES", "STOPPED_CLOCK"]
 
 RECORDS: Final = "CHAOS_RECORDS"
 ROUTES: Final = "CHAOS_ROUTES"
+STOPPED_CLOCK: Final = "CHAOS_STOPPED_CLOCK"
 
 
 def _read_routes() -> dict[int, tuple[str, int]]:
@@ -61,7 +66,9 @@ async def _resolve_routed(registry: ZookeeperRegistry, bookie: str) -> tuple[str
 
 
 if __name__ == "__main__":
+    liveness = partial(LivenessOptions, boot_time_s=lambda: 0.0) if STOPPED_CLOCK in os.environ else LivenessOptions
     with (
+        patch.object(hub.cluster, "LivenessOptions", liveness),
         patch.object(hub.hub, "open_metadata", _open_recorded),
         patch.object(ZookeeperRegistry, "resolve", _resolve_routed),
     ):
