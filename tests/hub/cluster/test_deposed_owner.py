@@ -13,7 +13,7 @@ import pytest
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
-from hedwig.wire import Answer, CreateOrAttach, Message, Publish, Subscribe
+from hedwig.wire import Answer, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe
 from hub.hub import Hub
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.waiting import until
@@ -199,7 +199,8 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     stopped = deployment.apart()
     await asyncio.to_thread(stopped.start)
     other = await deployment.start()
-    client, subscriber, to_other = [await deployment.connect(hub) for hub in (stopped, stopped, other)]
+    client, subscriber, quick = [await deployment.connect(stopped) for _ in range(3)]
+    to_other = await deployment.connect(other)
     before = deployment.registered_at(raw, stopped.port)
     assert before is not None
     await subscriber.subscribed(T, b"ann")
@@ -215,6 +216,10 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     late += [client.send(U, Publish(Message(b"late"))) for _ in range(5)]
     late.append(client.send(T, Subscribe(subscriber=SubscriberId(b"late"), mode=CreateOrAttach.CREATE)))
     late.append(client.send(b"new", Publish(Message(b"late"))))
+    # These need nobody but the hub, so they are answered at once, if at all.
+    for to_hub in (quick, subscriber):
+        for topic in (T, U, T, U):
+            to_hub.send(topic, CloseSubscription(SubscriberId(b"nobody")))
     await deployment.gone(raw, before, other)
     acknowledged = _PUBLISHED + sum(txn_id in client.answers for txn_id in under_way)
     next_id = await to_other.publish(T, b"after")
@@ -225,6 +230,7 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     stopped.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]  # it was started
     answers = await _take_answers(client)
     assert not [each for each in answers if each.txn_id in late]
+    assert not await _take_answers(quick)
     assert len(client.received) <= answered + len(under_way)
     await until(lambda: deployment.registered_at(raw, stopped.port) not in (None, before), "it registers anew")
     again = deployment.registered_at(raw, stopped.port)
