@@ -53,6 +53,7 @@ class Caretaker(Protocol):
 
 @dataclass(slots=True)
 class _Waiter:
+    should_claim: bool
     serve: Callable[[OwnedTopic], None]
     refuse: Callable[[HedwigError], None]
 
@@ -61,8 +62,19 @@ class _Waiter:
 class _Acquisition:
     """A topic on its way to be owned, and who waits for it."""
 
-    should_claim: bool
     waiters: deque[_Waiter] = field(default_factory=deque)
+
+    @property
+    def should_claim(self) -> bool:
+        """Whether any of those who wait was sent here by another hub."""
+        return any(waiter.should_claim for waiter in self.waiters)
+
+    def refuse_all_not_sent_here(self, error: HedwigError) -> None:
+        """Refuse whoever asks here first."""
+        refused = [waiter for waiter in self.waiters if not waiter.should_claim]
+        self.waiters = deque(waiter for waiter in self.waiters if waiter.should_claim)
+        for waiter in refused:
+            waiter.refuse(error)
 
 
 class Topics:
@@ -148,13 +160,12 @@ class Topics:
             if len(self._turns) >= self._options.acquisitions_waiting_max:
                 refuse(ServiceDownError("too many topics wait to be acquired by this hub; try again"))
                 return
-            acquisition = self._acquisitions[name] = _Acquisition(should_claim)
+            acquisition = self._acquisitions[name] = _Acquisition()
             self._turns[name] = None
         if len(acquisition.waiters) >= self._options.topic_requests_max:
             refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
             return
-        acquisition.should_claim |= should_claim
-        acquisition.waiters.append(_Waiter(serve, refuse))
+        acquisition.waiters.append(_Waiter(should_claim, serve, refuse))
         self._begin_turns()
 
     def _begin_turns(self) -> None:
@@ -178,7 +189,7 @@ class Topics:
             # A topic that is on its way out has to be gone first.
             if (release := self._releases.get(name)) is not None:
                 await asyncio.wait([release])
-            topic = await self._own(name, acquisition.should_claim)
+            topic = await self._own_or_redirect(name, acquisition)
         except HedwigError as exc:
             error = exc
         except TimeoutError:
@@ -199,6 +210,18 @@ class Topics:
                 else:
                     waiter.refuse(error or ServiceDownError(f"topic '{show_name(name)}' could not be acquired"))
             self._begin_turns()
+
+    async def _own_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
+        should_claim = acquisition.should_claim
+        try:
+            return await self._own(name, should_claim)
+        except NotResponsibleForTopicError as exc:
+            if should_claim or not acquisition.should_claim:
+                raise
+            # It may have been this hub's choice. Who was sent here meanwhile, perhaps by the very hub that was chosen,
+            # must not be sent back: the original client takes that for a loop.
+            acquisition.refuse_all_not_sent_here(exc)
+        return await self._own(name, True)
 
     async def _own(self, name: Topic, should_claim: bool) -> OwnedTopic:
         may_claim = should_claim and not self.claims_nothing_new and not self._is_left(name)

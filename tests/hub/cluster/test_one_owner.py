@@ -8,7 +8,9 @@ import pytest
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW
-from hedwig.wire import Answer
+from hedwig.wire import Answer, CloseSubscription
+from hub.liveness import Registration
+from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both
 from tests.hub.cluster.deployment import Deployment, ask, liveness_of
@@ -163,3 +165,34 @@ async def test_subscription_follows_its_topic_to_the_next_owner(deployment: Depl
     await to_other.subscribed(b"t", subscriber)
     assert await to_other.publish(b"t", b"d") == 4
     assert await to_other.delivered(2) == [3, 4]
+
+
+async def test_client_that_was_sent_here_is_not_sent_on_with_one_that_was_not(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their requests share one look-up, which began for the other and ends in this hub's choice of a third."""
+    armed = False
+
+    def plan(_: Exchange) -> Step:
+        nonlocal armed
+        was_armed, armed = armed, False
+        return Step(Action.HOLD_REQUEST) if was_armed else PASS
+
+    proxy, place = await deployment.behind_proxy(plan)
+    hub = await deployment.start(place=place)
+    other = await deployment.start()
+    monkeypatch.setattr(Registration, "choose", lambda _: other.me)
+    client = await deployment.connect(hub)
+    armed = True
+    asks = CloseSubscription(SubscriberId(b"nobody"))
+    first = client.send(b"t", asks, should_claim=False)
+    await until(lambda: proxy.done[Action.HOLD_REQUEST] == 1, "the owner is looked up")
+    sent_here = [client.send(b"t", asks) for _ in range(2)]
+    second = client.send(b"t", asks, should_claim=False)
+    await client.barrier()
+    proxy.release()
+    for txn_id in (first, second):
+        answer = await client.answer(txn_id)
+        assert not is_owner(answer)
+        assert answer.text == other.me.address
+    assert all([is_owner(await client.answer(txn_id)) for txn_id in sent_here])
