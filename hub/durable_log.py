@@ -257,8 +257,9 @@ class DurableLog:
         """Close the ledger at hand, if there is one, make the next, and let the publishes go that wait."""
         try:
             await self._settle()
-            if not self._failed:
-                await self._next_ledger()
+            async with self._store.ledger_turns:
+                if not self._failed:
+                    await self._next_ledger()
         except (HedwigError, TimeoutError) as exc:
             error = _as_error(exc)
             _log.warning("topic '%s': cannot make a ledger: %s", show_name(self.topic), error)

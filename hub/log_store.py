@@ -18,7 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogStore:
-    """Where logs keep their messages and their ranges. `tasks` are the changes of ranges under way."""
+    """Where logs keep their messages and their ranges. `tasks` are the changes of ranges under way.
+
+    `ledger_turns` bounds the ledgers that are made at once: after a takeover of many topics they would keep the store of
+    the ledgers' records busy for longer than other requests to it may wait.
+    """
 
     ledgers: LedgerStore
     persistence: TopicPersistenceManager
@@ -26,6 +30,10 @@ class LogStore:
     tails: TailMemory
     region: bytes
     tasks: Tasks = field(default_factory=Tasks, init=False)
+    ledger_turns: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ledger_turns", asyncio.Semaphore(self.options.ledger_changes_max))
 
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""

@@ -57,7 +57,8 @@ class HubOptions:
         "bytes of unanswered requests in the hub, 1 KiB added for each; beyond, 502 for connections with over 64 KiB",
     )
     topic_requests_max: int = option(10_000, "requests that wait for one topic; more get 502")
-    acquisitions_max: int = option(512, "topics that are acquired at once; others wait their turn")
+    acquisitions_max: int = option(128, "topics that are acquired at once; others wait their turn")
+    ledger_changes_max: int = option(128, "topics whose first or next ledger is made at once; others wait their turn")
     acquisitions_waiting_max: int = option(100_000, "topics that wait for that turn; more get 502")
 
     topics_max: int = option(2_000_000, "topics owned at once; beyond, those unused for longest are released")
@@ -111,6 +112,7 @@ class HubOptions:
             ("request_bytes_max", 1, 1 << 40),
             ("topic_requests_max", 1, 10_000_000),
             ("acquisitions_max", 1, 100_000),
+            ("ledger_changes_max", 1, 100_000),
             ("acquisitions_waiting_max", 1, 100_000_000),
             ("topics_max", 1, 1 << 40),
             ("message_window", 0, (1 << 32) - 1),

@@ -332,6 +332,28 @@ async def test_many_topics_at_once(start_hub: StartHub, connect: Connect) -> Non
     assert ids == [1] * 300 + [2] * 300
 
 
+async def test_first_ledgers_are_made_few_at_a_time(
+    start_hub: StartHub, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = await start_hub(ledger_changes_max=3)
+    create, at_once, most = hub.ledgers.create, 0, 0
+
+    async def counted(about: Mapping[str, bytes] | None = None) -> int:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            return await create(about)
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(hub.ledgers, "create", counted)
+    client = await connect(hub)
+    sent = [client.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(100)]
+    assert [WireClient.published(await client.answer(txn_id)) for txn_id in sent] == [1] * 100
+    assert most == 3
+
+
 async def test_too_many_topics_that_wait_are_refused(start_hub: StartHub, connect: Connect) -> None:
     hub = await start_hub(acquisitions_max=1, acquisitions_waiting_max=5)
     client = await connect(hub)
