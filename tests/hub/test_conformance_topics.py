@@ -1,6 +1,7 @@
 """Topics, over the wire: claimed, taken over, released, redirected, by whatever name, kept or not."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
