@@ -71,8 +71,6 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
         acknowledged = history.acknowledged()
         print(f"{acknowledged / took:.0f} messages/s; {dict(load.outcomes)}; {len(history.sessions)} sessions")
         print(f"{dict(turmoil.kinds)}; hubs {hubs.pids}")
-        for fault in history.faults:
-            print(fault.line(began))
         judge(history, hubs, seed, tmp_path, too_slow(history.faults, began))
         assert acknowledged / took > rate / 10
         assert sum(turmoil.kinds.values()) >= seconds / 30, "faults now and then, also on a machine that heals slowly"

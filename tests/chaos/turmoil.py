@@ -27,7 +27,9 @@ LIMIT_S: Final = SESSION_S + 2.0
 
 _PATIENCE_S: Final = 30.0
 """So long is waited beyond, to say how long it took."""
-_HEALING_S: Final = 120.0
+_HEALING_S: Final = 300.0
+_HBASE_S: Final = 75.0
+"""HBase that was restarted in an unlucky moment may wait for itself for ever; after so long it is started anew."""
 _ROUND_S: Final = 0.05
 _PROBED: Final = 24
 
@@ -76,15 +78,25 @@ class Healing:
         while True:
             try:
                 # A region server that was away for too long ends by itself, some time after it went on.
-                await asyncio.to_thread(heal, self.stack)
+                await asyncio.to_thread(heal, self.stack, _HBASE_S)
                 await asyncio.to_thread(self.hubs.heal)
                 await self._read_metadata()
                 if all(each.state is ServerState.RUNNING for each in await asyncio.to_thread(self.stack.status)):
                     return
-            except (DevError, MetadataError):
+            except DevError as exc:
+                if time.monotonic() > deadline:
+                    raise
+                print(f"HBase is started anew: {str(exc).splitlines()[0]}")
+                await asyncio.to_thread(self._end_hbase)
+            except MetadataError:
                 if time.monotonic() > deadline:
                     raise
             assert time.monotonic() < deadline, f"the servers do not all answer after {_HEALING_S:g} s"
+
+    def _end_hbase(self) -> None:
+        for server in self.stack.status():
+            if server.kind in ("hbase-master", "regionserver") and server.pid is not None:
+                self.stack.kill(server.name)
 
     def _waits(self) -> Mapping[int, float]:
         """Return for how long this process, with all clients, and each hub stood in line for a processor."""
@@ -146,11 +158,13 @@ class Turmoil:
 
     async def run(self, seconds: float, *, at_once: float = 0.0) -> None:
         """Go on for so long. `at_once`: the share of faults during which there is another one."""
-        end = time.monotonic() + seconds
+        began = time.monotonic()
+        end = began + seconds
         while time.monotonic() < end:
             kind = self._next()
             other = self._next() if self._source.random() < at_once else None
             await self._do(kind, other)
+            print(self._load.history.faults[-1].line(began), flush=True)
             await asyncio.sleep(self._source.uniform(0.2, 2.0))
 
     def _next(self) -> Kind:

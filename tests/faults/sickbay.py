@@ -20,15 +20,15 @@ _SERVICES: Final = {
 _ROUND_S: Final = 0.5
 
 
-def heal(launcher: DevServers) -> None:
-    """Let paused servers go on, start those that ended where they were, and wait until all answer."""
+def heal(launcher: DevServers, timeout_s: float = 180.0) -> None:
+    """Let paused servers go on, start those that ended where they were, and wait until all answer. Raises DevError."""
     known = launcher.status()
     for server in known:
         if server.state is ServerState.PAUSED:
             launcher.resume(server.name)
         elif server.state is ServerState.DEAD:
             launcher.start(server.name, wait=False)
-    launcher.up(list(dict.fromkeys(_SERVICES.get(server.kind, server.kind) for server in known)))
+    launcher.up(list(dict.fromkeys(_SERVICES.get(server.kind, server.kind) for server in known)), timeout_s=timeout_s)
 
 
 @asynccontextmanager
