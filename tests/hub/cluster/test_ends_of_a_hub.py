@@ -1,9 +1,11 @@
 """Prove what becomes of the topics of a hub that is stopped in order, and of one that is killed."""
 
 import asyncio
+import os
 import time
 
 from hedwig.status import StatusCode
+from tests.chaos.starvation import waited_most_s, waits_s
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both
 from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
@@ -53,6 +55,7 @@ async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_tw
     for topic in TOPICS:
         await client.subscribed(topic, b"ann")
         assert await client.publish_many(topic, b"a", b"b", b"c") == [1, 2, 3]
+    waits = waits_s([os.getpid()])
     killed.kill()
     killed_at = time.monotonic()
 
@@ -64,7 +67,9 @@ async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_tw
     await eventually(served, "the first topic is served again")
     answers = await asyncio.gather(*(ask(to_other, topic) for topic in TOPICS))
     assert all(is_owner(answer) for answer in answers)
-    assert time.monotonic() - killed_at < SESSION_S + 2
+    took_s = time.monotonic() - killed_at
+    # A busy machine may not have let this process run, which has the other hub too.
+    assert took_s < SESSION_S + 2 + waited_most_s(waits, waits_s([os.getpid()]))
     for topic in TOPICS:
         assert await to_other.publish(topic, b"d") == 4
         await to_other.subscribed(topic, b"ann")
