@@ -167,8 +167,10 @@ class Deployment:
         return self.named(owner.address)
 
     def restore(self) -> None:
-        """Start the hub that does not run."""
+        """Let both hubs run with their usual options."""
         for member in self.members:
+            if member.is_running and not member.is_usual:
+                member.stop()
             if not member.is_running:
                 self.wait_unregistered(member)
                 member.start()

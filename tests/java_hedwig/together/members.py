@@ -20,6 +20,9 @@ class Member(Protocol):
         """What it is called in messages: `ours` or `original`."""
         ...
 
+    is_usual: bool
+    """Whether it was last started with its usual options."""
+
     @property
     def port(self) -> int: ...
 
@@ -58,6 +61,7 @@ class OurMember:
 
     def __init__(self, hub: RunningHub) -> None:
         self.hub = hub
+        self.is_usual = True
         self._settings = hub.settings
 
     @property
@@ -78,6 +82,7 @@ class OurMember:
 
     def start(self, **changes: object) -> None:
         """Start it, with `changes` of its options for this run; `__` stands for the dot in the name of one."""
+        self.is_usual = not changes
         self.hub.settings = (
             *self._settings,
             *(f"{name.replace('__', '.')}={value}" for name, value in changes.items()),
@@ -106,6 +111,7 @@ class OriginalMember:
 
     def __init__(self, stack: JavaStack) -> None:
         self.stack = stack
+        self.is_usual = True
 
     @property
     def port(self) -> int:
@@ -120,6 +126,7 @@ class OriginalMember:
 
     def start(self, *, cas_owners: bool = True, **changes: object) -> None:
         """Start it, with `changes` of its properties for this run."""
+        self.is_usual = cas_owners and not changes
         given = {name: str(value) for name, value in changes.items()}
         self.stack.start_hub(cas_owners=cas_owners, changes=given)
 

@@ -1,7 +1,5 @@
 """Prove that a hub of the original with ephemeral owner nodes is met with an error that says what to do."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
@@ -12,14 +10,12 @@ __all__: list[str] = []
 
 
 @pytest.fixture(scope="module")
-def ephemeral(running: Deployment) -> Iterator[Deployment]:
+def ephemeral(running: Deployment) -> Deployment:
     """The deployment, whose original hub runs as it does by default."""
     running.stop_both()
     running.ours.start()
     running.original.start(cas_owners=False)
-    yield running
-    if running.original.is_running:
-        running.original.stop()
+    return running
 
 
 @pytest.mark.parametrize("should_claim", [False, True])

@@ -15,7 +15,7 @@ from tests.java_hedwig.together.members import Member, connect_ours
 __all__: list[str] = []
 
 S: Final = SubscriberId(b"s")
-UNOWNED: Final = 30
+UNOWNED: Final = 24
 """Enough for hubs that choose by chance to send a client back and forth, if they did."""
 
 
@@ -112,3 +112,23 @@ def test_consume_pointers_and_messages_go_with_a_topic_that_is_released(
         assert [(message.local, message.body) for message in again.take(4)] == [
             (number, b"m%d" % number) for number in range(8, 12)
         ]
+
+
+@pytest.mark.full
+def test_topic_that_the_original_has_released_is_served_at_once(
+    deployment: Deployment, connect_java: ConnectJava, topic: bytes
+) -> None:
+    """Ours has sent others there a moment ago. But the original, asked now, would choose ours."""
+    deployment.stop_both()
+    deployment.ours.start()
+    deployment.original.start(retention_secs=4)
+    deployment.give(topic, deployment.original)
+    with HubClient(deployment.ours.port) as client:
+        client.should_claim = False
+        with pytest.raises(RefusedByHubError, match=deployment.address(deployment.original)):
+            client.publish(topic, b"m")
+    # So that it has more to do than ours.
+    deployment.give(topic + b"-more", deployment.original)
+    java = connect_java(deployment.ours)
+    eventually("the original releases it", lambda: deployment.owner(topic) is None)
+    assert java.publish(topic, b"m") == 1
