@@ -66,7 +66,7 @@ class TakeoverSizes:
     session_timeout_s: float = 10.0
     before_s: float = 20.0
     after_s: float = 20.0
-    served_max_s: float = 120.0
+    served_max_s: float = 300.0
     rounds: int = 1
 
     def __post_init__(self) -> None:
@@ -228,6 +228,7 @@ class TakeoverRuns:
             summary = TakeoverSummary.from_json(client.hear("summary", time.monotonic() + _DRAIN_S + _SUMMARY_S))
         measurement = Measurement(workload=workload, driver="client", round=number)
         _note_summary(measurement, summary)
+        measurement.reported["killed"] = victim.address
         measurement.seconds = (end_ns - start_ns) / _SECOND_NS
         measurement.values |= {
             "hubs": sizes.hubs,

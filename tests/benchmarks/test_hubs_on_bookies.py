@@ -27,7 +27,7 @@ def _command(place: Path, *arguments: str) -> list[str]:
 
 def _bench(place: Path, *arguments: str) -> tuple[Result, str]:
     run = subprocess.run(
-        _command(place, *arguments), cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False
+        _command(place, *arguments), cwd=SOURCES, capture_output=True, text=True, timeout=420, check=False
     )
     assert run.returncode == 0, run.stderr
     result = Result.read(place / "result.json")
