@@ -1,5 +1,6 @@
 """Prove that both hubs send clients to each other, whoever is asked and whichever library asks."""
 
+import itertools
 from functools import partial
 from typing import Final
 
@@ -127,8 +128,13 @@ def test_topic_that_the_original_has_released_is_served_at_once(
         client.should_claim = False
         with pytest.raises(RefusedByHubError, match=deployment.address(deployment.original)):
             client.publish(topic, b"m")
-    # So that it has more to do than ours.
-    deployment.give(topic + b"-more", deployment.original)
     java = connect_java(deployment.ours)
-    eventually("the original releases it", lambda: deployment.owner(topic) is None)
+    more = itertools.count()
+
+    def released() -> bool:
+        # So that it has more to do than ours.
+        deployment.give(b"%s-%d" % (topic, next(more)), deployment.original)
+        return deployment.owner(topic) is None
+
+    eventually("the original releases it", released)
     assert java.publish(topic, b"m") == 1
