@@ -18,7 +18,7 @@ from cli.dev.log4j import write_log4j
 from tests.chaos.workload import Workload
 from tests.hub.delivery_history import Acknowledged, Outcome, Publish, Session, Unknown
 from tests.java_client.client import JavaClient, JavaSubscription
-from tests.java_client.driver import SOURCE, DriverError, JavaClientDriver, JavaError, Value
+from tests.java_client.driver import SOURCE, DriverError, JavaClientDriver, JavaError, Received, Value
 
 __all__ = ["JavaLoad", "java_load"]
 
@@ -105,47 +105,66 @@ class JavaLoad:
             await asyncio.sleep(self._source.uniform(0, 2 * think_s) if isinstance(outcome, Acknowledged) else _RETRY_S)
 
     async def _follow(self, topic: bytes, name: str, first: int) -> None:
-        asked: float | None = None
+        inbox = _Inbox(self._load, topic, name)
         self._load.seen(topic, name, 0)
+        # A subscription may exist since the first attempt to make it.
+        asked = time.monotonic()
         while True:
             client = await self._client(first)
             first += 1
-            asked = asked or time.monotonic()
             try:
                 subscription = await self._call(partial(client.listen, topic, name.encode()))
                 self._load.outcomes["java subscriptions"] += 1
-                await self._receive(topic, name, subscription, asked)
+                inbox.begin(asked)
                 asked = time.monotonic()
+                await self._receive(subscription, inbox)
+                await self._close(client)
+                # What its application was given before the end was consumed.
+                while subscription.waiting:
+                    inbox.take(*await self._call(partial(subscription.take, 1, _LISTEN_S)))
             except (JavaError, TimeoutError):
                 self._load.outcomes["java subscriptions refused"] += 1
-            await self._close(client)
+                await self._close(client)
             await asyncio.sleep(_RETRY_S)
 
-    async def _receive(self, topic: bytes, name: str, subscription: JavaSubscription, asked: float) -> None:
-        """Take messages; the client reconnects by itself, which shows as ids that go back. Return once it is stuck."""
-        session = Session(topic, name, asked, time.monotonic())
-        self._load.history.sessions.append(session)
+    async def _receive(self, subscription: JavaSubscription, inbox: "_Inbox") -> None:
+        """Take messages. Return once the subscription is stuck."""
         heard = time.monotonic()
         while True:
             try:
-                [message] = await self._call(lambda: subscription.take(1, _LISTEN_S))
+                inbox.take(*await self._call(partial(subscription.take, 1, _LISTEN_S)))
+                heard = time.monotonic()
             except TimeoutError:
-                is_behind = self._load.is_behind(topic, name)
-                if not is_behind:
+                if not self._load.is_behind(inbox.topic, inbox.name):
                     heard = time.monotonic()
                 elif time.monotonic() - heard > _STUCK_S:
                     self._load.outcomes["java subscriptions stuck"] += 1
                     return
-                continue
-            heard = time.monotonic()
-            if session.deliveries and message.local <= session.deliveries[-1][0]:
-                session = Session(topic, name, heard, heard)
-                self._load.history.sessions.append(session)
-            session.deliveries.append((message.local, message.body))
-            # It is consumed by the client as soon as it is handled.
-            session.consumed.append((message.local, heard))
-            self._load.seen(topic, name, message.local)
-            self._load.outcomes["java delivered"] += 1
+
+
+class _Inbox:
+    """What a Java subscriber got. Its client reconnects by itself, which shows as ids that go back."""
+
+    def __init__(self, load: Workload, topic: bytes, name: str) -> None:
+        self.topic = topic
+        self.name = name
+        self._load = load
+        self._session = Session(topic, name, 0.0, 0.0)
+
+    def begin(self, asked: float) -> None:
+        """Begin a session that was asked for at a time."""
+        self._session = Session(self.topic, self.name, asked, time.monotonic())
+        self._load.history.sessions.append(self._session)
+
+    def take(self, message: Received) -> None:
+        """Write a message down. It is consumed by the client as soon as it is handled."""
+        now = time.monotonic()
+        if self._session.deliveries and message.local <= self._session.deliveries[-1][0]:
+            self.begin(now)
+        self._session.deliveries.append((message.local, message.body))
+        self._session.consumed.append((message.local, now))
+        self._load.seen(self.topic, self.name, message.local)
+        self._load.outcomes["java delivered"] += 1
 
 
 @asynccontextmanager
