@@ -33,8 +33,10 @@ _SERVICES: Final[Mapping[str, Sequence[str]]] = {
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
 """Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
 _HBASE_DEFAULTS: Final = {"hbase.regionserver.msginterval": "3000", "hbase.hregion.memstore.mslab.enabled": "true"}
-"""What dev servers set otherwise, to start sooner and to be small. With each report to the master a region server writes
-all calls that it carries out then as text, which at ten times the usual rate is a tenth of its processor time.
+"""What dev servers set otherwise, to start sooner and to be small.
+
+With each report to the master a region server writes all calls that it carries out as text: at ten times the usual rate
+that is a tenth of its processor time.
 """
 _SERVERS: Final = {"hbase": "regionserver-1", "thrift2": "thrift2", "thrift1": "thrift1", "zookeeper": "zookeeper-1"}
 """The server of each service whose processor time counts."""
