@@ -20,8 +20,8 @@ T = TypeVar("T")
 class LogStore:
     """Where logs keep their messages and their ranges. `tasks` are the changes of ranges under way.
 
-    `ledger_turns` bounds the ledgers that are made at once: after a takeover of many topics they would keep the store of
-    the ledgers' records busy for longer than other requests to it may wait.
+    `ledger_turns` bounds the ledgers that are made at once: after a takeover of many topics they would keep the store
+    of the ledgers' records busy for longer than other requests to it may wait.
     """
 
     ledgers: LedgerStore
