@@ -243,7 +243,11 @@ class DurableLog:
             listener.on_lost(error)
 
     def _drop_waiting(self, error: HedwigError) -> None:
+        """Refuse the publishes that wait: whatever became of the ledger, none of them was sent."""
         waiting, self._waiting = self._waiting, None
+        if not error.definite or isinstance(error, BadVersionError | NoRecordError):
+            # What it says is of a record that publishers know nothing of; to them it is a hub to be asked again.
+            error = ServiceDownError(f"topic '{show_name(self.topic)}' got no ledger; try again ({error})")
         for _, done in waiting or ():
             done(0, (), error)
 

@@ -18,6 +18,7 @@ from hedwig.errors import (
     LedgerWriteError,
     MetadataError,
     MetadataUnavailableError,
+    ServiceDownError,
     UncertainAnswerError,
     UncertainStateError,
 )
@@ -396,4 +397,24 @@ async def test_consumed_ledgers_are_deleted_while_the_log_is_closed(
     assert [each.end.local for each in owner.log.ranges.ranges if each.end][-1] == 5
     owner.taken = 0
     await owner.open()
+    await owner.check()
+
+
+async def test_who_waits_for_a_first_ledger_that_another_made_is_told_to_ask_again(
+    make_owner: Callable[[Faults], Awaitable[Owner]],
+) -> None:
+    """Of versions of records a publisher knows nothing, and its messages surely went nowhere."""
+    owner = await make_owner(Faults())
+    await owner.open()
+    found = await owner.store.persistence.read_topic_persistence_info(T)
+    assert found is not None
+    await owner.store.persistence.write_topic_persistence_info(T, found.value, found.version)
+    outcomes = [owner._begin(b"first"), owner._begin(b"second")]
+    for outcome in outcomes:
+        _, error = await asyncio.wait_for(outcome, DEADLINE_S)
+        assert isinstance(error, ServiceDownError)
+        assert error.definite
+    assert owner.listener.lost is not None
+    await owner.open()
+    await owner.publish(3)
     await owner.check()
