@@ -44,6 +44,8 @@ def _bench(place: Path, *arguments: str) -> tuple[Result, str]:
     return result, run.stdout
 
 
+@pytest.mark.full
+@pytest.mark.timeout(900)
 def test_both_hubs_do_everything_and_the_ledger_client_appends(tmp_path: Path) -> None:
     places = [word for place in ON for word in ("--on", place)]
     result, said = _bench(tmp_path, *places, *(word for driver in DRIVERS for word in ("--driver", driver)))

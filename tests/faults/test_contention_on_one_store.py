@@ -36,7 +36,7 @@ class Size:
 
 _LABELS: Final = [row.label for row in KEPT_BACKENDS]
 QUICK: Final = Size(
-    "quick", {**dict.fromkeys(_LABELS, 40), "sqlite": 100}, topics=60, counters=CALLS[1:2], timeout_s=TIMEOUT_S
+    "quick", {**dict.fromkeys(_LABELS, 40), "sqlite": 100}, topics=400, counters=CALLS[1:2], timeout_s=TIMEOUT_S
 )
 FULL: Final = Size("full", dict.fromkeys(_LABELS, 1000), topics=500, counters=CALLS[1:2], timeout_s=FULL_TIMEOUT_S)
 

@@ -137,6 +137,6 @@ async def test_zookeeper_has_the_same_to_do_for_a_hundred_topics_and_for_ten_tho
     later = await _during_beats(proxy)
     # One look at the loads of the hubs more or less may fall into the time; it costs a listing and a read of one hub.
     assert all(abs(later[name] - requests[name]) <= 2 for name in {*later, *requests}), (requests, later)
-    # Claims themselves asked nothing: what was asked meanwhile was asked in the time that they took.
-    assert set(meanwhile) <= set(requests) | set(later), meanwhile
+    # Claims themselves asked nothing: proofs of life and looks at the loads fell into the time that they took.
+    assert set(meanwhile) <= {"set", "children", "get"}, meanwhile
     assert meanwhile.total() < 200, meanwhile

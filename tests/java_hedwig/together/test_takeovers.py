@@ -27,10 +27,17 @@ MORE: Final = 20
 LATE: Final = 10
 
 
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(("kill",), id="killed"),
+        pytest.param(FAULTS, id="however it ends", marks=[pytest.mark.full, pytest.mark.timeout(900)]),
+    ],
+)
 def test_topic_goes_from_one_to_the_other_and_back(
-    deployment: Deployment, connect_java: ConnectJava, topic: bytes
+    deployment: Deployment, connect_java: ConnectJava, topic: bytes, faults: tuple[str, ...]
 ) -> None:
-    _go_round(deployment, connect_java, [topic], [fault for fault in FAULTS for _ in deployment.members])
+    _go_round(deployment, connect_java, [topic], [fault for fault in faults for _ in deployment.members])
 
 
 @pytest.mark.full
