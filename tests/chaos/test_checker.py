@@ -1,6 +1,7 @@
 """Prove the judgement over runs on histories made by hand: what can happen passes, and each breach is found."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.chaos.history import Attempt, ChaosHistory, Fault
-from tests.chaos.terms import Term
+from tests.chaos.terms import Term, terms_of
 from tests.chaos.turmoil import too_slow
 from tests.chaos.verdict import breaches, require_linearizable
 from tests.faults.linearizability import UNKNOWN, NotLinearizableError, Operation
@@ -27,12 +28,16 @@ def at(number: int) -> float:
     return 10.0 + number
 
 
+def over_a_version(hub: str, began: float) -> Term:
+    return Term(TOPIC, hub, began, began)
+
+
 class Run:
     """Ten messages: the first hub acknowledges five, is taken over, and the other acknowledges five more."""
 
     def __init__(self) -> None:
         self.history = ChaosHistory()
-        self.terms = [Term(TOPIC, A, 0.0), Term(TOPIC, B, at(MOVED) + 0.6)]
+        self.terms = [over_a_version(A, 0.0), over_a_version(B, at(MOVED) + 0.6)]
         for number in range(1, 11):
             self.publish(number, A if number <= MOVED else B)
         self.session = self.subscribe("s", range(1, MOVED + 1), 1.0)
@@ -86,7 +91,7 @@ def _good() -> Iterator[Callable[[Run], object]]:
     yield lambda run: run.history.publishes.append(Publish(TOPIC, "q", b"q", 14.0, 18.0, Unknown()))
     # The same hub again: after the other one, with a claim of its own.
     yield steps(
-        lambda run: run.terms.append(Term(TOPIC, A, at(8) + 0.1)),
+        lambda run: run.terms.append(over_a_version(A, at(8) + 0.1)),
         lambda run: run.replace(9, hub=A),
         lambda run: run.replace(10, hub=A),
     )
@@ -96,7 +101,17 @@ def _good() -> Iterator[Callable[[Run], object]]:
         lambda run: setattr(run.history.faults[0], "starved_s", 1.7),
     )
     # A claim that nobody heard the outcome of.
-    yield lambda run: run.terms.insert(1, Term(TOPIC, B, 1.0))
+    yield lambda run: run.terms.insert(1, over_a_version(B, 1.0))
+    # A claim of a topic without an owner, that waited in the network while the other claimed, served and released.
+    yield lambda run: run.terms.__setitem__(1, Term(TOPIC, B, -1.0, at(MOVED) + 0.6))
+    # Nobody knows how it ended.
+    yield lambda run: run.terms.__setitem__(1, Term(TOPIC, B, -1.0, math.inf))
+    # The first claim of the other one served nobody; which of the two it was that did cannot be told.
+    yield steps(
+        lambda run: run.terms.insert(0, Term(TOPIC, A, -1.0, at(8) + 0.1)),
+        lambda run: run.replace(9, hub=A),
+        lambda run: run.replace(10, hub=A),
+    )
 
 
 @pytest.mark.parametrize("change", list(_good()))
@@ -143,13 +158,23 @@ def _bad() -> Iterator[tuple[str, Callable[[Run], object], str]]:
     )
     yield (
         "the other claimed before",
-        lambda run: run.terms.__setitem__(slice(None), [Term(TOPIC, B, 0.0), Term(TOPIC, A, 0.1)]),
+        lambda run: run.terms.__setitem__(slice(None), [over_a_version(B, 0.0), over_a_version(A, 0.1)]),
         f"hub {B} acknowledged 6 after {A} acknowledged 5, without a claim",
+    )
+    yield (
+        "the other claimed before, of a topic without an owner",
+        lambda run: run.terms.__setitem__(slice(None), [Term(TOPIC, B, 0.0, 0.05), over_a_version(A, 0.1)]),
+        f"hub {B} acknowledged 6 after {A} acknowledged 5, without a claim",
+    )
+    yield (
+        "one claim for two terms",
+        steps(lambda run: run.terms.__setitem__(0, Term(TOPIC, A, 0.0, math.inf)), lambda run: run.replace(9, hub=A)),
+        f"hub {A} acknowledged 9 after {B} acknowledged 8, without a claim",
     )
     yield "nobody claimed", lambda run: run.terms.clear(), f"hub {A} acknowledged 1, without a claim"
     yield (
         "before the claim",
-        lambda run: run.terms.__setitem__(1, Term(TOPIC, B, 17.0)),
+        lambda run: run.terms.__setitem__(1, over_a_version(B, 17.0)),
         f"hub {B} acknowledged 6 after",
     )
     yield (
@@ -169,6 +194,16 @@ def test_what_must_not_happen_is_found(change: Callable[[Run], object], what: st
     run = Run()
     change(run)
     assert any(what in each for each in run.found), run.found
+
+
+def test_only_claims_of_topics_without_an_owner_may_take_effect_late() -> None:
+    calls = [_claim("a", 0, cas.NEW, "v1"), _claim("b", 10, "v1", "v2"), _claim("c", 12, cas.NEW, None)]
+    spans = [(each.began, each.until) for each in terms_of(calls)]
+    assert spans == [
+        (0.0, pytest.approx(5e-9)),
+        (pytest.approx(1e-8), pytest.approx(1e-8)),
+        (pytest.approx(1.2e-8), math.inf),
+    ]
 
 
 def _claim(process: str, start: int, given: str | cas.Given, made: str | None) -> cas.CasOperation:
