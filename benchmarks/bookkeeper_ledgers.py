@@ -22,6 +22,7 @@ from typing import Any, Final
 import uvloop
 
 from benchmarks.cpu_time import cpu_s_of
+from benchmarks.ledger_appends import append_for
 from cli.dev import DevServers
 from cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
@@ -113,35 +114,11 @@ def _quorums(arguments: argparse.Namespace) -> list[Quorums]:
     return found
 
 
-async def _append_for(
-    store: BookkeeperLedgerStore, ledgers: list[int], payload: bytes, in_flight: int, seconds: float
-) -> list[float]:
-    """Append with so many callers, each to one ledger at a time, and return the latencies, sorted."""
-    entries = dict.fromkeys(ledgers, 0)
-    latencies: list[float] = []
-    end = time.perf_counter() + seconds
-
-    async def caller(number: int) -> None:
-        turn = number
-        while (began := time.perf_counter()) < end:
-            ledger = ledgers[turn % len(ledgers)]
-            turn += 1
-            entry = entries[ledger]
-            entries[ledger] = entry + 1
-            await store.start_append(ledger, entry, payload)
-            latencies.append(time.perf_counter() - began)
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(in_flight):
-            group.create_task(caller(number))
-    return sorted(latencies)
-
-
 async def _appends(servers: DevServers, arguments: argparse.Namespace) -> None:
     for quorums in _quorums(arguments):
         async with _store(servers, quorums, arguments.digest) as store:
             warm = [await store.create() for _ in range(10)]
-            await _append_for(store, warm, bytes(100), 256, min(3.0, arguments.seconds))
+            await append_for(store, warm, bytes(100), 256, min(3.0, arguments.seconds))
             for ledger in warm:
                 await store.delete(ledger)
             for size in arguments.sizes:
@@ -162,7 +139,7 @@ async def _measure(
     ledgers = [await store.create({"topic": b"benchmark"}) for _ in range(count)]
     theirs = _bookie_seconds(servers)
     began, used = time.perf_counter(), time.process_time()
-    latencies = await _append_for(store, ledgers, os.urandom(size), in_flight, arguments.seconds)
+    latencies = await append_for(store, ledgers, os.urandom(size), in_flight, arguments.seconds)
     took, used = time.perf_counter() - began, time.process_time() - used
     theirs = _bookie_seconds(servers) - theirs
     for ledger in ledgers:

@@ -33,7 +33,7 @@ from benchmarks.java_program import jvm_words
 from benchmarks.numbers_option import numbers
 from benchmarks.record_clients import DRIVERS, PARTS
 from benchmarks.results import Result
-from benchmarks.runs import carry_out, show_result
+from benchmarks.runs import carry_out, end_run
 from benchmarks.workloads import Operation
 from cli.dev import DevError
 from hedwig.errors import HedwigError
@@ -151,10 +151,7 @@ def cas(
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
             sys.exit(130)
-    show_result(result, as_json=output == "json")
-    click.echo(f"written to {path}", err=True)
-    if not result.is_complete:
-        sys.exit(130)
+    end_run(result, path, as_json=output == "json")
 
 
 def _places(

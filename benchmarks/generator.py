@@ -6,13 +6,13 @@ says what came out. A line with `error` takes the place of either.
 
 import asyncio
 import gc
-import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from benchmarks.client_target import ClientTarget
 from benchmarks.connections_target import hold_connections
+from benchmarks.conversation import hear, hear_later, say
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.ledger_target import LedgerTarget
 from benchmarks.load import Load, Target
@@ -37,21 +37,21 @@ def main() -> None:
         factory = None
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_carry_out(_read()))
+            runner.run(_carry_out(hear()))
     except Exception as exc:
         # Whatever it is, the process that started this one is to tell it.
-        _write({"error": f"{type(exc).__name__}: {exc}"})
+        say({"error": f"{type(exc).__name__}: {exc}"})
         sys.exit(1)
 
 
 async def _carry_out(plan: Mapping[str, Any]) -> None:
     if plan["driver"] in RECORD_DRIVERS:
-        await serve_workloads(plan, _write, _read_later)
+        await serve_workloads(plan, say, hear_later)
         return
     host, _, port = plan["address"].rpartition(":")
     if plan["driver"] == "connections":
-        await hold_connections(host, int(port), plan["connections"], lambda: _write({"ready": True}), _read_later)
-        _write({"summary": None})
+        await hold_connections(host, int(port), plan["connections"], lambda: say({"ready": True}), hear_later)
+        say({"summary": None})
         return
     workload = Workload.from_json(plan["workload"])
     share, shares = plan["share"], plan["shares"]
@@ -66,28 +66,11 @@ async def _carry_out(plan: Mapping[str, Any]) -> None:
     gc.freeze()
     if plan["driver"] == "raw":
         gc.disable()  # It makes no cycles, so a collection would only be a pause of ours.
-    _write({"ready": True})
-    recording = await load.run((await _read_later())["start_ns"])
+    say({"ready": True})
+    recording = await load.run((await hear_later())["start_ns"])
     gc.enable()
     await target.close()
-    _write({"summary": recording.summarize().to_json()})
-
-
-async def _read_later() -> Mapping[str, Any]:
-    return await asyncio.to_thread(_read)
-
-
-def _read() -> Mapping[str, Any]:
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError("the process that started this one has gone")
-    plan: Mapping[str, Any] = json.loads(line)
-    return plan
-
-
-def _write(values: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(values) + "\n")
-    sys.stdout.flush()
+    say({"summary": recording.summarize().to_json()})
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from benchmarks.hub_suite import (
 from benchmarks.interrupts import interrupt_on_sigterm
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
-from benchmarks.runs import carry_out, show_result
+from benchmarks.runs import carry_out, end_run
 from cli.dev import DevError
 from hedwig.errors import ConfigurationError, HedwigError
 from hub.ledgers.bookkeeper.quorums import Quorums
@@ -208,10 +208,7 @@ def hub(
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
             sys.exit(130)
-    show_result(result, as_json=as_json)
-    click.echo(f"written to {path}", err=True)
-    if not result.is_complete:
-        sys.exit(130)
+    end_run(result, path, as_json=as_json)
 
 
 def _resumed(result: Result, before: Result) -> Result:

@@ -43,17 +43,16 @@ JOURNALS: Final[Mapping[str, Mapping[str, str]]] = {
         **_GATHERING,
         "journalFlushWhenQueueEmpty": "false",
         "journalMaxGroupWaitMSec": "200",
-        "journalBufferedEntriesThreshold": "180",
     },
 }
 """How journals of both releases are set: to sync at once when nothing waits, and as by the defaults of one of them.
 
-Source: ServerConfiguration of BookKeeper 4.3.2, whose default is to gather for 200 ms, or 512 KiB, or 180 entries.
+Source: ServerConfiguration of BookKeeper 4.3.2, whose default is to gather for 200 ms, or 512 KiB.
 """
 _SAID: Final = {
     "quick": "synced at once when nothing more waits, gathered 1 ms at most",
     "defaults-4.17": "as by the defaults of 4.17: gathered for up to 2 ms, then synced",
-    "defaults-4.3": "as by the defaults of 4.3.2: gathered for up to 200 ms, 180 entries or 512 KiB, then synced",
+    "defaults-4.3": "as by the defaults of 4.3.2: gathered for up to 200 ms or 512 KiB, then synced",
 }
 _OLD, _NEW = "bookie43", "bookie"
 _KIND: Final = {CLUSTER: _NEW, CLUSTER_43: _OLD, ORIGINAL: _OLD}

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.ledger_appends import append_for
 from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 
 __all__ = ["main"]
@@ -67,31 +68,6 @@ async def _store(path: Path, options: LocalLedgerOptions | None = None) -> Async
         await store.aclose()
 
 
-async def _append_for(
-    store: LocalLedgerStore, payload: bytes, in_flight: int, seconds: float
-) -> tuple[int, list[float]]:
-    """Append to 50 ledgers with `in_flight` callers, each to one ledger at a time; return the count and latencies."""
-    ledgers = await asyncio.gather(*(store.create() for _ in range(_LEDGERS)))
-    entries = dict.fromkeys(ledgers, 0)
-    latencies: list[float] = []
-    end = time.perf_counter() + seconds
-
-    async def caller(number: int) -> None:
-        turn = number
-        while (began := time.perf_counter()) < end:
-            ledger = ledgers[turn % _LEDGERS]
-            turn += 1
-            entry = entries[ledger]
-            entries[ledger] = entry + 1
-            await store.append(ledger, entry, payload)
-            latencies.append(time.perf_counter() - began)
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(in_flight):
-            group.create_task(caller(number))
-    return len(latencies), sorted(latencies)
-
-
 async def _appends(path: Path, arguments: argparse.Namespace) -> None:
     await _append_rates(path, arguments, 100)
 
@@ -103,8 +79,10 @@ async def _throughput(path: Path, arguments: argparse.Namespace) -> None:
 async def _append_rates(path: Path, arguments: argparse.Namespace, size: int) -> None:
     for in_flight in (1, 64, 1024):
         async with _store(path / str(in_flight)) as store:
+            ledgers = await asyncio.gather(*(store.create() for _ in range(_LEDGERS)))
             began, cpu = time.perf_counter(), time.process_time()
-            count, latencies = await _append_for(store, os.urandom(size), in_flight, arguments.seconds)
+            latencies = await append_for(store, ledgers, os.urandom(size), in_flight, arguments.seconds)
+            count = len(latencies)
             took, used = time.perf_counter() - began, time.process_time() - cpu
         print(
             f"append {size:>5} bytes, {in_flight:>4} in flight, {_LEDGERS} ledgers: {count / took:>9,.0f}/s "

@@ -14,9 +14,10 @@ from benchmarks.hub_suite import Case
 from benchmarks.results import Measurement, Result, is_measured
 from benchmarks.tables import markdown, print_tables
 
-__all__ = ["carry_out", "show_result"]
+__all__ = ["carry_out", "end_run", "show_result"]
 
 _TOLD: Final = ("bytes_per_", "operations_per_s")
+_INTERRUPTED: Final = 130
 _WIDTH: Final = 200
 """Of a table that goes into a file or a pipe."""
 
@@ -77,3 +78,11 @@ def show_result(result: Result, *, as_json: bool = False, as_markdown: bool = Fa
         click.echo(markdown(result))
     else:
         print_tables(result, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+
+
+def end_run(result: Result, path: Path, *, as_json: bool) -> None:
+    """Print what a run came to and where it is written, and end the process if it was interrupted."""
+    show_result(result, as_json=as_json)
+    click.echo(f"written to {path}", err=True)
+    if not result.is_complete:
+        sys.exit(_INTERRUPTED)

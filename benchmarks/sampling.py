@@ -1,13 +1,13 @@
 """What processes use, sampled from outside while they work: memory, processor time, bytes written."""
 
 import os
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
+
+from benchmarks.periodic import Periodic
 
 __all__ = ["Sampler", "Usage", "usage_of"]
 
@@ -43,31 +43,13 @@ def usage_of(pid: int) -> Usage | None:
     )
 
 
-class Sampler:
+class Sampler(Periodic):
     """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up."""
 
     def __init__(self, processes: Mapping[str, list[int]]) -> None:
         self._processes = processes
         self._samples: list[tuple[int, dict[str, Usage]]] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._sample()
-
-    def _run(self) -> None:
-        while True:
-            self._sample()
-            if self._ended.wait(_INTERVAL_S):
-                return
+        super().__init__("sampler", _INTERVAL_S)
 
     def _sample(self) -> None:
         found: dict[str, Usage] = {}

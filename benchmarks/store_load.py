@@ -3,13 +3,12 @@
 import contextlib
 import itertools
 import json
-import threading
 import time
 import urllib.request
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from benchmarks.periodic import Periodic
 from cli.dev.zookeeper_wire import four_letter_word
 
 __all__ = ["StoreLoad"]
@@ -21,7 +20,7 @@ _ACQUIRED: Final = "hedwig_hub_acquired_topics_total"
 _SECOND_NS: Final = 1_000_000_000
 
 
-class StoreLoad:
+class StoreLoad(Periodic):
     """Counters of ZooKeeper, the region server and hubs, asked every second in `with` and at its end.
 
     zookeeper: its port; the counter `zookeeper` is that of packets received, pings included. hbase_info: the port of
@@ -35,19 +34,7 @@ class StoreLoad:
         self._hbase_info = hbase_info
         self._hubs = hubs
         self._samples: list[tuple[int, dict[str, float]]] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="store load", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._sample()
+        super().__init__("store load", _INTERVAL_S)
 
     def per_s(self, counter: str, begin_ns: int, end_ns: int) -> float | None:
         """Return the mean rate of a counter between two moments, from the samples around them; None without any."""
@@ -80,11 +67,6 @@ class StoreLoad:
             ):
                 found.append((at_ns, counters[counter]))
         return found
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            self._sample()
-            self._ended.wait(_INTERVAL_S)
 
     def _sample(self) -> None:
         counters: dict[str, float] = {}

@@ -7,13 +7,13 @@ when that was; says `served` when all that is asked for is served again, reads t
 
 import asyncio
 import gc
-import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from benchmarks.conversation import hear, hear_later, say
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.takeover_record import Publish, TakeoverRecord
 from benchmarks.workloads import topic_name
@@ -47,10 +47,10 @@ def main() -> None:
         factory = None
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_TakeoverClient(_read()).run())
+            runner.run(_TakeoverClient(hear()).run())
     except Exception as exc:
         # Whatever it is, the process that started this one is to tell it.
-        _write({"error": f"{type(exc).__name__}: {exc}"})
+        say({"error": f"{type(exc).__name__}: {exc}"})
         sys.exit(1)
 
 
@@ -81,19 +81,19 @@ class _TakeoverClient:
             self._askers.append(HedwigClient(replace(options, redirects_max=_ASKER_REDIRECTS)))
         try:
             await self._fill()
-            _write({"filled": True})
+            say({"filled": True})
             receiving = await self._attach()
             await _each(self._used, _ATTACHING, self._publish_until_served)
             gc.collect()
             gc.freeze()
-            _write({"ready": True})
-            start_ns = (await _read_later())["start_ns"]
+            say({"ready": True})
+            start_ns = (await hear_later())["start_ns"]
             publishing = [
                 asyncio.create_task(self._publish_in_turn(place, topic, start_ns))
                 for place, topic in enumerate(self._used)
             ]
             await self._follow_the_loss()
-            await _read_later()
+            await hear_later()
             self._over.set()
             done, late = await asyncio.wait(publishing, timeout=self._plan["drain_s"])
             for task in (*late, *receiving):
@@ -101,7 +101,7 @@ class _TakeoverClient:
             await asyncio.gather(*late, *receiving, return_exceptions=True)
             for task in done:
                 task.result()
-            _write({"summary": self._record.summary(start_ns, self._lost_ns, unfinished=len(late))})
+            say({"summary": self._record.summary(start_ns, self._lost_ns, unfinished=len(late))})
         finally:
             for client in (*self._publishers, *self._receivers, *self._askers):
                 await client.close()
@@ -207,7 +207,7 @@ class _TakeoverClient:
 
     async def _follow_the_loss(self) -> None:
         """Read which topics lost their hub, ask for those that nobody publishes to, and say when all are served."""
-        lost = await _read_later()
+        lost = await hear_later()
         self._lost_ns = lost["lost_ns"]
         self._record.lost(lost["used"])
         self._pending = {*lost["used"], *lost["asked"]}
@@ -239,7 +239,7 @@ class _TakeoverClient:
             for task in asking:
                 task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
-        _write({"served": len(self._pending)})
+        say({"served": len(self._pending)})
 
     def _note_served(self, topic: int, begun_ns: int, finished_ns: int) -> None:
         """Note the first success of a topic whose attempt began when its hub was dead: then another served it."""
@@ -261,23 +261,6 @@ async def _each(topics: Iterable[int], at_once: int, work: Any) -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
             group.create_task(worker())
-
-
-async def _read_later() -> Mapping[str, Any]:
-    return await asyncio.to_thread(_read)
-
-
-def _read() -> Mapping[str, Any]:
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError("the process that started this one has gone")
-    plan: Mapping[str, Any] = json.loads(line)
-    return plan
-
-
-def _write(values: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(values) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

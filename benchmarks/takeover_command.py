@@ -17,7 +17,7 @@ from benchmarks.hub_places import HEAP_MB
 from benchmarks.hub_suite import Case
 from benchmarks.interrupts import interrupt_on_sigterm
 from benchmarks.results import Result
-from benchmarks.runs import carry_out, show_result
+from benchmarks.runs import carry_out, end_run
 from benchmarks.takeover_run import REGIONS, TakeoverRuns, TakeoverSizes
 from benchmarks.takeover_tables import PROGRAM
 from benchmarks.workloads import Workload
@@ -111,10 +111,7 @@ def takeover(
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
             sys.exit(130)
-    show_result(result, as_json=output == "json")
-    click.echo(f"written to {path}", err=True)
-    if not result.is_complete:
-        sys.exit(130)
+    end_run(result, path, as_json=output == "json")
 
 
 def _sizes(preset: TakeoverSizes, given: dict[str, Any]) -> TakeoverSizes:

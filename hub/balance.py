@@ -6,8 +6,10 @@ while there is no other that takes them.
 """
 
 import asyncio
+import itertools
 import logging
 import math
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -98,20 +100,22 @@ class Balance:
         return min(mine - max(1, math.ceil(mean)), self._options.rebalance_topics_max)
 
     async def _give_up(self, number: int) -> None:
-        """Release so many topics at random, those first that nobody is attached to."""
+        """Release so many topics."""
         topics = self._topics
         if topics is None or number <= 0 or not len(topics):
             return
-        chosen = self._choose(topics, number)
+        serving = (topic for topic in topics if topic.is_serving)
+        if self.is_draining:
+            # All go, so any will do; to look at each of a million for every lot would leave time for nothing else. What
+            # is drained is left to others for as long as that lasts, and not a moment longer.
+            chosen, give_up = list(itertools.islice(serving, number)), topics.release
+        else:
+            chosen, give_up = self._choose(list(serving), number), topics.leave
         _log.info("gives up %d of %d topics", len(chosen), len(topics))
-        # What is drained is left to others for as long as that lasts, and not a moment longer.
-        give_up = topics.release if self.is_draining else topics.leave
         await asyncio.gather(*(give_up(topic) for topic in chosen))
 
-    def _choose(self, topics: Topics, number: int) -> list[OwnedTopic]:
-        serving = [topic for topic in topics if topic.is_serving]
-        if len(serving) <= number:
-            return serving
+    def _choose(self, serving: Sequence[OwnedTopic], number: int) -> list[OwnedTopic]:
+        """Return so many at random, those first that nobody is attached to."""
         chosen = self._random.sample(serving, min(len(serving), 4 * number))
         chosen.sort(key=lambda topic: topic.has_attached)
         return chosen[:number]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hedwig.errors import ConfigurationError
-from hub.option_field import option
+from hub.option_field import check_ranges, option
 from metadata import MetadataUrl
 
 __all__ = ["BookieOptions", "ClusterOptions", "zookeeper_place"]
@@ -42,15 +42,13 @@ class ClusterOptions:
             zookeeper_place("cluster.zookeeper", self.zookeeper)
         if self.placement not in _PLACEMENTS:
             raise ConfigurationError(f"cluster: placement is {self.placement!r}; it must be load or uniform")
-        for name, least, most in (
+        bounds = (
             ("claims_rate", 0, 1_000_000),
             ("owners_kept_max", 1, 100_000_000),
             ("rebalance_topics_max", 1, 1_000_000),
             ("drain_rate", 1, 1_000_000),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ConfigurationError(f"cluster: {name} is {value}; it must be from {least} to {most}")
+        )
+        check_ranges(self, bounds, "cluster")
         if not 1 <= self.session_timeout_s < math.inf:
             raise ConfigurationError(f"cluster: session_timeout_s is {self.session_timeout_s}; it must be 1 s or more")
         for name in ("owners_kept_s", "rebalance_interval_s", "rebalance_tolerance"):

@@ -261,7 +261,7 @@ class DurableLog:
         """Close the ledger at hand, if there is one, make the next, and let the publishes go that wait."""
         try:
             await self._settle()
-            async with self._store.ledger_turns:
+            async with self._store.ledger_turn():
                 if not self._failed:
                     await self._next_ledger()
         except (HedwigError, TimeoutError) as exc:

@@ -1,10 +1,12 @@
 """What the logs of all topics share: where messages and ranges are kept, and the work that nobody awaits."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from hedwig.errors import LedgerStoreUnavailableError
 from hub.ledgers import LedgerStore
 from hub.options import HubOptions
 from hub.tail import TailMemory
@@ -18,11 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogStore:
-    """Where logs keep their messages and their ranges. `tasks` are the changes of ranges under way.
-
-    `ledger_turns` bounds the ledgers that are made at once: after a takeover of many topics they would keep the store
-    of the ledgers' records busy for longer than other requests to it may wait.
-    """
+    """Where logs keep their messages and their ranges. `tasks` are the changes of ranges under way."""
 
     ledgers: LedgerStore
     persistence: TopicPersistenceManager
@@ -30,10 +28,27 @@ class LogStore:
     tails: TailMemory
     region: bytes
     tasks: Tasks = field(default_factory=Tasks, init=False)
-    ledger_turns: asyncio.Semaphore = field(init=False)
+    _turns: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ledger_turns", asyncio.Semaphore(self.options.ledger_changes_max))
+        object.__setattr__(self, "_turns", asyncio.Semaphore(self.options.ledger_changes_max))
+
+    @asynccontextmanager
+    async def ledger_turn(self) -> AsyncIterator[None]:
+        """Wait for a turn to make a ledger.
+
+        After a takeover of many topics all of them at once would keep the store of the ledgers' records busy for longer
+        than other requests to it may wait. Raises: LedgerStoreUnavailableError - none came in time.
+        """
+        try:
+            async with asyncio.timeout(self.options.operation_timeout_s):
+                await self._turns.acquire()
+        except TimeoutError as exc:
+            raise LedgerStoreUnavailableError("too many ledgers are being made already") from exc
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""

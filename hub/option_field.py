@@ -1,10 +1,12 @@
 """A field of a record of options, which says to people what the option is for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
-__all__ = ["explain", "option"]
+from hedwig.errors import ConfigurationError
+
+__all__ = ["check_ranges", "explain", "option"]
 
 T = TypeVar("T")
 
@@ -18,3 +20,15 @@ def option(default: T, what: str) -> T:
 def explain(record: Any) -> Mapping[str, str]:
     """Return what each option of a record, or of its class, is for, by its name and in its order."""
     return {each.name: each.metadata["what"] for each in fields(record)}
+
+
+def check_ranges(record: Any, bounds: Iterable[tuple[str, int, int]], table: str = "") -> None:
+    """Raise ConfigurationError for the first option of a record that is not from `least` to `most`.
+
+    `bounds` are (name, least, most); `table` is the record's in a file of options, such as `cluster`.
+    """
+    head = f"{table}: " if table else ""
+    for name, least, most in bounds:
+        value = getattr(record, name)
+        if not least <= value <= most:
+            raise ConfigurationError(f"{head}{name} is {value}; it must be from {least} to {most}")

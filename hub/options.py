@@ -11,7 +11,7 @@ from hedwig.errors import ConfigurationError
 from hedwig.wire import HUB_FRAME_BYTES_MAX
 from hub.cluster_options import BookieOptions, ClusterOptions
 from hub.ledgers import LocalLedgerOptions
-from hub.option_field import option
+from hub.option_field import check_ranges, option
 
 __all__ = ["HubOptions"]
 
@@ -99,7 +99,7 @@ class HubOptions:
     )
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        bounds = (
             ("port", 0, _PORT_MAX),
             ("tls_port", -1, _PORT_MAX),
             ("admin_port", -1, _PORT_MAX),
@@ -123,10 +123,8 @@ class HubOptions:
             ("read_messages_max", 1, 100_000),
             ("read_bytes_max", 1, 1 << 32),
             ("reads_max", 1, 100_000),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ConfigurationError(f"{name} is {value}; it must be from {least} to {most}")
+        )
+        check_ranges(self, bounds)
         for name in ("topic_sweep_s", "consume_flush_s", "read_retry_s", "retention_interval_s", "operation_timeout_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be above 0")

@@ -418,3 +418,19 @@ async def test_who_waits_for_a_first_ledger_that_another_made_is_told_to_ask_aga
     await owner.open()
     await owner.publish(3)
     await owner.check()
+
+
+async def test_who_gets_no_turn_to_make_a_ledger_is_refused_in_time_and_keeps_the_topic(
+    make_owner: Callable[[Faults], Awaitable[Owner]],
+) -> None:
+    owner = await make_owner(Faults())
+    options = replace(owner.store.options, ledger_changes_max=1, operation_timeout_s=0.2)
+    owner.store = replace(owner.store, options=options)
+    await owner.open()
+    async with owner.store.ledger_turn():
+        _, error = await asyncio.wait_for(owner._begin(b"refused"), DEADLINE_S)
+    assert isinstance(error, LedgerStoreUnavailableError)
+    assert error.definite
+    assert owner.listener.lost is None
+    await owner.publish(3)
+    await owner.check()

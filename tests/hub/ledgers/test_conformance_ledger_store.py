@@ -11,7 +11,7 @@ from hedwig.errors import (
     LedgerStoreClosedError,
     NoSuchLedgerError,
 )
-from hub.ledgers import LedgerStore
+from hub.ledgers import LedgerStore, LocalLedgerStore
 from tests.hub.ledgers.conftest import OpenAnyStore
 from tests.hub.ledgers.contents import fill, payload, read_all
 
@@ -156,7 +156,9 @@ async def test_all_ledgers_are_listed_in_order(open_any_store: OpenAnyStore) -> 
     await store.aclose()
     store = await open_any_store()
     assert [ledger async for ledger in store.ledgers()] == before + kept
-    assert (await store.stats()).ledgers in (len(before + kept), None)
+    # Whoever keeps the ledgers itself knows how many there are.
+    counted = len(before + kept) if isinstance(store, LocalLedgerStore) else None
+    assert (await store.stats()).ledgers == counted
 
 
 async def test_cancelled_operations_leave_the_store_usable(any_store: LedgerStore) -> None:
