@@ -1,22 +1,22 @@
 """How results are written: one class for each format, over one page of rows after the other.
 
-Rows are plain JSON values by field name. A companion field like `topic_base64` goes wherever its field goes, in JSON
-only.
+Rows are plain JSON values by field name. A companion field like `topic_base64` goes wherever its field goes, in the
+formats that are documents: JSON, NDJSON and YAML.
 """
 
 import json
 import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
 
 import click
 from rich.cells import cell_len, set_cell_size
 
 from cli.errors import CommandError, ExitCode
 
-__all__ = ["FORMATS", "JsonOutput", "NdjsonOutput", "Output", "Row", "TableOutput"]
+__all__ = ["JsonOutput", "NdjsonOutput", "Output", "Row", "TableOutput", "field_names", "is_field", "say_more"]
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -26,6 +26,9 @@ _GAP: Final = "  "
 
 class Output(ABC):
     """A format. Data goes to standard output as it comes; anything said to people goes to standard error."""
+
+    has_companions: ClassVar[bool] = True
+    """Whether bytes that are no text stand in a field of their own beside it, so that text may stand as it is."""
 
     def __init__(self, *, columns: Sequence[str] | None = None, header: bool = True) -> None:
         self.chosen = tuple(columns) if columns is not None else None
@@ -85,7 +88,7 @@ class JsonOutput(Output):
     """One JSON document: an object, and for a listing `{"NOUN": [...], "next_page_token": ...}`, written row by row."""
 
     def record(self, row: Row) -> None:
-        self._check_columns(_fields(row))
+        self._check_columns(field_names(row))
         self._write(json.dumps(self._choose(row), ensure_ascii=False, indent=2) + "\n")
 
     def _begin(self, noun: str, _shown: Sequence[str]) -> None:
@@ -107,7 +110,7 @@ class NdjsonOutput(Output):
     """One JSON object a line; a listing that was cut ends with a line `{"next_page_token": ...}`."""
 
     def record(self, row: Row) -> None:
-        self._check_columns(_fields(row))
+        self._check_columns(field_names(row))
         self._write(_line(self._choose(row)))
 
     def _begin(self, _noun: str, _shown: Sequence[str]) -> None:
@@ -126,9 +129,11 @@ class NdjsonOutput(Output):
 class TableOutput(Output):
     """Columns for people. On a terminal cells are cut to its width; elsewhere nothing is ever cut."""
 
+    has_companions = False
+
     def record(self, row: Row) -> None:
-        self._check_columns(_fields(row))
-        names = self.chosen or _fields(row)
+        self._check_columns(field_names(row))
+        names = self.chosen or field_names(row)
         lines = [(name, line) for name in names for line in _lines(row.get(name))]
         width = max(map(len, names))
         room = _room()
@@ -157,7 +162,7 @@ class TableOutput(Output):
         self._write_header()
         self._flush()
         if next_page_token is not None:
-            click.echo(f"more: give --page-token {next_page_token}, or --all", err=True)
+            say_more(next_page_token)
 
     def _widen(self, cells: Sequence[Sequence[str]]) -> None:
         for index in range(len(self._names)):
@@ -182,23 +187,22 @@ class TableOutput(Output):
         return _GAP.join(cell + " " * max(0, width - _width(cell)) for cell, width in zip(cut, widths, strict=True))
 
 
-FORMATS: Final[Mapping[str, Callable[..., Output]]] = {
-    "table": TableOutput,
-    "json": JsonOutput,
-    "ndjson": NdjsonOutput,
-}
-"""The formats by the name that -o takes. Another one is a class more, and its name here."""
+def say_more(next_page_token: str) -> None:
+    """Tell people how a listing that was cut goes on."""
+    click.echo(f"more: give --page-token {next_page_token}, or --all", err=True)
 
 
 def _line(row: Row) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def _fields(row: Row) -> tuple[str, ...]:
-    return tuple(filter(_is_field, row))
+def field_names(row: Row) -> tuple[str, ...]:
+    """Return the fields of a row that are no companions of another."""
+    return tuple(filter(is_field, row))
 
 
-def _is_field(name: str) -> bool:
+def is_field(name: str) -> bool:
+    """Say whether a field is more than the companion of another."""
     return not name.endswith(_COMPANION)
 
 
@@ -213,7 +217,7 @@ def _text(value: Any) -> str:
             return str(value)
         case Mapping():
             # People need not be told what a nested thing does not have.
-            said = {name: item for name, item in value.items() if item not in (None, {}) and _is_field(name)}
+            said = {name: item for name, item in value.items() if item not in (None, {}) and is_field(name)}
             return " ".join(f"{name}={_text(item)}" for name, item in said.items()) or "-"
         case _:
             return ", ".join(_text(item) for item in value) or "-"

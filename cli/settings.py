@@ -10,7 +10,8 @@ from urllib.parse import quote
 import click
 
 from cli.errors import CommandError
-from cli.output import FORMATS, Output
+from cli.formats import FORMATS, make_output
+from cli.output import Output
 from hedwig.errors import ConfigurationError
 from metadata import StoreOptions
 
@@ -49,7 +50,7 @@ class Settings:
         name = self.output or os.environ.get("HEDWIG_OUTPUT") or "table"
         if name not in FORMATS:
             raise ConfigurationError(f"HEDWIG_OUTPUT is {name!r}; choose from {', '.join(FORMATS)}")
-        return FORMATS[name](columns=self.columns, header=not self.no_header)
+        return make_output(name, columns=self.columns, header=not self.no_header)
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

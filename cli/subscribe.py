@@ -11,7 +11,7 @@ from cli.errors import CommandError, ExitCode
 from cli.fields import bytes_fields, name_fields
 from cli.hub_access import HubAccess, hub_options, with_hub
 from cli.names import SUBSCRIBER, TOPIC, complete_topic
-from cli.output import Output, Row, TableOutput
+from cli.output import Output, Row
 from cli.preferences import preference_options
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
@@ -179,7 +179,6 @@ def _subject(topic: Topic, subscriber: SubscriberId) -> str:
 
 
 async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:
-    is_table = isinstance(output, TableOutput)
     output.begin("messages", _COLUMNS, _SHOWN)
     output.page([])  # Whoever reads sees at once that it is subscribed.
     try:
@@ -188,7 +187,7 @@ async def _write_messages(opened: Subscription, output: Output, count: int | Non
             message = await _next_message(opened, idle_s)
             if message is None:
                 return
-            output.page([_message_fields(message, is_for_people=is_table)])
+            output.page([_message_fields(message, is_escaped=not output.has_companions)])
             taken += 1
     finally:
         output.end()  # Also when Ctrl-C ends it: what was written is a whole document.
@@ -214,21 +213,21 @@ async def _look_for(client: HedwigClient, topic: Topic, subscriber: SubscriberId
     await found.close()
 
 
-def _message_fields(message: Message, *, is_for_people: bool) -> Row:
-    """Return a message as fields. A body that is text stands as it is, but not in a table, where it must be a line."""
+def _message_fields(message: Message, *, is_escaped: bool) -> Row:
+    """Return a message as fields. A body that is text stands as it is, unless all bodies are escaped as names are."""
     properties: dict[str, str] = {}
     for name, value in sorted(message.properties.items()):
         properties |= bytes_fields(name, value)
     fields: dict[str, Any] = {"id": None if message.seq_id is None else message.seq_id.local}
-    fields |= _body_fields(message.body, is_for_people)
+    fields |= _body_fields(message.body, is_escaped)
     fields["properties"] = properties
     fields["message_type"] = message.message_type
     region = message.source_region
     return fields | ({"source_region": None} if region is None else bytes_fields("source_region", region))
 
 
-def _body_fields(body: bytes, is_for_people: bool) -> dict[str, str]:
-    if is_for_people:
+def _body_fields(body: bytes, is_escaped: bool) -> dict[str, str]:
+    if is_escaped:
         return {"body": show_name(body)}
     try:
         return {"body": body.decode()}

@@ -1,40 +1,18 @@
 """Prove the conventions that all commands keep: exit codes, one-line errors, streams, shared options, examples."""
 
-import contextlib
-import os
-import pty
-import shlex
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
-from cli.dev.commands import dev
 from cli.errors import CommandError, ExitCode, exit_code_of, explain
-from cli.main import main
 from hedwig import errors
 from hedwig.model import HubInfo, LedgerRanges
 from hedwig.versions import Version, Versioned
 from tests.cli.admin import Admin
-
-
-def _commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from _commands(below, *path, name)
-
-
-EVERY_COMMAND = dict(_commands(main))
-ON_HUBS = ("publish", "subscribe", "consume", "unsubscribe")
-COMMANDS = {path: command for path, command in EVERY_COMMAND.items() if path[:1] != (dev.name,)}
-# Those that talk to a hub run their examples in test_hub_commands, which has one; those about the hubs of a cluster in
-# test_hubs_of_a_cluster.
-NOT_ON_THE_STORE = {(name,) for name in (*ON_HUBS, "hub")}
-ON_THE_STORE = {path: command for path, command in COMMANDS.items() if path[:1] not in NOT_ON_THE_STORE}
+from tests.cli.command_tree import EVERY_COMMAND, ON_THE_STORE, STARTS_SERVERS, example_of, leaves, prepare
+from tests.cli.screen import shown_on_terminal
 
 
 @pytest.mark.parametrize("path", EVERY_COMMAND, ids=" ".join)
@@ -46,20 +24,15 @@ def test_help_ends_with_an_example_of_the_command(path: tuple[str, ...], admin: 
 
 @pytest.mark.parametrize("path", ON_THE_STORE, ids=" ".join)
 def test_example_runs(path: tuple[str, ...], admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    admin.done("subscription", "create", "news", "reader")
-    admin.done("topic", "create", "admin/0install")
-    (admin.directory / "topics.tsv").write_text("weather\t1\nsport\t2\n")
     monkeypatch.chdir(admin.directory)
-    example = (COMMANDS[path].epilog or "").removeprefix("Example: hedwig-admin ")
-    if path == ("topic", "delete"):
-        admin.done("topic", "delete", "news", "--force", "--yes")
-    ran = admin.done(*shlex.split(example))
+    prepare(admin, path)
+    ran = admin.done(*example_of(path))
     assert ran.out
 
 
-@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if not isinstance(command, click.Group)])
+@pytest.mark.parametrize("path", [path for path in leaves(EVERY_COMMAND) if path[:1] != STARTS_SERVERS])
 def test_every_command_takes_the_shared_options(path: tuple[str, ...]) -> None:
-    options = {option for parameter in COMMANDS[path].params for option in parameter.opts}
+    options = {option for parameter in EVERY_COMMAND[path].params for option in parameter.opts}
     assert {"--metadata", "--timeout", "-o", "--columns", "--no-header", "--debug"} <= options
 
 
@@ -255,24 +228,9 @@ def test_terminal_gets_lines_that_fit_and_a_pipe_gets_whole_names(admin: Admin) 
     name = "a-name-that-is-longer-than-any-terminal-" * 6
     admin.done("topic", "create", name)
     assert admin.done("topic", "list", "--columns", "topic,version").out.split()[2] == name
-    lines = _on_terminal(admin, "topic", "list").replace("\x1b[1m", "").replace("\x1b[0m", "").split()
+    lines = shown_on_terminal(admin, "topic", "list").replace("\x1b[1m", "").replace("\x1b[0m", "").split()
     assert [len(line) for line in lines] == [5, 80]
     assert lines[1] == name[:79] + "…"
-
-
-def _on_terminal(admin: Admin, *arguments: str) -> str:
-    """Run a command whose standard output is a terminal of 80 columns; return what it shows."""
-    ours, theirs = pty.openpty()
-    with os.fdopen(ours, "rb", buffering=0) as screen:
-        process = admin.start(*arguments, stdout=theirs, COLUMNS="80")
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # The kernel reports the end of a terminal as an error.
-            while chunk := screen.read(4096):
-                shown += chunk
-        _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, b"")
-    return shown.decode()
 
 
 def test_terminal_of_another_encoding_gets_escapes_instead_of_a_crash(admin: Admin) -> None:
