@@ -22,6 +22,7 @@ class KnownOwners:
         self._clock = clock
         self._seems_alive = seems_alive
         self._owners: OrderedDict[Topic, tuple[HubInfo, float]] = OrderedDict()
+        """Each with when it was seen."""
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -30,7 +31,7 @@ class KnownOwners:
         """Remember what an owner record said just now."""
         if self._kept_s <= 0:
             return
-        self._owners[topic] = owner, self._clock.monotonic() + self._kept_s
+        self._owners[topic] = owner, self._clock.monotonic()
         self._owners.move_to_end(topic)
         if len(self._owners) > self._entries_max:
             self._owners.popitem(last=False)
@@ -39,13 +40,14 @@ class KnownOwners:
         """Drop what was known of a topic."""
         self._owners.pop(topic, None)
 
-    def find(self, topic: Topic) -> HubInfo | None:
-        """Return the owner, if it is known and seems alive."""
+    def find(self, topic: Topic, within_s: float | None = None) -> HubInfo | None:
+        """Return the owner, if it is known and seems alive; with `within_s`, only if it was seen so lately."""
         found = self._owners.get(topic)
         if found is None:
             return None
-        owner, until = found
-        if self._clock.monotonic() < until and self._seems_alive(owner):
-            return owner
-        del self._owners[topic]
-        return None
+        owner, seen_at = found
+        age_s = self._clock.monotonic() - seen_at
+        if age_s >= self._kept_s or not self._seems_alive(owner):
+            del self._owners[topic]
+            return None
+        return owner if within_s is None or age_s < within_s else None

@@ -1,7 +1,7 @@
 """Who owns a topic: claims and releases of owner records, and whom to redirect to."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -24,6 +24,8 @@ __all__ = ["Claim", "Liveness", "Ownership"]
 _log = logging.getLogger(__name__)
 
 _TRIES_MAX: Final = 5
+_JUST_SEEN_S: Final = 1.0
+"""How long an owner that was looked up is the answer for those who come back from it."""
 
 
 class Liveness(Protocol):
@@ -77,9 +79,27 @@ class Ownership:
         self._for_originals = for_originals
         self._told = False
 
-    def known_owner(self, topic: Topic) -> HubInfo | None:
-        """Return another hub that owns `topic`, if one is known, without asking anybody."""
-        return self._known.find(topic)
+    def known_owner(self, topic: Topic, *, should_claim: bool, tried: Sequence[bytes] = ()) -> HubInfo | None:
+        """Return another hub to send a request to that owns `topic`, if one is known, without asking anybody.
+
+        `tried` are the addresses, host:port, of the hubs that have redirected the request, in order. One that was sent
+        here by another hub is never answered from memory: that hub may have released the topic since it was looked up,
+        or have chosen this one as its next owner. But if this hub was the last to redirect it, then nobody has sent it
+        here: it found no hub where it was sent, which has died, perhaps, and is not known to be dead yet. Then nobody
+        can take the topic, and the store need not say so each time.
+        """
+        if not should_claim:
+            return self._known.find(topic)
+        if not tried or not self._is_me(tried[-1]):
+            return None
+        owner = self._known.find(topic, _JUST_SEEN_S)
+        return None if owner is None or not _names(owner).isdisjoint(tried) else owner
+
+    def _is_me(self, tried: bytes) -> bool:
+        try:
+            return tried in _names(self._liveness.me)
+        except ServiceDownError:
+            return False
 
     async def claim(self, topic: Topic, *, should_claim: bool) -> Claim:
         """Make this hub the owner of `topic`, unless a hub that is alive is, or another should be.
@@ -153,6 +173,11 @@ class Ownership:
             # The record stays and names an incarnation that no longer serves the topic; this hub claims it anew when
             # it is asked, and any other once this hub has ended.
             _log.warning("cannot release topic '%s': %s", show_name(topic), exc)
+
+
+def _names(hub: HubInfo) -> frozenset[bytes]:
+    """Return what clients call a hub that has redirected them: it depends on which of its ports they use."""
+    return frozenset(f"{hub.host}:{port}".encode() for port in (hub.port, hub.ssl_port) if port is not None)
 
 
 def _same(one: HubInfo, other: HubInfo) -> bool:

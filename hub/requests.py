@@ -117,7 +117,9 @@ class Requests:
                 self._begin(channel, size)
             self._refuse(channel, size, request.txn_id, error)
 
-        self._topics.with_topic(request.topic, should_claim=request.should_claim, serve=serve, refuse=refuse)
+        self._topics.with_topic(
+            request.topic, should_claim=request.should_claim, tried=request.tried, serve=serve, refuse=refuse
+        )
 
     def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, tries: int) -> None:
         topic.used_at = self._topics.now()

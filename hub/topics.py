@@ -9,7 +9,7 @@ import fnmatch
 import logging
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -141,10 +141,14 @@ class Topics:
         name: Topic,
         *,
         should_claim: bool,
+        tried: Sequence[bytes] = (),
         serve: Callable[[OwnedTopic], None],
         refuse: Callable[[HedwigError], None],
     ) -> None:
-        """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`."""
+        """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`.
+
+        `tried` are the hubs that have redirected the request, in order.
+        """
         if self._closing:
             refuse(ServiceDownError("the hub is shutting down"))
             return
@@ -154,7 +158,8 @@ class Topics:
             if topic is not None:
                 serve(topic)
                 return
-            if not should_claim and (owner := self._ownership.known_owner(name)) is not None:
+            owner = self._ownership.known_owner(name, should_claim=should_claim, tried=tried)
+            if owner is not None:
                 refuse(NotResponsibleForTopicError(owner.address))
                 return
             if len(self._turns) >= self._options.acquisitions_waiting_max:

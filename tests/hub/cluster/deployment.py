@@ -1,7 +1,7 @@
 """A deployment: a prefix in ZooKeeper, a metadata store and the bookies, and the hubs that tests start on them."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.wire import Answer, CloseSubscription
+from hedwig.wire import pubsub_pb2 as pb
 from hub.cluster import Cluster
 from hub.cluster_options import BookieOptions, ClusterOptions
 from hub.hub import Hub
@@ -173,7 +174,18 @@ def liveness_of(hub: Hub) -> ClusterLiveness:
     return hub.shape.liveness
 
 
-async def ask(client: WireClient, topic: bytes, *, should_claim: bool = True) -> Answer:
-    """Ask for a topic, which makes a hub claim it or redirect, and does nothing else to it."""
-    action = CloseSubscription(SubscriberId(b"nobody"))
-    return await client.request(topic, action, should_claim=should_claim)
+async def ask(client: WireClient, topic: bytes, *, should_claim: bool = True, tried: Sequence[HubInfo] = ()) -> Answer:
+    """Ask for a topic, which makes a hub claim it or redirect, and does nothing else to it.
+
+    `tried` are the hubs that have redirected this request, in order.
+    """
+    if not tried:
+        return await client.request(topic, CloseSubscription(SubscriberId(b"nobody")), should_claim=should_claim)
+    sent = client.send_raw(
+        topic=topic,
+        type=pb.CLOSESUBSCRIPTION,
+        shouldClaim=should_claim,
+        triedServers=[f"{hub.host}:{hub.port}".encode() for hub in tried],
+        closeSubscriptionRequest=pb.CloseSubscriptionRequest(subscriberId=b"nobody"),
+    )
+    return await client.answer(sent)

@@ -6,8 +6,10 @@ from collections import Counter
 from typing import Final
 
 from hedwig.clock import SystemClock
-from hedwig.model import Topic
+from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
+from hub.known_owners import KnownOwners
+from hub.ownership import Ownership
 from hub.pace import Pace
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
@@ -83,6 +85,77 @@ async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) ->
     await until(lambda: len(liveness_of(asked).live) == 1, "it has heard of the end of the owner")
     assert is_owner(await ask(client, b"t", should_claim=False))
     assert (seen(proxy) - before).total() > 0
+
+
+@on_both
+async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_a_second(
+    deployment: Deployment,
+) -> None:
+    """Each is sent to the owner, finds nobody there, and asks again here, as one that was redirected."""
+    proxy, place = await deployment.behind_proxy()
+    asked = await deployment.start(place=place)
+    owner = deployment.apart()
+    await asyncio.to_thread(owner.start)
+    client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
+    assert is_owner(await ask(to_owner, b"t"))
+    await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
+    before = seen(proxy)
+    assert not is_owner(await ask(client, b"t"))
+    a_look = (seen(proxy) - before).total()
+    assert a_look > 0
+    owner.kill()
+    began_at, before, came_back = time.monotonic(), seen(proxy), 0
+    while len(liveness_of(asked).live) == 2:
+        assert not is_owner(await ask(client, b"t", should_claim=False))
+        if is_owner(await ask(client, b"t", tried=[asked.me])):
+            break
+        came_back += 1
+    looks = (seen(proxy) - before).total() / a_look
+    # One more when it is over, which costs more than others: the dead owner is replaced, and its ledgers are opened.
+    allowed = time.monotonic() - began_at + 1 + 10
+    assert came_back > 3 * allowed, "there is nothing to see"
+    assert looks <= allowed, f"{looks} for {came_back} clients"
+    # It is found out at once, by whoever asks next.
+    assert is_owner(await ask(client, b"t", tried=[asked.me]))
+
+
+async def test_client_that_another_hub_sent_here_is_never_sent_back_from_memory(deployment: Deployment) -> None:
+    """Whatever this hub has just seen: who sent it may have released the topic since, or chosen this hub."""
+    asked, owner, third = [await deployment.start() for _ in range(3)]
+    await until(lambda: len(liveness_of(asked).live) == 3, "it knows the others")
+    client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
+    senders: tuple[list[HubInfo], ...] = ([owner.me], [third.me], [asked.me, owner.me], [asked.me, third.me], [])
+    for number, tried in enumerate(senders):
+        topic = b"topic-%d" % number
+        assert is_owner(await ask(to_owner, topic))
+        assert not is_owner(await ask(client, topic, should_claim=False))
+        assert not is_owner(await ask(client, topic))
+        owned = owner.topics.get(Topic(topic))
+        assert owned is not None
+        await owner.topics.release(owned)
+        assert (await ask(client, topic, should_claim=False)).text == owner.me.address, "that is what it remembers"
+        assert is_owner(await ask(client, topic, tried=tried))
+
+
+async def test_client_that_comes_back_is_told_within_a_second_that_its_owner_released_the_topic(
+    deployment: Deployment,
+) -> None:
+    clock = _StandingClock()
+    known = KnownOwners(10, 3600.0, clock, lambda _: True)
+    topic, owner = Topic(b"t"), HubInfo(host="127.0.0.1", port=1, ssl_port=None, epoch=1)
+    liveness = liveness_of(await deployment.start()).registration
+    ownership = Ownership(deployment.store.ownership, liveness, known)
+    me = f"{liveness.hub.host}:{liveness.hub.port}".encode()
+    known.note(topic, owner)
+    clock.now_s += 0.9
+    assert ownership.known_owner(topic, should_claim=True, tried=[b"10.0.0.1:4080", me]) == owner
+    assert ownership.known_owner(topic, should_claim=True, tried=[me, b"10.0.0.1:4080"]) is None
+    assert ownership.known_owner(topic, should_claim=True, tried=[]) is None
+    # It is the owner itself that sent it: under whichever of its names, its word counts.
+    assert ownership.known_owner(topic, should_claim=True, tried=[b"127.0.0.1:1", me]) is None
+    clock.now_s += 0.2
+    assert ownership.known_owner(topic, should_claim=True, tried=[me]) is None
+    assert ownership.known_owner(topic, should_claim=False) == owner
 
 
 class _StandingClock(SystemClock):
