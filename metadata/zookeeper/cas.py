@@ -48,8 +48,9 @@ from hedwig.zookeeper import Bridge, Request
 from metadata.attempts import Attempts, Refusal, Verdict
 from metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
 from metadata.zookeeper.names import Place, Places
+from metadata.zookeeper.parents import ParentForecast
 from metadata.zookeeper.records import Codec
-from metadata.zookeeper.requests import create, multi_refusal, set_guarded
+from metadata.zookeeper.requests import create, create_with_parent, multi_refusal, set_guarded
 from metadata.zookeeper.sight import Found, Sight, answer, look_closely, version_of
 from metadata.zookeeper.versions import Identity, ZnodeVersion
 
@@ -118,9 +119,19 @@ class _Cas(ABC, Generic[R]):
 class CreateCas(_Cas[R]):
     """Create a node, if it is absent."""
 
-    def __init__(self, bridge: Bridge, places: Places, place: Place, codec: Codec[R], token: bytes, body: bytes):
+    def __init__(
+        self,
+        bridge: Bridge,
+        places: Places,
+        place: Place,
+        codec: Codec[R],
+        token: bytes,
+        body: bytes,
+        forecast: ParentForecast,
+    ) -> None:
         super().__init__(bridge, place, codec, token)
         self._places = places
+        self._forecast = forecast
         self._stored = codec.stamp(body, token, b"")
         self._zxid_before = bridge.zxid_seen
 
@@ -151,9 +162,20 @@ class CreateCas(_Cas[R]):
         The parents are no part of the compare-and-set: they are never deleted again while the store is in use, and it
         does not matter who makes them.
         """
-        request = create(self._place.path, self._stored, mark=(self._place.parent, self._token))
-        (results,) = await self._send(deadline, request)
-        refusal = self._refusal(results, NoNodeError)
+        mark = self._place.parent, self._token
+        request = create(self._place.path, self._stored, mark=mark)
+        refusal: NodeExistsError | NoNodeError | None = None
+        if self._forecast.is_missing:
+            (results,) = await self._send(deadline, create_with_parent(self._place.path, self._stored, mark))
+            refusal = self._refusal(results, NoNodeError)
+            if refusal is None:
+                return None
+            # Whatever exists is the parent: nothing could be under it before.
+            self._forecast.is_missing = not isinstance(refusal, NodeExistsError)
+        if not isinstance(refusal, NoNodeError):
+            (results,) = await self._send(deadline, request)
+            refusal = self._refusal(results, NoNodeError)
+            self._forecast.is_missing = isinstance(refusal, NoNodeError)
         if isinstance(refusal, NoNodeError):
             # Mostly the topic alone is new; failing that, everything is made from the top.
             above = list(self._places.above(self._place))
@@ -183,7 +205,7 @@ class CreateCas(_Cas[R]):
         refusal: NodeExistsError | NoNodeError | None = answer(multi_refusal(results), NodeExistsError, *expected)
         if refusal is None:
             # All of a transaction shares one zxid: the node's czxid is that of the change to its parent.
-            self._note_done((results[1].mzxid, 0), results[1].version, self._stored)
+            self._note_done((results[-1].mzxid, 0), results[-1].version, self._stored)
         return refusal
 
     def _judge(self, sight: Sight | None) -> Verdict:

@@ -5,7 +5,7 @@ repeated after a lost reply, could undo what somebody wrote in between.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 from hedwig.clock import Deadline
@@ -19,6 +19,7 @@ from metadata.operations import RecordKey
 from metadata.zookeeper.cas import CreateCas, DeleteCas, UpdateCas
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.names import Place, Places
+from metadata.zookeeper.parents import ParentForecast
 from metadata.zookeeper.records import Codec, UndecodableError
 from metadata.zookeeper.sight import Found, Sight, look_closely, version_of
 from metadata.zookeeper.tokens import Tokens
@@ -43,6 +44,7 @@ class Ground(Generic[R]):
     tokens: Tokens
     kind: RecordKind[R]
     codec: Codec[R]
+    forecast: ParentForecast = field(default_factory=ParentForecast)
 
     def versioned(self, key: RecordKey, path: str, found: Found, guard: int | None) -> Versioned[R]:
         """Return the record in a node. Raises CorruptRecordError if no record is."""
@@ -106,7 +108,9 @@ class Mutation(Generic[R]):
 
     def _create(self, build: Build) -> CreateCas[R]:
         ground = self._ground
-        return CreateCas(ground.bridge, ground.places, self._place, ground.codec, self._token, build(None))
+        return CreateCas(
+            ground.bridge, ground.places, self._place, ground.codec, self._token, build(None), ground.forecast
+        )
 
     def _update(self, expected: Identity, hints: ZnodeVersion | None, build: Build, merge: bool) -> UpdateCas[R]:
         ground = self._ground

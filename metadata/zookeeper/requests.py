@@ -11,6 +11,7 @@ from hedwig.zookeeper import Request
 __all__ = [
     "children",
     "create",
+    "create_with_parent",
     "delete",
     "delete_guarded",
     "exists",
@@ -55,6 +56,22 @@ def create(path: str, data: bytes = b"", mark: tuple[str, bytes] | None = None) 
         transaction.create(path, data)
         if mark is not None:
             transaction.set_data(*mark)
+        return transaction.commit_async()
+
+    return submit
+
+
+def create_with_parent(path: str, data: bytes, mark: tuple[str, bytes]) -> Request:
+    """Create a node and its parent, whose path and data are `mark`, in one transaction.
+
+    The parent is made empty first and set then, so its data version is that of any parent of one child.
+    """
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        transaction.create(mark[0])
+        transaction.create(path, data)
+        transaction.set_data(*mark)
         return transaction.commit_async()
 
     return submit

@@ -11,13 +11,16 @@ import pytest
 from kazoo.client import KazooClient
 
 from metadata import MetadataUrl, StoreOptions
+from tests.faults.history import Done, Unknown
 from tests.faults.network import NETWORKED, Networked
-from tests.faults.proxy import PASS, Action, Step, at_random
+from tests.faults.proxy import PASS, Action, Step, at_random, scripted
+from tests.faults.recording import Recorder
+from tests.faults.test_lost_replies_of_single_writes import OTHERS
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.faults.workload import Workload
 from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS
+from tests.metadata.doors import CALLS, Door
 from tests.metadata.place import Place
 from tests.servers import RunningServers
 
@@ -70,6 +73,41 @@ async def test_session_expires_under_writes(
     assert len(sessions) == expiries, "each time it was another session"
     assert work.recorder.outcomes["Unknown"] + work.recorder.outcomes["Saw"] > 0
     await work.judge(await clients.open(networked_place))
+
+
+@pytest.mark.parametrize("others", OTHERS, ids=lambda others: others.replace(" ", "_"))
+@pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["reply", "request"])
+@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
+async def test_creation_together_with_the_parent_ends_as_it_is_reported(
+    door: Door,
+    action: Action,
+    others: str,
+    networked: Networked,
+    networked_place: Place,
+    clients: Clients,
+    names: Names,
+) -> None:
+    """Lose the one transaction that makes a record and its parent, or the answer to it; others use the time."""
+    direct_store = await clients.open(networked_place)
+    first, topic = names(b"first"), names(b"topic")
+    recorder = Recorder()
+    direct = recorder.client("direct", direct_store, door)
+    async with (
+        networked.proxy(networked_place, lambda _: PASS) as proxy,
+        await networked.behind(proxy, networked_place).open() as store,
+    ):
+        behind = recorder.client("behind the proxy", store, door)
+        await behind.put(first, None)  # Tells that parents are missing.
+        cut = Step(action, meanwhile=lambda: OTHERS[others](direct, topic))
+        proxy.plan = scripted(networked.write, [cut])
+        outcome = await behind.put(topic, None)
+    await direct.read(topic)
+    recorder.check()
+    assert proxy.done[action] == 1, "nothing was cut"
+    if others == "nobody":
+        assert outcome == Done()
+    elif action is Action.CUT_REPLY:
+        assert isinstance(outcome, Done | Unknown)
 
 
 async def test_server_killed_and_restarted_in_the_middle(
