@@ -1,33 +1,23 @@
 """The admin endpoint of a hub: what it is, what it does, and the few things that can be asked of it, over HTTP."""
 
-import base64
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from hedwig.model import Topic
-from hedwig.names import as_topic, parse_name, show_name
-from hub.admin_server import AdminServer, BadRequestError, NotFoundError, Route, json_response
+from hub.admin_parameters import state_of
+from hub.admin_server import AdminServer, BadRequestError, Route, json_response
+from hub.admin_topics import TopicRoutes
 from hub.configuration import Configuration
 from hub.load import Load
 from hub.metrics import CONTENT_TYPE_LATEST, Metrics
-from hub.name_page import start_of
 from hub.option_keys import find_key
-from hub.topic import OwnedTopic
-from hub.topic_view import lag_page, topic_page, topic_view
 
 if TYPE_CHECKING:
     from hub.hub import Hub
 
 __all__ = ["AdminEndpoint"]
-
-_LIMIT: Final = 100
-_LIMIT_MAX: Final = 10_000
-_PAGE: Final = frozenset({"limit", "start_after", "token"})
-_TOPIC: Final = frozenset({"topic", "topic_base64"})
-_STATES: Final = {"on": True, "off": False}
 
 
 class AdminEndpoint:
@@ -63,10 +53,7 @@ class AdminEndpoint:
             ("GET", "/metrics", self._show_metrics, nothing),
             ("GET", "/options", self._options, nothing),
             ("GET", "/load", self._show_load, nothing),
-            ("GET", "/topics", self._topics, _PAGE),
-            ("GET", "/topics/{name:.+}", self._topic, frozenset({"limit"})),
-            ("GET", "/lag", self._lag, _PAGE | _TOPIC),
-            ("POST", "/release", self._release, _TOPIC),
+            *TopicRoutes(self._hub).routes(),
             ("GET", "/read-only", self._read_only, nothing),
             ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
             ("GET", "/drain", self._draining, nothing),
@@ -141,7 +128,7 @@ class AdminEndpoint:
         return json_response({"read_only": self._hub.requests.is_read_only})
 
     async def _set_read_only(self, request: web.Request) -> web.Response:
-        self._hub.requests.is_read_only = _state(request)
+        self._hub.requests.is_read_only = state_of(request)
         return await self._read_only(request)
 
     async def _draining(self, _: web.Request) -> web.Response:
@@ -159,68 +146,5 @@ class AdminEndpoint:
         balance = self._hub.shape.balance
         if balance is None:
             raise BadRequestError("a standalone hub cannot be drained: there is no other to take its topics")
-        balance.drain(_state(request))
+        balance.drain(state_of(request))
         return await self._draining(request)
-
-    # ------------------------------------------------------------------------------------------------- topics
-
-    async def _topics(self, request: web.Request) -> web.Response:
-        limit, start_after = _page(request)
-        return json_response(await topic_page(self._hub, limit, start_after))
-
-    async def _topic(self, request: web.Request) -> web.Response:
-        topic = self._owned(as_topic(parse_name(request.match_info["name"])))
-        return json_response(topic_view(self._hub, topic, _limit(request)))
-
-    async def _lag(self, request: web.Request) -> web.Response:
-        limit, start_after = _page(request)
-        return json_response(await lag_page(self._hub, self._owned(_topic_of(request)), limit, start_after))
-
-    async def _release(self, request: web.Request) -> web.Response:
-        topic = self._owned(_topic_of(request))
-        await self._hub.topics.release(topic)
-        return json_response({"topic": show_name(topic.name), "released": True})
-
-    def _owned(self, name: Topic) -> OwnedTopic:
-        topic = self._hub.topics.get(name)
-        if topic is None:
-            raise NotFoundError(
-                f"this hub does not own topic '{show_name(name)}' now; it does once somebody publishes or subscribes"
-            )
-        return topic
-
-
-def _state(request: web.Request) -> bool:
-    state = _STATES.get(request.query.get("state", ""))
-    if state is None:
-        raise BadRequestError(f"say which: {request.path}?state=on or {request.path}?state=off")
-    return state
-
-
-def _topic_of(request: web.Request) -> Topic:
-    text, encoded = request.query.get("topic"), request.query.get("topic_base64")
-    if (text is None) == (encoded is None):
-        raise BadRequestError(f"name the topic: {request.path}?topic=NAME, or topic_base64= for any bytes")
-    if text is not None:
-        return as_topic(parse_name(text))
-    try:
-        return as_topic(base64.b64decode(encoded or "", validate=True))
-    except ValueError as exc:
-        raise BadRequestError(f"topic_base64 is not base64: {exc}") from exc
-
-
-def _limit(request: web.Request) -> int:
-    text = request.query.get("limit", str(_LIMIT))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _LIMIT_MAX):
-        raise BadRequestError(f"limit is {text!r}; it must be from 1 to {_LIMIT_MAX}")
-    return int(text)
-
-
-def _page(request: web.Request) -> tuple[int, bytes]:
-    text, token = request.query.get("start_after"), request.query.get("token")
-    if text is not None and token is not None:
-        raise BadRequestError("give start_after or token, not both")
-    try:
-        return _limit(request), start_of(token) if token is not None else parse_name(text or "")
-    except ValueError as exc:
-        raise BadRequestError(str(exc)) from exc

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
 
-__all__ = ["AdminServer", "BadRequestError", "NotFoundError", "Route", "json_response"]
+__all__ = ["AdminServer", "BadRequestError", "ConflictError", "NotFoundError", "Route", "json_response"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +34,14 @@ class BadRequestError(Exception):
 
 class NotFoundError(Exception):
     """What a request names is not here; the text says what to do."""
+
+
+class ConflictError(Exception):
+    """A request that does not fit what is there; the text says how, and `facts` what is there, for programs."""
+
+    def __init__(self, text: str, **facts: Any) -> None:
+        super().__init__(text)
+        self.facts = facts
 
 
 class AdminServer:
@@ -114,10 +122,13 @@ class AdminServer:
             return _error(400, str(exc))
         except NotFoundError as exc:
             return _error(404, str(exc))
+        except ConflictError as exc:
+            return json_response({"error": str(exc), **exc.facts}, 409)
         except TimeoutError:
             return _error(504, f"not done within {self._deadline_s:g} s; it may go on: look before you ask again")
         except HedwigError as exc:
-            return _error(503, str(exc))
+            # 504 is for all of which it is not known whether it was done.
+            return _error(503 if exc.definite else 504, str(exc))
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             return _error(500, "the hub failed to answer; its log says why")

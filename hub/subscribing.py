@@ -7,7 +7,7 @@ decides who changed it.
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -90,7 +90,7 @@ class Subscribing:
         subscriber = action.subscriber
         # Whatever is acknowledged after this moment is delivered to a new subscriber.
         pointer = MessageSeqId(topic.log.last_id)
-        with self._starting_at(topic, pointer.local):
+        with self.starting_at(topic, pointer.local):
             async with self._turns.turn((topic.name, subscriber)):
                 _check_serving(topic)
                 if channel.was_told(topic.name, subscriber):
@@ -113,7 +113,7 @@ class Subscribing:
                         topic.drop(subscription)
 
     @contextmanager
-    def _starting_at(self, topic: OwnedTopic, pointer: int) -> Iterator[None]:
+    def starting_at(self, topic: OwnedTopic, pointer: int) -> Iterator[None]:
         """Keep the messages behind `pointer` while a subscription that may start there is not on record yet."""
         pointers = self._starting.setdefault(topic.name, [])
         pointers.append(pointer)
@@ -207,6 +207,28 @@ class Subscribing:
                     # The original client dies silently on an event that the topic moved, and recovers from this.
                     if channel is not None:
                         channel.close()
+
+    # ------------------------------------------------------------------------------------ for hub.interventions
+
+    def turn(self, topic: OwnedTopic, subscriber: SubscriberId) -> AbstractAsyncContextManager[None]:
+        """Wait until nothing else concerns this subscription, and have it so meanwhile."""
+        return self._turns.turn((topic.name, subscriber))
+
+    async def take_away(self, subscription: Subscription) -> None:
+        """Detach a subscription, in its turn, from whoever has it open, so that it is on record only.
+
+        The client is told that it lost the subscription, and its channel is closed: what it has sent since is not
+        read. A client that merely lost its channel would attach again by itself, and consume again what it has in
+        memory.
+        """
+        if subscription.cursor is not None:
+            channel = subscription.cursor.channel
+            channel.tell_forced_closed(subscription.topic.name, subscription.subscriber)
+            channel.close()
+        await self._detach(subscription)
+        # If the store failed just now, the last consumes are lost; to write them later would undo what follows.
+        subscription.stored = subscription.consumed
+        self.pointers.forget(subscription)
 
     # -------------------------------------------------------------------------------------------- the record
 

@@ -5,6 +5,7 @@ import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from hedwig.errors import ClientNotSubscribedError
 from hedwig.model import LedgerRange, SubscriberId, Topic
 from hedwig.names import show_name
 from hub.durable_log import DurableLog
@@ -14,7 +15,7 @@ from hub.topic import OwnedTopic
 if TYPE_CHECKING:
     from hub.hub import Hub
 
-__all__ = ["lag_page", "topic_page", "topic_view"]
+__all__ = ["lag_of", "lag_page", "topic_page", "topic_view"]
 
 _SLICE: Final = 5000
 """How many topics are looked at before others have a turn."""
@@ -72,38 +73,65 @@ async def lag_page(hub: "Hub", topic: OwnedTopic, limit: int, start_after: bytes
     """
     page: NamePage[Mapping[str, Any]] = NamePage(limit, start_after)
     count = lag_max = 0
-    last_id = topic.log.last_id
-    in_memory = topic.subscriptions or {}
 
     def take(subscriber: SubscriberId, stored: int) -> None:
         nonlocal count, lag_max
-        attached = in_memory.get(subscriber)
-        consumed = stored if attached is None else max(stored, attached.consumed)
-        lag = max(0, last_id - consumed)
+        row = _lag(topic, subscriber, stored)
         count += 1
-        lag_max = max(lag_max, lag)
-        row = {
-            **_name("subscriber", subscriber),
-            "consumed": consumed,
-            "lag_messages": lag,
-            "attached": attached is not None and attached.cursor is not None,
-        }
+        lag_max = max(lag_max, row["lag_messages"])
         page.offer(subscriber, row)
 
     if topic.is_durable:
         async for subscriber, found in hub.metadata.subscriptions.read_subscriptions(topic.name):
             take(subscriber, found.value.state.consumed.local if found.value.state is not None else 0)
     else:  # Its subscriptions are in memory only.
-        for subscriber, subscription in list(in_memory.items()):
+        for subscriber, subscription in list((topic.subscriptions or {}).items()):
             take(subscriber, subscription.stored)
     rows = page.rows()
     return {
         **_name("topic", topic.name),
-        "last_id": last_id,
+        "last_id": topic.log.last_id,
         "subscriptions": [row for _, row in rows],
         "count": count,
         "lag_messages_max": lag_max,
         "next": page_token(rows[-1][0]) if page.is_cut else None,
+    }
+
+
+async def lag_of(hub: "Hub", topic: OwnedTopic, subscriber: SubscriberId) -> Mapping[str, Any]:
+    """Return how far one subscription of a topic is, as `lag_page` does; it is the only row.
+
+    Raises: ClientNotSubscribedError; MetadataError.
+    """
+    held = topic.subscription(subscriber)
+    stored = None if held is None else held.stored
+    if topic.is_durable:
+        found = await hub.metadata.subscriptions.read_subscription_data(topic.name, subscriber)
+        stored = None if found is None else found.value.state.consumed.local if found.value.state is not None else 0
+    if stored is None:
+        raise ClientNotSubscribedError(
+            f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"
+        )
+    row = _lag(topic, subscriber, stored)
+    return {
+        **_name("topic", topic.name),
+        "last_id": topic.log.last_id,
+        "subscriptions": [row],
+        "count": 1,
+        "lag_messages_max": row["lag_messages"],
+        "next": None,
+    }
+
+
+def _lag(topic: OwnedTopic, subscriber: SubscriberId, stored: int) -> Mapping[str, Any]:
+    """Return how far a subscription is whose pointer is stored at `stored`; in memory it may be further."""
+    held = topic.subscription(subscriber)
+    consumed = stored if held is None else max(stored, held.consumed)
+    return {
+        **_name("subscriber", subscriber),
+        "consumed": consumed,
+        "lag_messages": max(0, topic.log.last_id - consumed),
+        "attached": held is not None and held.cursor is not None,
     }
 
 

@@ -1,0 +1,215 @@
+"""What the admin endpoint tells of topics and subscriptions, and does to them."""
+
+import asyncio
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from hedwig.errors import (
+    BadVersionError,
+    ClientNotSubscribedError,
+    HedwigError,
+    NoRecordError,
+    NotResponsibleForTopicError,
+    TopicBusyError,
+)
+from hedwig.model import SubscriberId, Topic
+from hedwig.names import as_topic, parse_name, show_name
+from hub.admin_parameters import (
+    PAGE,
+    SUBSCRIBER,
+    TOPIC,
+    flag_of,
+    has_subscriber,
+    limit_of,
+    number_of,
+    page_of,
+    subscriber_of,
+    topic_of,
+    version_of,
+)
+from hub.admin_server import ConflictError, NotFoundError, Route, json_response
+from hub.interventions import Edge, Interventions
+from hub.message_page import message_page
+from hub.topic import OwnedTopic
+from hub.topic_view import lag_of, lag_page, topic_page, topic_view
+
+if TYPE_CHECKING:
+    from hub.hub import Hub
+
+__all__ = ["TopicRoutes"]
+
+_EDGES: Final = {edge.value: edge for edge in Edge}
+
+
+class TopicRoutes:
+    """The routes that concern topics, most of which only their owner can answer."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self._hub = hub
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            ("GET", "/topics", self._topics, PAGE),
+            ("GET", "/topics/{name:.+}", self._topic, frozenset({"limit"})),
+            ("GET", "/lag", self._lag, PAGE | TOPIC | SUBSCRIBER),
+            ("GET", "/messages", self._messages, TOPIC | {"from", "limit"}),
+            ("POST", "/claim", self._claim, TOPIC),
+            ("POST", "/release", self._release, TOPIC | {"version", "leave"}),
+            ("POST", "/seek", self._seek, TOPIC | SUBSCRIBER | {"to", "force", "version"}),
+            ("POST", "/unsubscribe", self._unsubscribe, TOPIC | SUBSCRIBER | {"force", "version"}),
+        ]
+
+    # ------------------------------------------------------------------------------------------------- looking
+
+    async def _topics(self, request: web.Request) -> web.Response:
+        limit, start_after = page_of(request)
+        return json_response(await topic_page(self._hub, limit, start_after))
+
+    async def _topic(self, request: web.Request) -> web.Response:
+        topic = self._owned(as_topic(parse_name(request.match_info["name"])))
+        return json_response(topic_view(self._hub, topic, limit_of(request)))
+
+    async def _lag(self, request: web.Request) -> web.Response:
+        limit, start_after = page_of(request)
+        topic = self._owned(topic_of(request))
+        if not has_subscriber(request):
+            return json_response(await lag_page(self._hub, topic, limit, start_after))
+        with _told():
+            return json_response(await lag_of(self._hub, topic, subscriber_of(request)))
+
+    async def _messages(self, request: web.Request) -> web.Response:
+        topic = self._owned(topic_of(request))
+        first = number_of(request, "from") if "from" in request.query else 0
+        page = await message_page(self._hub, topic, first, limit_of(request))
+        return json_response({**_names(topic.name), **page})
+
+    def _owned(self, name: Topic) -> OwnedTopic:
+        topic = self._hub.topics.get(name)
+        if topic is None:
+            raise NotFoundError(
+                f"this hub does not own topic '{show_name(name)}' now; it does once somebody publishes or subscribes"
+            )
+        return topic
+
+    # ----------------------------------------------------------------------------------------------- ownership
+
+    async def _claim(self, request: web.Request) -> web.Response:
+        """Have this hub own the topic, on the way that a client takes which was sent here."""
+        name = topic_of(request)
+        claimed: asyncio.Future[OwnedTopic] = asyncio.get_running_loop().create_future()
+
+        def serve(topic: OwnedTopic) -> None:
+            if not claimed.done():
+                claimed.set_result(topic)
+
+        def refuse(error: HedwigError) -> None:
+            if not claimed.done():
+                claimed.set_exception(error)
+
+        self._hub.topics.with_topic(name, should_claim=True, serve=serve, refuse=refuse)
+        try:
+            topic = await claimed
+        except NotResponsibleForTopicError as exc:
+            raise await self._why_not_claimed(name, exc) from exc
+        facts = {"owner": self._hub.me.address, "owner_version": str(topic.owner_version)}
+        return json_response({**_names(name), "claimed": True, **facts})
+
+    async def _why_not_claimed(self, name: Topic, redirect: NotResponsibleForTopicError) -> ConflictError:
+        """Tell an owner from a mere choice of another hub, which is what redirects have in common."""
+        found = await self._hub.metadata.ownership.read_owner_info(name)
+        if found is not None and found.value.address == redirect.text:
+            return ConflictError(
+                f"topic '{show_name(name)}' is owned by {redirect.text}", reason="owned", owner=redirect.text
+            )
+        if self._hub.topics.claims_nothing_new:
+            return ConflictError("this hub is drained: it takes no topics; undrain it first", reason="drained")
+        return ConflictError(
+            f"this hub gave topic '{show_name(name)}' up a moment ago, and leaves it to others for some seconds",
+            reason="left",
+        )
+
+    async def _release(self, request: web.Request) -> web.Response:
+        topic = self._owned(topic_of(request))
+        expected = version_of(request)
+        if expected is not None and topic.owner_version != expected:
+            raise ConflictError(
+                f"the owner record of topic '{show_name(topic.name)}' is at version {topic.owner_version}, not "
+                f"{expected}",
+                reason="version",
+                version=str(topic.owner_version),
+            )
+        release = self._hub.topics.leave if flag_of(request, "leave") else self._hub.topics.release
+        await release(topic)
+        return json_response({"topic": show_name(topic.name), "released": True})
+
+    # ------------------------------------------------------------------------------------------- subscriptions
+
+    async def _seek(self, request: web.Request) -> web.Response:
+        topic, subscriber = self._owned(topic_of(request)), subscriber_of(request)
+        to = _EDGES.get(request.query.get("to", "")) or number_of(request, "to")
+        with _told():
+            sought = await self._interventions().seek(
+                topic, subscriber, to, force=flag_of(request, "force"), expected=version_of(request)
+            )
+        return json_response(
+            {
+                **_names(topic.name, subscriber),
+                "was": sought.was,
+                "consumed": sought.consumed,
+                "next_id": sought.next_id,
+                "last_id": sought.last_id,
+                "detached": sought.detached,
+                "version": str(sought.version),
+            }
+        )
+
+    async def _unsubscribe(self, request: web.Request) -> web.Response:
+        topic, subscriber = self._owned(topic_of(request)), subscriber_of(request)
+        with _told():
+            found = await self._interventions().delete(
+                topic, subscriber, force=flag_of(request, "force"), expected=version_of(request)
+            )
+        return json_response({**_names(topic.name, subscriber), "deleted": True, "version": str(found.version)})
+
+    def _interventions(self) -> Interventions:
+        return Interventions(self._hub.metadata.subscriptions, self._hub.subscribing)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Have what concerns one subscription answered by what it is, for programs."""
+    try:
+        yield
+    except TopicBusyError as exc:
+        raise ConflictError(f"{exc}; force=on takes it from there", reason="attached") from exc
+    except ClientNotSubscribedError as exc:
+        raise NotFoundError(str(exc)) from exc
+    except NoRecordError as exc:
+        raise NotFoundError(str(exc)) from exc
+    except BadVersionError as exc:
+        state = exc.current.value.state if exc.current is not None else None
+        raise ConflictError(
+            str(exc),
+            reason="version",
+            version=str(exc.current_version),
+            consumed=state.consumed.local if state is not None else None,
+        ) from exc
+
+
+def _names(topic: Topic, subscriber: SubscriberId | None = None) -> Mapping[str, Any]:
+    """Return names as people see them, each with its bytes in base64 beside it if they are not UTF-8."""
+    fields: dict[str, str] = {}
+    for noun, name in (("topic", topic), ("subscriber", subscriber)):
+        if name is None:
+            continue
+        fields[noun] = show_name(name)
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            fields[f"{noun}_base64"] = base64.b64encode(name).decode()
+    return fields
