@@ -153,9 +153,11 @@ class Channel:
         self._unsent.append(frame)
 
     def _flush(self) -> None:
-        if self._unsent:
-            self._writer.write(b"".join(self._unsent))
-            self._unsent.clear()
+        unsent, self._unsent = self._unsent, []
+        # Once its connection has ended, which the receiving side may be about to hear, uvloop's transport takes no more
+        # bytes: it raises, where asyncio's own drops them.
+        if unsent and not self._writer.is_closing():
+            self._writer.write(b"".join(unsent))
 
     async def _drain(self) -> None:
         with contextlib.suppress(OSError):  # The receiving side sees the end, and tells all that wait.
@@ -173,6 +175,10 @@ class Channel:
             self._finish(ConnectionResetError("the hub closed the connection"))
         except (OSError, RemoteProtocolError) as exc:
             self._finish(exc)
+        except Exception as exc:
+            # A defect of ours; whoever waits has to be told all the same.
+            _log.exception("the channel to the hub %s failed", self.address)
+            self._finish(exc)
 
     def _handle(self, body: bytes) -> None:
         response = decode_response(body)
@@ -189,12 +195,12 @@ class Channel:
         if self._end is not None:
             return
         self._end = reason
-        self._flush()
-        self._writer.close()
         for answer in self._waiting.values():
             if not answer.done():
                 lost = UncertainAnswerError(f"the channel to the hub {self.address} ended before the answer: {reason}")
                 answer.set_exception(lost)
+        self._flush()
+        self._writer.close()
         self._on_end(self)
 
 

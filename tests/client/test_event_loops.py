@@ -1,0 +1,51 @@
+"""Prove that all who wait at a hub hear at once that it has died, on asyncio's own event loop and on uvloop's.
+
+A transport tells its end in other steps on the one than on the other, and what is sent in between is another matter.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.errors import CouldNotConnectError, UncertainAnswerError
+from hedwig.model import MessageSeqId, Topic
+from tests.hub.running import RunningHub
+
+PATIENCE_S = 30.0
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_whatever_is_asked_of_a_hub_that_dies_ends_at_once(
+    tmp_path: Path, topic: Topic, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    with RunningHub(tmp_path / "hub") as hub, asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_ask_until_it_has_died(hub, topic))
+
+
+async def _ask_until_it_has_died(hub: RunningHub, topic: Topic) -> None:
+    # Nobody here waits for as long as an answer may take.
+    options = ClientOptions(hub=HubAddress.parse(hub.address), answer_timeout_s=10 * PATIENCE_S)
+    async with HedwigClient(options) as client, asyncio.timeout(PATIENCE_S):
+        assert (await client.publish(topic, b"before")).local == 1
+        assert hub.process is not None
+        # What comes from here on stays unread, so its connections are reset in the end.
+        hub.process.send_signal(signal.SIGSTOP)
+        publishes: list[asyncio.Task[MessageSeqId]] = []
+
+        async def publish_in_each_step(until: Callable[[], bool]) -> None:
+            while not until():
+                publishes.append(asyncio.create_task(client.publish(topic, b"meanwhile")))
+                await asyncio.sleep(0)
+
+        await publish_in_each_step(lambda: len(publishes) >= 10)
+        hub.kill()
+        # One of them is sent in the very step in which the end is known to the transport, and to nobody else.
+        await publish_in_each_step(lambda: publishes[0].done())
+        outcomes = await asyncio.gather(*publishes, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} <= {UncertainAnswerError, CouldNotConnectError}
+    assert isinstance(outcomes[0], UncertainAnswerError)
