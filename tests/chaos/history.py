@@ -19,6 +19,8 @@ class Attempt:
     """One request of our client to one hub: the status that was answered, or the class of the error that came of it.
 
     `text` is what was said of it, in a redirect the other hub's address; `local` the id that a publish was told.
+    `request` is the same for all attempts that one request of the application led to, one after the other;
+    `should_claim` says whether the hub was asked to own the topic, since another hub had been asked before.
     """
 
     topic: bytes
@@ -29,6 +31,8 @@ class Attempt:
     came: str
     text: str
     local: int | None
+    request: int
+    should_claim: bool
 
 
 @dataclass(slots=True)

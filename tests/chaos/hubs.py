@@ -16,7 +16,7 @@ from cli.dev import DevServers
 from cli.dev.bookkeeper import LEDGERS_ROOT
 from cli.dev.ports import choose_port
 from metadata import StoreOptions, format_metadata
-from tests.chaos.recorded_hub import RECORDS, ROUTES
+from tests.chaos.recorded_hub import RECORDS, ROUTES, process_name
 from tests.faults.linearizability.recorder import read_recorded
 from tests.faults.linearizability.versioned_register import CasOperation
 from tests.hub.running import RunningHub
@@ -70,6 +70,8 @@ class Hubs:
         self.records.mkdir()
         self.hubs: dict[str, RunningHub] = {}
         self.pids: list[int] = []
+        self.processes: dict[str, str] = {}
+        """The address of the hub that each process was, by its name in the records."""
         source = random.Random()
         given = {setting.partition("=")[0] for setting in settings}
         common = [each for each in _SETTINGS if each.partition("=")[0] not in given]
@@ -104,6 +106,7 @@ class Hubs:
         """Start a hub, and wait until it serves."""
         self.hubs[name].start()
         self.pids.append(self.hubs[name].pid)
+        self.processes[process_name(self.hubs[name].pid)] = self.hubs[name].address
 
     def kill(self, name: str) -> None:
         """End a hub with SIGKILL."""

@@ -4,9 +4,10 @@ What the record shows is what came over the wire: also what the client keeps fro
 and messages that come again after a reconnect.
 """
 
+import itertools
 import time
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Final, cast
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.client.attachments import Attachments
@@ -19,6 +20,8 @@ from tests.chaos.history import Attempt, ChaosHistory
 from tests.hub.delivery_history import Session
 
 __all__ = ["RecordedClient"]
+
+_requests: Final = itertools.count(1)
 
 
 class RecordedClient(HedwigClient):
@@ -41,6 +44,8 @@ class _RecordedRoutes(Routes):
     async def carry(
         self, topic: Topic, action: Action, ask: Callable[[HubAddress, Request, float], Awaitable[Answer]]
     ) -> tuple[HubAddress, Answer]:
+        number = next(_requests)
+
         async def ask_and_record(address: HubAddress, request: Request, timeout_s: float) -> Answer:
             sent = time.monotonic()
             came, text, local = "", "", None
@@ -52,9 +57,19 @@ class _RecordedRoutes(Routes):
                 came, text = type(exc).__name__, str(exc)
                 raise
             finally:
-                self._history.attempts.append(
-                    Attempt(topic, type(action).__name__, str(address), sent, time.monotonic(), came, text, local)
+                attempt = Attempt(
+                    topic=topic,
+                    action=type(action).__name__,
+                    hub=str(address),
+                    sent=sent,
+                    ended=time.monotonic(),
+                    came=came,
+                    text=text,
+                    local=local,
+                    request=number,
+                    should_claim=request.should_claim,
                 )
+                self._history.attempts.append(attempt)
             return answer
 
         return await super().carry(topic, action, ask_and_record)

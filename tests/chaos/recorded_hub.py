@@ -25,11 +25,16 @@ from metadata.hbase.native import connect
 from metadata.hbase.native.places import Server
 from tests.faults.linearizability.recorder import RecordedOwnership
 
-__all__ = ["RECORDS", "ROUTES", "STOPPED_CLOCK"]
+__all__ = ["RECORDS", "ROUTES", "STOPPED_CLOCK", "process_name"]
 
 RECORDS: Final = "CHAOS_RECORDS"
 ROUTES: Final = "CHAOS_ROUTES"
 STOPPED_CLOCK: Final = "CHAOS_STOPPED_CLOCK"
+
+
+def process_name(pid: int) -> str:
+    """Return the name of a hub's process in the records."""
+    return f"hub-{pid}"
 
 
 def _read_routes() -> dict[int, tuple[str, int]]:
@@ -54,7 +59,7 @@ async def _open_recorded(url: str, options: StoreOptions) -> MetadataStore:
         store = MetadataStore(parsed, await factory.open(parsed, options), options)
     else:
         store = await open_metadata(url, options)
-    process = f"hub-{os.getpid()}"
+    process = process_name(os.getpid())
     # Closed with the process.
     store.ownership = RecordedOwnership(store.ownership, process, Path(os.environ[RECORDS]) / f"{process}.record")
     return store

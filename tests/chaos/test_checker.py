@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tests.chaos.history import Attempt, ChaosHistory, Fault
+from tests.chaos.redirects import Glance, glances_of
 from tests.chaos.terms import Term, terms_of
 from tests.chaos.turmoil import too_slow
 from tests.chaos.verdict import breaches, require_linearizable
@@ -19,9 +20,12 @@ from tests.hub.delivery_history import Acknowledged, Publish, Refused, Session, 
 
 A: Final = "127.0.0.1:1"
 B: Final = "127.0.0.1:2"
+C: Final = "127.0.0.1:3"
 TOPIC: Final = b"t"
 MOVED: Final = 5
 """The last message that the first of the two hubs acknowledged."""
+REDIRECTED: Final = 50.0
+"""When hubs redirect."""
 
 
 def at(number: int) -> float:
@@ -37,6 +41,7 @@ class Run:
 
     def __init__(self) -> None:
         self.history = ChaosHistory()
+        self.glances: list[Glance] = []
         self.terms = [over_a_version(A, 0.0), over_a_version(B, at(MOVED) + 0.6)]
         for number in range(1, 11):
             self.publish(number, A if number <= MOVED else B)
@@ -49,7 +54,26 @@ class Run:
         sent = at(number) if sent is None else sent
         body = b"m%d" % number
         self.history.publishes.append(Publish(TOPIC, "p", body, sent, sent + 0.5, Acknowledged(local)))
-        self.history.attempts.append(Attempt(TOPIC, "Publish", hub, sent, sent + 0.5, "SUCCESS", "", local))
+        self.history.attempts.append(
+            Attempt(TOPIC, "Publish", hub, sent, sent + 0.5, "SUCCESS", "", local, request=number, should_claim=False)
+        )
+
+    def redirect(
+        self, hub: str, to: str, *, should_claim: bool = False, sent: float = REDIRECTED, request: int = 100
+    ) -> None:
+        """Have a client that came to a hub, or was sent there, be sent on; it takes 0.1 s."""
+        came, text = "NOT_RESPONSIBLE_FOR_TOPIC", f"{to}:-1" if to else ""
+        self.history.attempts.append(
+            Attempt(TOPIC, "Publish", hub, sent, sent + 0.1, came, text, None, request, should_claim)
+        )
+
+    def look(self, hub: str, owner: str | None, ended: float = REDIRECTED, lived: float = -math.inf) -> None:
+        """Have a hub look at the owner record, for 0.05 s."""
+        self.glances.append(Glance(TOPIC, hub, ended - 0.05, ended, is_shown=True, owner=owner, lived=lived))
+
+    def release(self, hub: str, ended: float = REDIRECTED) -> None:
+        """Have a hub give a topic up, for 0.05 s."""
+        self.glances.append(Glance(TOPIC, hub, ended - 0.05, ended, is_release=True))
 
     def subscribe(self, name: str, ids: range, asked: float) -> Session:
         session = Session(TOPIC, name, asked, asked + 0.1, [(local, b"m%d" % local) for local in ids])
@@ -68,7 +92,8 @@ class Run:
 
     @property
     def found(self) -> list[str]:
-        return [*breaches(self.history, self.terms), *too_slow(self.history.faults, 0.0)]
+        found = breaches(self.history, self.terms, self.glances, [A, B, C])
+        return [*found, *too_slow(self.history.faults, 0.0)]
 
 
 def test_a_takeover_in_order_passes() -> None:
@@ -111,6 +136,42 @@ def _good() -> Iterator[Callable[[Run], object]]:
         lambda run: run.terms.insert(0, Term(TOPIC, A, -1.0, at(8) + 0.1)),
         lambda run: run.replace(9, hub=A),
         lambda run: run.replace(10, hub=A),
+    )
+
+    yield from _good_redirects()
+
+
+def _good_redirects() -> Iterator[Callable[[Run], object]]:
+    # To the owner that it just saw, or to one that it chose for want of an owner, or in place of one that is dead.
+    yield steps(lambda run: run.look(A, B), lambda run: run.redirect(A, B))
+    yield steps(lambda run: run.look(A, None), lambda run: run.redirect(A, B))
+    yield steps(lambda run: run.look(A, C), lambda run: run.redirect(A, B))
+    yield steps(lambda run: run.look(A, C, lived=REDIRECTED - 1), lambda run: run.redirect(A, B))
+    # From memory.
+    yield steps(lambda run: run.look(A, B, REDIRECTED - 9.9), lambda run: run.redirect(A, B))
+    # A look that ended when the request was already on its way does not forget for it.
+    yield steps(lambda run: run.look(A, B, REDIRECTED - 1), lambda run: run.look(A, C), lambda run: run.redirect(A, B))
+    # Sent here, and on to the owner: it was found while the client was on its way.
+    yield steps(lambda run: run.look(A, B), lambda run: run.redirect(A, B, should_claim=True))
+    # Sent here with a request that others had asked before, by the look-up that is under way.
+    yield steps(lambda run: run.look(A, B, REDIRECTED - 8), lambda run: run.redirect(A, B, should_claim=True))
+    # Back, since this hub had just given the topic up, and the other one chose it.
+    yield steps(
+        lambda run: run.look(B, None),
+        lambda run: run.redirect(B, A, request=107),
+        lambda run: run.release(A, REDIRECTED - 5),
+        lambda run: run.look(A, None, REDIRECTED + 0.15),
+        lambda run: run.redirect(A, B, should_claim=True, sent=REDIRECTED + 0.1, request=107),
+    )
+    # The topic was lost while the request waited: that is no redirect.
+    yield lambda run: run.redirect(A, "", should_claim=True)
+    # As often as the client may be.
+    yield steps(
+        lambda run: run.look(A, B),
+        *(
+            lambda run, number=number: run.redirect(A, B, request=107, sent=REDIRECTED + number / 9)
+            for number in range(3)
+        ),
     )
 
 
@@ -187,6 +248,94 @@ def _bad() -> Iterator[tuple[str, Callable[[Run], object], str]]:
     )
     yield "too late", lambda run: setattr(run.history.faults[0], "served_s", 7.1), "within 7.10 s of 7 s"
     yield "never", lambda run: setattr(run.history.faults[0], "late", ("t",)), "NOT SERVED: t"
+    yield from _bad_redirects()
+
+
+def _bad_redirects() -> Iterator[tuple[str, Callable[[Run], object], str]]:
+    not_seen = "which it had not seen as the owner, and was not free to choose"
+    yield (
+        "a redirect to itself",
+        steps(lambda run: run.look(A, A), lambda run: run.redirect(A, A)),
+        f"topic t: hub {A} redirected a client that came to it to {A}:-1, which is itself",
+    )
+    yield (
+        "a redirect to nowhere",
+        steps(lambda run: run.look(A, None), lambda run: run.redirect(A, "127.0.0.1:9")),
+        "127.0.0.1:9:-1, which is no hub",
+    )
+    yield "a redirect without a look", lambda run: run.redirect(A, B), f"to {B}:-1, {not_seen}"
+    yield "a look of another hub", steps(lambda run: run.look(C, B), lambda run: run.redirect(A, B)), not_seen
+    yield (
+        "a look after the answer",
+        steps(lambda run: run.look(A, B, REDIRECTED + 0.2), lambda run: run.redirect(A, B)),
+        not_seen,
+    )
+    yield (
+        "remembered for too long",
+        steps(lambda run: run.look(A, B, REDIRECTED - 30.1), lambda run: run.redirect(A, B)),
+        not_seen,
+    )
+    yield (
+        "remembered in spite of another look",
+        steps(lambda run: run.look(A, B, REDIRECTED - 3), lambda run: run.release(A, REDIRECTED - 2), _redirect_to_b),
+        not_seen,
+    )
+    yield (
+        "sent to the owner before the last",
+        steps(
+            lambda run: run.look(A, B, REDIRECTED - 3),
+            lambda run: run.glances.append(Glance(TOPIC, A, REDIRECTED - 2, REDIRECTED - 1)),
+            _redirect_to_b,
+        ),
+        not_seen,
+    )
+    yield (
+        "chosen in place of one that lives",
+        steps(lambda run: run.look(A, C, lived=REDIRECTED + 1), _redirect_to_b),
+        not_seen,
+    )
+    yield (
+        "bounced by choice",
+        steps(
+            lambda run: run.look(B, None),
+            lambda run: run.redirect(B, A, request=107),
+            lambda run: run.look(A, None, REDIRECTED + 0.15),
+            lambda run: run.redirect(A, B, should_claim=True, sent=REDIRECTED + 0.1, request=107),
+        ),
+        f"hub {A} redirected a client that was sent to it to {B}:-1, {not_seen}",
+    )
+    yield (
+        "bounced long after the topic was given up",
+        steps(
+            lambda run: run.release(A, REDIRECTED - 31),
+            lambda run: run.look(A, None),
+            lambda run: run.redirect(A, B, should_claim=True),
+        ),
+        not_seen,
+    )
+    yield (
+        "bounced from memory",
+        steps(
+            lambda run: run.look(A, B, REDIRECTED - 20.1),
+            lambda run: run.redirect(A, B, should_claim=True),
+        ),
+        not_seen,
+    )
+    yield (
+        "a client that never gives up",
+        steps(
+            lambda run: run.look(A, B),
+            *(
+                lambda run, number=number: run.redirect(A, B, request=107, sent=REDIRECTED + number / 9)
+                for number in range(4)
+            ),
+        ),
+        f"one request went {A} -> {A} -> {A} -> {A}, with 2 redirects allowed",
+    )
+
+
+def _redirect_to_b(run: Run) -> None:
+    run.redirect(A, B)
 
 
 @pytest.mark.parametrize(("change", "what"), [each[1:] for each in _bad()], ids=[each[0] for each in _bad()])
@@ -221,6 +370,38 @@ def test_claims_over_each_other_pass() -> None:
 def test_two_claims_over_one_version_are_found() -> None:
     with pytest.raises(NotLinearizableError):
         require_linearizable([_claim("a", 0, cas.NEW, "v1"), _claim("b", 10, "v1", "v2"), _claim("c", 12, "v1", "v3")])
+
+
+def test_calls_on_owner_records_are_looks_of_the_hubs_that_the_processes_were() -> None:
+    record = cas.Record(Owner(f"{B}:-1", 7), "v1")
+    calls: list[cas.CasOperation] = [
+        Operation(process="p1", key=TOPIC, start=1, end=2, input=cas.Read(), output=cas.Found(None)),
+        Operation(process="p1", key=TOPIC, start=3, end=4, input=cas.Write("x", cas.NEW), output=cas.Exists(record)),
+        Operation(process="p2", key=TOPIC, start=5, end=6, input=cas.Write("x", "v"), output=cas.Stale(record)),
+        Operation(process="p2", key=TOPIC, start=7, end=8, input=cas.Delete("v1"), output=cas.Deleted()),
+        Operation(process="p2", key=TOPIC, start=9, end=9, input=cas.Read(), output=UNKNOWN),
+    ]
+    glances = glances_of(calls, {"p1": A, "p2": C})
+    assert [(each.hub, each.is_shown, each.owner, each.is_release) for each in glances] == [
+        (A, True, None, False),
+        (A, True, B, False),
+        (C, True, B, False),
+        (C, False, None, True),
+        (C, False, None, False),
+    ]
+    assert {each.lived for each in glances} == {-math.inf}
+    assert [each.ended for each in glances] == [*(pytest.approx(each * 1e-9) for each in (2, 4, 6, 8)), math.inf]
+
+
+def test_whoever_begins_a_claim_was_alive_a_while_before() -> None:
+    owner = Owner(B, 7)
+    found = cas.Found(cas.Record(owner, "v1"))
+    calls: list[cas.CasOperation] = [
+        Operation(process="p1", key=TOPIC, start=1, end=2, input=cas.Read(), output=found),
+        Operation(process="p2", key=b"u", start=10**11, end=10**11, input=cas.Write(owner, "v"), output=UNKNOWN),
+        Operation(process="p2", key=b"u", start=10**12, end=10**12, input=cas.Write(Owner(B, 8), "v"), output=UNKNOWN),
+    ]
+    assert [each.lived for each in glances_of(calls, {"p1": A, "p2": B}) if each.is_shown] == [80.0]
 
 
 def test_evidence_of_a_topic_is_written_down(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from typing import Final
 
 from tests.chaos.history import ChaosHistory
 from tests.chaos.hubs import Hubs
+from tests.chaos.redirects import Glance, baseless_redirects, glances_of, long_chains
 from tests.chaos.terms import Term, interleavings, terms_of
+from tests.chaos.workload import REDIRECTS_MAX
 from tests.faults.linearizability import check
 from tests.faults.linearizability.ownership import Ownership, as_ownership
 from tests.faults.linearizability.versioned_register import CasOperation, VersionedRegister
@@ -21,9 +23,16 @@ _SHOWN: Final = 20
 _TOPIC: Final = re.compile(r"^topic (\S+):")
 
 
-def breaches(history: ChaosHistory, terms: Iterable[Term]) -> list[str]:
-    """Return what clients saw and hubs must not do, in words; empty if all is well."""
-    return [*violations(history, _PROMISE), *interleavings(history.acknowledgements(), terms)]
+def breaches(
+    history: ChaosHistory, terms: Iterable[Term], glances: Iterable[Glance], addresses: Iterable[str]
+) -> list[str]:
+    """Return what clients saw and hubs, at these addresses, must not do, in words; empty if all is well."""
+    return [
+        *violations(history, _PROMISE),
+        *interleavings(history.acknowledgements(), terms),
+        *baseless_redirects(history.attempts, glances, addresses),
+        *long_chains(history.attempts, REDIRECTS_MAX),
+    ]
 
 
 def judge(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, more: Sequence[str] = ()) -> None:
@@ -33,7 +42,8 @@ def judge(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, more: S
         on owner records have no order that explains them.
     """
     calls = hubs.calls()
-    found = [*more, *breaches(history, terms_of(calls))]
+    glances = glances_of(calls, hubs.processes)
+    found = [*more, *breaches(history, terms_of(calls), glances, hubs.addresses)]
     if found:
         raise AssertionError(
             "\n".join([f"{len(found)} breaches:", *found[:_SHOWN], _keep(history, hubs, seed, directory, found)])

@@ -16,7 +16,10 @@ from tests.chaos.recorded_client import RecordedClient
 from tests.faults.waiting import until
 from tests.hub.delivery_history import Acknowledged, Outcome, Publish, Refused, Session, Unknown
 
-__all__ = ["Workload", "names_of"]
+__all__ = ["REDIRECTS_MAX", "Workload", "names_of", "options_of"]
+
+REDIRECTS_MAX: Final = 2
+"""How often our clients let themselves be redirected with one request."""
 
 _ANSWER_S: Final = 4.0
 _BURST_MAX: Final = 4
@@ -38,7 +41,7 @@ class Workload:
         self.outcomes: Counter[str] = Counter()
         self._source = source
         self._rate = rate
-        self._clients = [RecordedClient(self._options(hub), history, self._delivered) for hub in hubs]
+        self._clients = [RecordedClient(options_of(hub), history, self._delivered) for hub in hubs]
         self._acknowledged: defaultdict[bytes, list[tuple[float, float]]] = defaultdict(list)
         """For each topic when its acknowledged publishes were sent and answered."""
         self._last: Counter[bytes] = Counter()
@@ -62,18 +65,6 @@ class Workload:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(client.close() for client in self._clients))
-
-    @staticmethod
-    def _options(hub: str) -> ClientOptions:
-        return ClientOptions(
-            hub=HubAddress.parse(hub),
-            connect_timeout_s=2.0,
-            answer_timeout_s=_ANSWER_S,
-            redirects_max=2,
-            reconnect_pause_s=0.3,
-            reconnect_pause_max_s=1.0,
-            share_channels=True,
-        )
 
     # ------------------------------------------------------------------------------------------------- beginning
 
@@ -241,6 +232,19 @@ class Workload:
                 self.outcomes[f"subscription ended: {type(exc).__name__}"] += 1
                 first += 1
                 await asyncio.sleep(source.uniform(0.5, 1.5) * _RETRY_S)
+
+
+def options_of(hub: str) -> ClientOptions:
+    """Return how our clients behave; `hub` is the one that is asked first."""
+    return ClientOptions(
+        hub=HubAddress.parse(hub),
+        connect_timeout_s=2.0,
+        answer_timeout_s=_ANSWER_S,
+        redirects_max=REDIRECTS_MAX,
+        reconnect_pause_s=0.3,
+        reconnect_pause_max_s=1.0,
+        share_channels=True,
+    )
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
