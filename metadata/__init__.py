@@ -5,6 +5,7 @@ from metadata.layout import Layout
 from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
 from metadata.named_records import NamedRecords
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from metadata.scan import ScannedRecord
 from metadata.standalone import StandaloneHub
 from metadata.store import MetadataStore, format_metadata, open_metadata
 from metadata.table import VersionedTable
@@ -22,6 +23,7 @@ __all__ = [
     "Outcome",
     "Read",
     "RecordKey",
+    "ScannedRecord",
     "StandaloneHub",
     "StoreOptions",
     "SubscriptionDataManager",

@@ -61,6 +61,11 @@ class GatheringTable(Generic[R]):
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         return self._table.topics(prefix, start_after)
 
+    def records(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        return self._table.records(prefix, start_after)
+
     async def count(self) -> int:
         return await self._table.count()
 

@@ -1,14 +1,15 @@
 """Operations as values, so that many can travel in one `apply`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from hedwig.errors import HedwigError
+from hedwig.errors import CorruptRecordError, HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, show_name
 from hedwig.versions import Version, Versioned
 
-__all__ = ["Delete", "Operation", "Outcome", "Read", "RecordKey", "Write"]
+__all__ = ["Delete", "Operation", "Outcome", "Read", "RecordKey", "Write", "outcome_of"]
 
 R = TypeVar("R")
 
@@ -89,3 +90,11 @@ class Outcome(Generic[R]):
         del self  # As in `check`.
         check()
         raise AssertionError("the outcome of a Read or Delete has no version")
+
+
+def outcome_of(decode: Callable[[], Versioned[R]]) -> Outcome[R]:
+    """Return the record that `decode` returns as an outcome, or that it cannot be read."""
+    try:
+        return Outcome(record=decode())
+    except CorruptRecordError as exc:
+        return Outcome(error=exc.with_traceback(None))

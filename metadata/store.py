@@ -2,17 +2,17 @@
 
 import heapq
 import importlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
 from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.gathering import GatheringTable
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.layout import Layout
 from metadata.managers import (
     SubscriptionDataManager,
@@ -22,6 +22,7 @@ from metadata.managers import (
     TopicOwnershipManager,
     TopicPersistenceManager,
 )
+from metadata.scan import ScannedRecord, merge_records
 from metadata.standalone import StandaloneHub, read_standalone, register_standalone
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
@@ -89,6 +90,26 @@ class MetadataStore:
                 if topic != last:
                     yield topic
                 last = topic
+
+    def scan(
+        self,
+        prefix: bytes | None = None,
+        start_after: Topic | None = None,
+        *,
+        kinds: Sequence[RecordKind[Any]] = KINDS,
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages of all records, topic by topic in the backend's key order; for one topic in that of KINDS.
+
+        A page has up to SCAN_ROWS records and may end in the middle of a topic. To go on after an iteration that was
+        left, give as `start_after` the topic before the last one that was met. Close it if it is left early.
+
+        Args: prefix - only topics that begin so; start_after - only topics after this one, which need not exist;
+            kinds - only the records of these.
+        Raises: MetadataUnavailableError - the store stopped answering. A record that cannot be read is no error here:
+            it comes as a ScannedRecord that says so.
+        """
+        tables = [(kind, self._backend.table(kind)) for kind in KINDS if kind in kinds]
+        return merge_records(tables, self._backend.sort_key, prefix, start_after)
 
     async def _advance(self, heads: list[tuple[bytes, int, Topic]], index: int, listing: AsyncIterator[Topic]) -> None:
         topic = await anext(listing, None)

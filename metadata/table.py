@@ -62,6 +62,16 @@ class VersionedTable(Protocol[R]):
         """
         ...
 
+    def records(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        """Iterate over pages of the records of all those topics, topic by topic in the order of `topics`.
+
+        A topic's subscriptions are in the order of `scan`, and may go on from one page to the next. An outcome has the
+        record, or the CorruptRecordError of one that cannot be read, which does not end the iteration.
+        """
+        ...
+
     async def count(self) -> int:
         """Return how many records there are, as cheaply as the backend can."""
         ...

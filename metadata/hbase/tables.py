@@ -7,7 +7,7 @@ compare-and-set. So a row's compared value never repeats, and HBase's delete mar
 millisecond, do not arise.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -23,7 +23,7 @@ from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, ScanRange
 from metadata.hbase.keys import BUCKETS, after, bucket_start, escape, past_prefix, split_row, topic_key
 from metadata.hbase.schema import columns_of
 from metadata.kinds import RecordKind
-from metadata.operations import Operation, Outcome, RecordKey
+from metadata.operations import Operation, Outcome, RecordKey, outcome_of
 from metadata.packing import part_codec
 from metadata.stamps import LIVE, TOMBSTONE, Stamp, judge, make_token
 from metadata.table import carry_out_all
@@ -31,6 +31,7 @@ from metadata.table import carry_out_all
 __all__ = ["HBaseTable"]
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 _VERSION_TAG: Final = b"h"
 _SLICES: Final = 256
@@ -104,6 +105,27 @@ class HBaseTable(Generic[R]):
                 yield key.subscriber, self._versioned(key, row, stamp)
 
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
+        async for page in self._slices(self._topic_pages, prefix or b"", start_after):
+            for topic in page:
+                yield topic
+
+    async def records(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        async for page in self._slices(self._record_pages, prefix or b"", start_after):
+            if page:
+                yield page
+
+    async def count(self) -> int:
+        number = 0
+        async for _ in self._rows(b"", bucket_start(BUCKETS), (self._columns.version,)):
+            number += 1
+        return number
+
+    async def _slices(
+        self, pages: Callable[[bytes, bytes, bytes], AsyncIterator[list[T]]], prefix: bytes, start_after: Topic | None
+    ) -> AsyncIterator[list[T]]:
+        """Iterate over the pages of one range of row keys after the other: `pages` takes its ends, and the prefix."""
         start = b"" if start_after is None else past_prefix(topic_key(start_after))
         end = bucket_start(BUCKETS)
         # With a prefix the server may search long without finding anything, and no call may outlast its deadline: so it
@@ -113,20 +135,38 @@ class HBaseTable(Generic[R]):
             stop = bucket_start(min(_bucket(start) + buckets, BUCKETS))
             asked_at = self._options.clock.monotonic()
             is_first = True
-            async for page in self._topic_pages(start, stop, prefix or b""):
+            async for page in pages(start, stop, prefix):
                 if is_first:
                     is_quick = self._options.clock.monotonic() - asked_at < _QUICK_S
                     buckets = min(2 * buckets, BUCKETS) if is_quick else max(buckets // 2, 1)
                     is_first = False
-                for topic in page:
-                    yield topic
+                yield page
             start = stop
 
-    async def count(self) -> int:
-        number = 0
-        async for _ in self._rows(b"", bucket_start(BUCKETS), (self._columns.version,)):
-            number += 1
-        return number
+    async def _record_pages(
+        self, start: bytes, stop: bytes, prefix: bytes
+    ) -> AsyncIterator[list[tuple[RecordKey, Outcome[R]]]]:
+        """Iterate over the records in a range of row keys, as they come; the first page also if it is empty."""
+        limit = self._options.page_rows
+        while True:
+            rows = await self._page(start, stop, self._columns.all, limit, prefix=escape(prefix))
+            pairs = [self._found(row) for row in rows]
+            # The server's filter may let names past that it cannot judge.
+            yield [pair for pair in pairs if pair[0].topic.startswith(prefix)]
+            if len(rows) < limit:
+                return
+            start = after(rows[-1].key)
+
+    def _found(self, row: Row) -> tuple[RecordKey, Outcome[R]]:
+        topic, subscriber = split_row(row.key)
+        key = RecordKey(topic, subscriber if self._kind.has_subscriber else None)
+
+        def decode() -> Versioned[R]:
+            stamp = self._stamp(key, row)
+            assert stamp is not None, "the rows of a scan have a version"
+            return self._versioned(key, row, stamp)
+
+        return key, outcome_of(decode)
 
     async def _topic_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[Topic]]:
         """Iterate over the topics in a range of row keys, as they come; the first page also if it is empty."""

@@ -9,7 +9,7 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.backend import StoreOptions
 from metadata.kinds import RecordKind
-from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
 from metadata.packing import part_codec
 from metadata.sqlite.lane import Lane
 from metadata.stamps import Stamp, make_token
@@ -133,6 +133,31 @@ class SqliteTable(Generic[R]):
                 return
             last = page[-1][0]
 
+    async def records(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        names = "topic, subscriber" if self._kind.has_subscriber else "topic"
+        select = f"SELECT {names}, version, {', '.join(self._codec.parts)} FROM {self._kind.name} WHERE"
+        wanted = prefix or b""
+        end = _past(wanted)
+        before = "" if end is None else "AND topic < ?"
+        until = () if end is None else (end,)
+        # One lower bound only: of two, SQLite might search by the wrong one and walk over all that was read before.
+        is_after = start_after is not None and start_after >= wanted
+        above = "topic > ?" if is_after else "topic >= ?"
+        last: tuple[bytes | None, ...] = (start_after,) if is_after else (wanted,)
+        while True:
+            statement = f"{select} {above} {before} ORDER BY {names} LIMIT ?"
+            page = await self._page("scan", statement, (*last, *until, self._options.page_rows))
+            if page:
+                yield [self._found(row) for row in page]
+            if len(page) < self._options.page_rows:
+                return
+            if self._kind.has_subscriber:
+                above, last = "(topic, subscriber) > (?, ?)", page[-1][:2]
+            else:
+                above, last = "topic > ?", page[-1][:1]
+
     async def count(self) -> int:
         ((number,),) = await self._page("count", f"SELECT count(*) FROM {self._kind.name}", ())
         assert isinstance(number, int), "count(*) is a number"
@@ -142,6 +167,11 @@ class SqliteTable(Generic[R]):
         return await self._reader.run(
             f"{what} {self._kind.name}", lambda connection: connection.execute(statement, values).fetchall()
         )
+
+    def _found(self, row: Sequence[bytes]) -> tuple[RecordKey, Outcome[R]]:
+        topic, subscriber, rest = (row[0], row[1], row[2:]) if self._kind.has_subscriber else (row[0], None, row[1:])
+        key = RecordKey(Topic(topic), None if subscriber is None else SubscriberId(subscriber))
+        return key, outcome_of(lambda: self._versioned(key, rest))
 
     def _read(self, connection: sqlite3.Connection, key: RecordKey) -> Versioned[R] | None:
         row = connection.execute(self._select, _names(key)).fetchone()
@@ -226,6 +256,12 @@ def _outcome(
             return Outcome(error=exc.with_traceback(None))
 
     return refusable
+
+
+def _past(prefix: bytes) -> bytes | None:
+    """Return the first name after all that begin with `prefix`; None if all others come before them."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def _names(key: RecordKey) -> tuple[bytes, ...]:

@@ -13,6 +13,7 @@ from metadata.table import carry_out
 from metadata.zookeeper.listing import Listing
 from metadata.zookeeper.mutation import Ground, Mutation
 from metadata.zookeeper.names import Place
+from metadata.zookeeper.record_pages import subscription_pages, topic_record_pages
 from metadata.zookeeper.scanning import scan_children
 from metadata.zookeeper.sight import Sight, look, reading
 
@@ -84,6 +85,14 @@ class ZnodeTable(Generic[R]):
 
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         return self._listing.topics(prefix, start_after)
+
+    def records(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        listed = self._listing.topics(prefix, start_after)
+        if self._ground.kind.has_subscriber:
+            return subscription_pages(self._ground, listed)
+        return topic_record_pages(self.apply, listed, self._ground.options.page_rows)
 
     async def count(self) -> int:
         return await self._listing.count()
