@@ -1,7 +1,8 @@
 """Balance: topics that a hub gives up because others should have them.
 
-A hub with more than its share gives a few up at a time, and whoever is asked for them next chooses a hub with less. A
-hub that is drained gives all of them up and claims no more, so that it can be stopped without anybody noticing; not
+A hub with more than its share gives a few up at a time, and whoever is asked for them next chooses a hub with less. How
+much it has above its share is told from loads that were just read, and from what it gave up and nobody has yet. A hub
+that is drained gives all of them up and claims no more, so that it can be stopped without anybody noticing; not
 while there is no other that takes them.
 """
 
@@ -14,7 +15,9 @@ from random import Random
 from typing import Final
 
 from hedwig.clock import Clock
+from hedwig.errors import ServiceDownError
 from hub.cluster_options import ClusterOptions
+from hub.given_up import GivenUp
 from hub.liveness import DRAINING_LOAD, ClusterLiveness
 from hub.topic import OwnedTopic
 from hub.topics import Topics
@@ -24,6 +27,8 @@ __all__ = ["Balance"]
 _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
+_FRESH_S: Final = 1.0
+"""How old the loads of the others may be when a hub decides on them, beside what they wait for their hubs to tell."""
 _SLICES: Final = 10
 """A second's topics of a drain go in so many lots, so that their subscribers do not all come to the others at once."""
 
@@ -36,6 +41,7 @@ class Balance:
         self._liveness = liveness
         self._clock = clock
         self._random = random
+        self._given_up = GivenUp(clock)
         self._topics: Topics | None = None
         self.is_draining = False
 
@@ -82,7 +88,12 @@ class Balance:
                         await self._give_up(max(1, self._options.drain_rate // _SLICES))
                 elif self._options.rebalance_interval_s and self._clock.monotonic() >= next_look:
                     next_look = self._clock.monotonic() + self._options.rebalance_interval_s
-                    await self._give_up(self.excess())
+                    await self._liveness.refresh(_FRESH_S)
+                    if number := self.excess():
+                        self._given_up.note(number)
+                        await self._give_up(number)
+            except ServiceDownError as exc:
+                _log.info("no topics are given up for the balance now: %s", exc)
             except Exception:
                 _log.exception("topics could not be given up; it is tried again")
 
@@ -94,7 +105,7 @@ class Balance:
         others = [] if self._mine is None else self._loads_of_others(self._mine)
         if not others:
             return 0
-        mean = (mine + sum(others)) / (1 + len(others))
+        mean = (mine + sum(others) + self._given_up.unclaimed(sum(others))) / (1 + len(others))
         if mine <= max(1, math.ceil(mean * (1 + self._options.rebalance_tolerance))):
             return 0
         return min(mine - max(1, math.ceil(mean)), self._options.rebalance_topics_max)

@@ -129,6 +129,10 @@ class ClusterLiveness:
         """Return the hubs that are alive, as far as is known here, with their loads; by address."""
         return self._live_set.hubs
 
+    async def refresh(self, within_s: float) -> None:
+        """Read `live` and the loads anew, unless that was done so lately. Raises ServiceDownError if it cannot."""
+        await self._live_set.refresh(within_s)
+
     def set_load(self, load: int) -> None:
         """Announce the number of topics of this hub, or DRAINING_LOAD, with the next beat. May be called often."""
         self._load = load

@@ -33,6 +33,9 @@ class LiveSet:
         self._loop = asyncio.get_running_loop()
         self._hubs: tuple[LiveHub, ...] = ()
         self._read_on: Connection | None = None
+        self._read_at_s: float | None = None
+        """When what is shown was asked for."""
+        self._reading = asyncio.Lock()
         self._changed = asyncio.Event()
         self._known = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
@@ -63,6 +66,13 @@ class LiveSet:
         """Read anew."""
         self._changed.set()
 
+    async def refresh(self, within_s: float) -> None:
+        """Read anew, unless that was done so lately. Raises ServiceDownError - ZooKeeper does not answer."""
+        async with self._reading:
+            read_at_s = self._read_at_s
+            if not self.is_watched or read_at_s is None or self._options.clock.monotonic() - read_at_s > within_s:
+                await self._read()
+
     async def aclose(self) -> None:
         """Follow no more. May be called twice."""
         if self._following is not None:
@@ -79,22 +89,28 @@ class LiveSet:
             except TimeoutError:
                 pass
             try:
-                await self._refresh()
+                async with self._reading:
+                    await self._read()
                 pause_s = self._options.refresh_s
             except ServiceDownError as exc:
-                self._read_on = None
                 _log.info("who is alive is not known anew: %s", exc)
                 await self._options.clock.sleep(_RETRY_S)
                 pause_s = 0.0
 
-    async def _refresh(self) -> None:
+    async def _read(self) -> None:
         # Cleared first: a change from here on shows in what is read, or sets it again.
         self._changed.clear()
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
-        connection = self._bridge.connection
+        connection, asked_at_s = self._bridge.connection, self._options.clock.monotonic()
         before = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
-        self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
-        self._read_on = connection
+        try:
+            self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
+        except BaseException:
+            # What it was woken for is yet to be read, whoever has tried.
+            self._read_on = None
+            self._changed.set()
+            raise
+        self._read_on, self._read_at_s = connection, asked_at_s
         self._known.set()
         after = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
         for address, epoch in sorted(after - before):

@@ -2,10 +2,21 @@
 
 import asyncio
 import time
+from functools import partial
+from random import Random
 from typing import Final
 
+import pytest
+from kazoo.client import KazooClient
+
+from hedwig.clock import SystemClock
 from hub.balance import Balance
+from hub.cluster_options import ClusterOptions
+from hub.given_up import GivenUp
 from hub.hub import Hub
+from hub.liveness import LivenessOptions
+from hub.liveness.live_hub import decode_load
+from hub.topic import TopicState
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.admin_client import AdminClient
@@ -34,6 +45,26 @@ async def _own(deployment: Deployment, hub: Hub, topics: list[bytes]) -> None:
     assert all(is_owner(answer) for answer in answers)
 
 
+def _load_as_seen(hub: Hub, other: Hub) -> int:
+    (load,) = [each.load for each in liveness_of(hub).live if each.info == other.me]
+    return load
+
+
+def _load_in_zookeeper(deployment: Deployment, raw: KazooClient, hub: Hub) -> int:
+    content, _ = raw.get(f"{deployment.prefix}/hosts/{hub.me.address}")
+    return decode_load(content)
+
+
+class _MovedClock(SystemClock):
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
 async def _know_each_other(*hubs: Hub) -> None:
     await until(lambda: all(len(liveness_of(hub).live) == len(hubs) for hub in hubs), "the hubs know each other")
 
@@ -56,6 +87,64 @@ async def test_hub_above_its_share_has_an_excess_and_no_more_than_its_batch(depl
     assert _balance(one).excess() == 0
     await _own(deployment, one, [b"more-%d" % number for number in range(4)])
     assert _balance(one).excess() == 10
+
+
+async def test_hub_decides_on_loads_of_now(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has not heard of the other's topics yet when the time comes to look whether it has too many itself."""
+    raw = deployment.raw()
+    monkeypatch.setattr("hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
+    one, other = [await deployment.start() for _ in range(2)]
+    await _know_each_other(one, other)
+    await _own(deployment, one, TOPICS[:22])
+    await _own(deployment, other, TOPICS[22:])
+    await until(lambda: _load_in_zookeeper(deployment, raw, other) == 18, "the other has told its load")
+    assert _load_as_seen(one, other) == 0
+    balance = Balance(ClusterOptions(rebalance_interval_s=0.1), liveness_of(one), SystemClock(), Random())
+    balance.attach(one.topics)
+    running = asyncio.create_task(balance.run())
+    try:
+        await until(lambda: _load_as_seen(one, other) == 18, "it has looked")
+        looked = liveness_of(one).live
+        await until(lambda: liveness_of(one).live is not looked, "it has looked again")
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    # 22 beside 18 is a tenth above the mean.
+    assert len(one.topics) == 22
+
+
+async def test_hub_gives_no_more_up_while_what_it_gave_up_is_not_claimed_yet(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has asked for it so far, so the mean is less than it will be."""
+    monkeypatch.setattr("hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
+    one = await deployment.start(cluster={"rebalance_interval_s": 0.1})
+    await _own(deployment, one, TOPICS)
+    other = await deployment.start()
+    await until(lambda: len(one.topics) < len(TOPICS), "it gives up what is above its share")
+    await until(lambda: not any(topic.state is TopicState.RELEASING for topic in one.topics), "it has done so")
+    for _ in range(3):
+        looked = liveness_of(one).live
+        await until(lambda: liveness_of(one).live is not looked, "it has looked again")  # noqa: B023 (awaited here)
+    assert (len(one.topics), len(other.topics)) == (len(TOPICS) // 2, 0)
+
+
+def test_topics_that_were_given_up_count_until_others_have_them_or_nobody_wants_them() -> None:
+    clock = _MovedClock()
+    given_up = GivenUp(clock)
+    assert given_up.unclaimed(100) == 0
+    given_up.note(10)
+    assert given_up.unclaimed(100) == 10
+    assert given_up.unclaimed(103) == 7
+    # Less than before: others gave some up as well, or one has gone.
+    assert given_up.unclaimed(50) == 7
+    clock.now_s += 6
+    given_up.note(5)
+    assert given_up.unclaimed(51) == 11
+    clock.now_s += 6
+    assert given_up.unclaimed(51) == 5
+    assert given_up.unclaimed(1000) == 0
+    assert given_up.unclaimed(0) == 0
 
 
 async def test_new_hub_fills_up_and_no_message_is_lost(deployment: Deployment) -> None:
