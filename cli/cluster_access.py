@@ -1,16 +1,14 @@
 """How a command finds the hubs of a cluster: by what they announce in ZooKeeper."""
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from cli.errors import CommandError, ExitCode
 from cli.option_group import option_group
-from cli.settings import Settings
+from cli.setting_options import cluster_setting_options
+from cli.settings import Settings, current_settings
 from hedwig.errors import ConfigurationError, ServiceDownError
 from hedwig.outcomes import NotAppliedError
 from metadata import MetadataUrl
@@ -18,7 +16,7 @@ from metadata import MetadataUrl
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["ClusterAccess", "cluster_options", "find_hub", "read_cluster"]
+__all__ = ["ClusterAccess", "cluster_options", "cluster_place", "find_hub", "read_cluster"]
 
 _SCHEME = "zookeeper"
 _PORT = 2181
@@ -31,13 +29,14 @@ class ClusterAccess:
     given: str | None
 
     @classmethod
-    def of(cls, params: Mapping[str, Any]) -> "ClusterAccess":
-        """Make it of the parsed options and the environment."""
-        return cls(params["cluster"] or os.environ.get("HEDWIG_CLUSTER") or None)
+    def of(cls, settings: Settings) -> "ClusterAccess":
+        """Make it of what was chosen."""
+        given = settings.chosen("cluster").value
+        return cls(None if given is None else str(given))
 
     def url(self, settings: Settings) -> str:
         """Return the URL. Raises ConfigurationError if none was given, or it cannot be one."""
-        url = self.given or settings.metadata or os.environ.get("HEDWIG_METADATA") or ""
+        url = self.given or str(settings.chosen("metadata").value or "")
         if not self.given and not url.startswith(f"{_SCHEME}:"):
             raise ConfigurationError(
                 "no cluster was named; give --cluster zookeeper://host:2181/hedwig/REGION, as its hubs are given in "
@@ -48,15 +47,7 @@ class ClusterAccess:
 
 def cluster_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of a command about the hubs of a cluster; it gets them as `cluster`."""
-    options = (
-        click.option(
-            "--cluster",
-            metavar="URL",
-            help="Where the hubs are registered, their option cluster.zookeeper: zookeeper://host:port/hedwig/REGION."
-            "  [env: HEDWIG_CLUSTER; default: the metadata store, if it is a ZooKeeper]",
-        ),
-    )
-    return option_group("cluster", options, ("cluster",), ClusterAccess.of)
+    return option_group("cluster", cluster_setting_options(), (), lambda _: ClusterAccess.of(current_settings()))
 
 
 def read_cluster(settings: Settings, cluster: ClusterAccess) -> "tuple[LiveHub, ...]":
@@ -65,7 +56,7 @@ def read_cluster(settings: Settings, cluster: ClusterAccess) -> "tuple[LiveHub, 
     Raises: CommandError - ZooKeeper does not answer; ConfigurationError - the URL is none, or an extra is missing.
     """
     url = cluster.url(settings)
-    hosts, prefix = _place(url)
+    hosts, prefix = cluster_place(url)
     try:
         return asyncio.run(_read(hosts, prefix, settings.operation_timeout_s()))
     except (NotAppliedError, ServiceDownError) as exc:
@@ -103,8 +94,8 @@ async def _read(hosts: str, prefix: str, timeout_s: float) -> "tuple[LiveHub, ..
         await bridge.close()
 
 
-def _place(url: str) -> tuple[str, str]:
-    """Return hosts and prefix. Raises ConfigurationError."""
+def cluster_place(url: str) -> tuple[str, str]:
+    """Return hosts and prefix of a cluster. Raises ConfigurationError."""
     wrong = ConfigurationError(f"the cluster is {url!r}; it must be like zookeeper://host:2181/hedwig/REGION")
     try:
         parsed = MetadataUrl.parse(url)

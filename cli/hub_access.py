@@ -1,17 +1,16 @@
 """How a command reaches hubs: which one is asked first, over TLS or not, and what their errors come to."""
 
 import asyncio
-import os
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import click
-
 from cli.errors import CommandError, exit_code_of, explain
 from cli.option_group import option_group
-from cli.settings import Settings
+from cli.setting_options import hub_setting_options
+from cli.settings import Settings, current_settings
+from cli.tls_settings import chosen_tls
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError, ProtocolError, ServiceError, SubscriptionClosedError
 
@@ -19,7 +18,6 @@ __all__ = ["HubAccess", "hub_options", "with_hub"]
 
 T = TypeVar("T")
 
-_HUB: Final = "127.0.0.1:4080"
 _CONNECT_TIMEOUT_S: Final = 5.0
 
 
@@ -31,39 +29,25 @@ class HubAccess:
     tls: ssl.SSLContext | None = None
 
     @classmethod
-    def of(cls, params: Mapping[str, Any]) -> "HubAccess":
-        """Make it of the parsed options and the environment. Raises ConfigurationError."""
-        address = HubAddress.parse(params["hub"] or os.environ.get("HEDWIG_HUB") or _HUB)
-        authority = params["tls_ca"] or os.environ.get("HEDWIG_TLS_CA")
-        if params["tls_insecure"] and params["tls_ca"]:
-            raise click.UsageError("give either --tls-ca or --tls-insecure")
-        if not (params["tls"] or params["tls_insecure"] or authority):
+    def of(cls, settings: Settings) -> "HubAccess":
+        """Make it of what was chosen. Raises ConfigurationError."""
+        address = HubAddress.parse(str(settings.chosen("hub").value))
+        tls = chosen_tls(settings)
+        authority = tls["tls_ca"].value
+        if not tls["tls"].value:
             return cls(address=address)
         if address.ssl_port is None:
             raise ConfigurationError(
                 f"hubs speak TLS on a port of its own; give --hub {address.host}:{address.port}:TLSPORT"
             )
-        return cls(address=address, tls=_insecure() if params["tls_insecure"] else _verifying(authority))
+        if tls["tls_insecure"].value:
+            return cls(address=address, tls=_insecure())
+        return cls(address=address, tls=_verifying(None if authority is None else str(authority)))
 
 
 def hub_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of a command that talks to hubs; it gets them as `hub`."""
-    options = (
-        click.option(
-            "--hub",
-            metavar="HOST:PORT[:TLSPORT]",
-            help=f"The hub to ask; any will do.  [env: HEDWIG_HUB; default: {_HUB}]",
-        ),
-        click.option("--tls", is_flag=True, help="Speak TLS; the system's authorities vouch for hubs, by host name."),
-        click.option(
-            "--tls-ca",
-            metavar="FILE",
-            type=click.Path(exists=True, dir_okay=False, readable=True),
-            help="Speak TLS; the certificates in this PEM file vouch for hubs.  [env: HEDWIG_TLS_CA]",
-        ),
-        click.option("--tls-insecure", is_flag=True, help="Speak TLS with any hub, whoever vouches for it."),
-    )
-    return option_group("hub", options, ("hub", "tls", "tls_ca", "tls_insecure"), HubAccess.of)
+    return option_group("hub", hub_setting_options(), (), lambda _: HubAccess.of(current_settings()))
 
 
 def with_hub(

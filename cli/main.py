@@ -2,6 +2,7 @@
 
 import click
 
+from cli.config import config
 from cli.dev.commands import dev
 from cli.hub import hub
 from cli.metadata import metadata
@@ -28,5 +29,5 @@ def main() -> None:
     """
 
 
-for command in (metadata, topic, subscription, hub, publish, subscribe, consume, unsubscribe, dev):
+for command in (metadata, topic, subscription, hub, publish, subscribe, consume, unsubscribe, config, dev):
     main.add_command(command)

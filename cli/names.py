@@ -14,13 +14,13 @@ from hedwig.names import as_subscriber, as_topic, parse_name, show_name
 from hedwig.versions import Version
 from metadata import StoreOptions, open_metadata
 
-__all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "complete_topic"]
+__all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName", "complete_topic"]
 
 _COMPLETIONS_MAX: Final = 50
 _COMPLETION_TIMEOUT_S: Final = 2.0
 
 
-class _Checked(click.ParamType[Any]):
+class CheckedName(click.ParamType[Any]):
     """A parameter whose text is converted; what the conversion refuses is the user's mistake."""
 
     def __init__(self, name: str, convert: Callable[[str], Any]) -> None:
@@ -36,10 +36,10 @@ class _Checked(click.ParamType[Any]):
             self.fail(str(exc), param, ctx)
 
 
-TOPIC: Final = _Checked("topic", lambda text: as_topic(parse_name(text)))
-SUBSCRIBER: Final = _Checked("subscriber", lambda text: as_subscriber(parse_name(text)))
-VERSION: Final = _Checked("version", Version.parse)
-PREFIX: Final = _Checked("prefix", parse_name)
+TOPIC: Final = CheckedName("topic", lambda text: as_topic(parse_name(text)))
+SUBSCRIBER: Final = CheckedName("subscriber", lambda text: as_subscriber(parse_name(text)))
+VERSION: Final = CheckedName("version", Version.parse)
+PREFIX: Final = CheckedName("prefix", parse_name)
 
 
 def complete_topic(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

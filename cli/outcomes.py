@@ -50,7 +50,7 @@ def report_outcomes(
     output.listing(noun, rows, known)
     if errors:
         for error in errors:
-            click.echo(f"error: {explain(error, settings.url)}", err=True)
+            click.echo(f"error: {explain(error, settings.url_to_show)}", err=True)
         codes = {exit_code_of(error) for error in errors}
         raise CommandError(
             f"{settings.command}: {len(errors)} of {len(keys)} failed, each is named above",

@@ -102,12 +102,13 @@ def _line(error: Exception, settings: Settings) -> str:
         case CommandError() | DevError():
             return f"error: {error}"
         case HedwigError():
-            return f"error: {settings.command} failed: {explain(error, settings.url)}"
+            return f"error: {settings.command} failed: {explain(error, settings.url_to_show)}"
         case OSError(filename=str() | bytes() as name) if error.strerror:
             return f"error: {settings.command} failed on the file {os.fsdecode(name)}: {error.strerror}"
         case _:
-            hint = "" if settings.debug else "; --debug shows where"
-            return f"bug in hedwig-admin: {settings.command}: {type(error).__name__}: {error}{hint}; please report it"
+            hint = "above is where" if settings.debug else "run with --debug to see where"
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            return f"error: this is a bug in hedwig-admin: {settings.command}: {said}; {hint}, and report it"
 
 
 def _usage_line(error: click.ClickException) -> str:

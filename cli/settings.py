@@ -1,59 +1,142 @@
-"""What every command is told in the same way: which store, how long to wait, how to write the result."""
+"""What every command is told in the same way: which store, how long to wait, how to write the result.
+
+Each setting is looked for on the command line, then in the environment, then in the saved context; else it has its
+default.
+"""
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
+from click.shell_completion import CompletionItem
 
+from cli.configuration import SETTINGS, Chosen, Value
+from cli.contexts import SavedContexts, read_contexts
 from cli.errors import CommandError
 from cli.formats import FORMATS, make_output
 from cli.output import Output
 from hedwig.errors import ConfigurationError
-from metadata import StoreOptions
 
-__all__ = ["Settings", "data_directory", "pass_settings", "shared_options"]
+if TYPE_CHECKING:
+    from metadata import StoreOptions
 
-_TIMEOUT_S: Final = 30.0
+__all__ = [
+    "Settings",
+    "complete_context",
+    "current_settings",
+    "data_directory",
+    "kept_setting",
+    "pass_settings",
+    "shared_options",
+]
+
+_CONTEXT_VARIABLE: Final = "HEDWIG_CONTEXT"
 
 
 @dataclass(slots=True)
 class Settings:
-    """The shared options of one invocation, wherever on the command line they stood; None where not given."""
+    """The shared options of one invocation, wherever on the command line they stood, and what stands behind them.
 
-    metadata: str | None = None
-    timeout_s: float | None = None
-    output: str | None = None
+    `flags` has the settings that the command line gives, by key.
+    """
+
+    flags: dict[str, Value] = field(default_factory=dict)
+    context: str | None = None
     columns: tuple[str, ...] | None = None
     no_header: bool = False
     debug: bool = False
     command: str = ""
+    _saved: SavedContexts | None = None
 
     @property
     def url(self) -> str:
-        """Return the URL of the store: option, environment, or the embedded default, whose directory is made."""
-        return self.metadata or os.environ.get("HEDWIG_METADATA") or _embedded_url()
+        """Return the URL of the store; that of the embedded one, if none was chosen, whose directory is made.
 
-    def store_options(self, **changes: Any) -> StoreOptions:
+        Raises: CommandError - that directory cannot be made.
+        """
+        return str(self.chosen("metadata").value or _make_embedded())
+
+    @property
+    def url_to_show(self) -> str:
+        """Return the URL of the store, and make nothing."""
+        return str(self.chosen("metadata").value or _embedded_url())
+
+    def chosen(self, key: str) -> Chosen:
+        """Return the value of a setting and where it came from.
+
+        Raises: ConfigurationError - the environment says nonsense; CommandError - the saved context is not there.
+        """
+        for source, values in self.layers((key,)):
+            if key in values:
+                return Chosen(values[key], source)
+        return Chosen(SETTINGS[key].default, "default")
+
+    def layers(self, keys: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Value]]]:
+        """Yield where values of `keys` may come from and which do, what counts most first. Raises as `chosen`."""
+        for key in keys:
+            if key in self.flags:
+                yield "flag", {key: self.flags[key] for key in keys if key in self.flags}
+                break
+        yield from self._environment(keys)
+        name = self.context_name().value
+        if name is not None:
+            yield f"context {name}", self.saved_contexts().get(str(name))
+
+    def _environment(self, keys: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Value]]]:
+        found: dict[str, Value] = {}
+        for key in keys:
+            setting = SETTINGS[key]
+            text = os.environ.get(setting.variable)
+            if not text:
+                continue
+            try:
+                found[key] = setting.parse(text)
+            except ValueError as exc:
+                raise ConfigurationError(f"{setting.variable} is {text!r}; {exc}") from exc
+        if found:
+            yield f"environment {', '.join(SETTINGS[key].variable for key in found)}", found
+
+    def context_name(self) -> Chosen:
+        """Return the name of the context that counts, None for none, and where it came from. Raises CommandError."""
+        if self.context:
+            return Chosen(self.context, "flag")
+        if name := os.environ.get(_CONTEXT_VARIABLE):
+            return Chosen(name, f"environment {_CONTEXT_VARIABLE}")
+        current = self.saved_contexts().current
+        return Chosen(None, "default") if current is None else Chosen(current, "config context use")
+
+    def saved_contexts(self) -> SavedContexts:
+        """Return the saved contexts, as the command found them. Raises CommandError if their file makes no sense."""
+        if self._saved is None:
+            self._saved = read_contexts()
+        return self._saved
+
+    def store_options(self, **changes: Any) -> "StoreOptions":
         """Return how to use the store. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
+        from metadata import StoreOptions
+
         return StoreOptions(operation_timeout_s=self.operation_timeout_s(), **changes)
 
     def operation_timeout_s(self) -> float:
-        """Return how long one operation may take. Raises ConfigurationError if HEDWIG_TIMEOUT is no number."""
-        return self.timeout_s or _timeout_from_environment()
+        """Return how long one operation may take. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
+        return float(self.chosen("timeout").value or 0)
 
     def writer(self) -> Output:
         """Return the writer of results. Raises ConfigurationError if HEDWIG_OUTPUT names no format."""
-        name = self.output or os.environ.get("HEDWIG_OUTPUT") or "table"
-        if name not in FORMATS:
-            raise ConfigurationError(f"HEDWIG_OUTPUT is {name!r}; choose from {', '.join(FORMATS)}")
+        name = str(self.chosen("output").value)
         return make_output(name, columns=self.columns, header=not self.no_header)
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def current_settings() -> Settings:
+    """Return the settings of the command that runs."""
+    return click.get_current_context().ensure_object(Settings)
 
 
 def data_directory() -> Path:
@@ -64,6 +147,10 @@ def data_directory() -> Path:
 
 
 def _embedded_url() -> str:
+    return f"sqlite://{quote(str(data_directory() / 'metadata.db'))}"
+
+
+def _make_embedded() -> str:
     directory = data_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -72,17 +159,16 @@ def _embedded_url() -> str:
             f"cannot make the directory {directory} for the embedded metadata store: {exc.strerror}; "
             "name a store with --metadata URL"
         ) from exc
-    return f"sqlite://{quote(str(directory / 'metadata.db'))}"
+    return _embedded_url()
 
 
-def _timeout_from_environment() -> float:
-    text = os.environ.get("HEDWIG_TIMEOUT")
-    if not text:
-        return _TIMEOUT_S
+def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the saved contexts that begin like `incomplete`; none if their file makes no sense."""
     try:
-        return float(text)
-    except ValueError as exc:
-        raise ConfigurationError(f"HEDWIG_TIMEOUT is {text!r}; give a number of seconds") from exc
+        names = (ctx.find_object(Settings) or Settings()).saved_contexts().contexts
+    except CommandError:
+        return []  # A shell that completes has no place for complaints.
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 def shared_options() -> list[click.Parameter]:
@@ -94,21 +180,29 @@ def shared_options() -> list[click.Parameter]:
             help="Metadata store: sqlite:///path, zookeeper://host:port/hedwig/REGION, "
             "hbase://zookeeper:port/NAMESPACE, hbase+thrift://gateway:port/NAMESPACE."
             "  [env: HEDWIG_METADATA; default: a SQLite file in the user's data directory]",
-            **_kept("metadata"),
+            **kept_setting("metadata"),
+        ),
+        click.Option(
+            ["--context"],
+            metavar="NAME",
+            help="Saved settings to go by, made with `config context save`."
+            f"  [env: {_CONTEXT_VARIABLE}; default: the one of `config context use`]",
+            shell_complete=complete_context,
+            **_kept("context"),
         ),
         click.Option(
             ["--timeout"],
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
             help="How long one operation on the store, or one request to a hub, may take."
-            f"  [env: HEDWIG_TIMEOUT; default: {_TIMEOUT_S:g}]",
-            **_kept("timeout_s"),
+            f"  [env: HEDWIG_TIMEOUT; default: {SETTINGS['timeout'].default:g}]",
+            **kept_setting("timeout"),
         ),
         click.Option(
             ["-o", "--output"],
-            type=click.Choice(list(FORMATS)),
+            type=click.Choice(FORMATS),
             help="Format of the result on standard output.  [env: HEDWIG_OUTPUT; default: table]",
-            **_kept("output"),
+            **kept_setting("output"),
         ),
         click.Option(
             ["--columns"],
@@ -121,11 +215,21 @@ def shared_options() -> list[click.Parameter]:
     ]
 
 
+def kept_setting(key: str) -> dict[str, Any]:
+    """Return the arguments of an option that gives a setting, to the Settings instead of to the command."""
+
+    def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        # An option that is absent here must not hide the same one given earlier on the line.
+        if value not in (None, ""):
+            ctx.ensure_object(Settings).flags[key] = value
+
+    return {"expose_value": False, "callback": keep}
+
+
 def _kept(field: str, convert: Callable[[Any], Any] = lambda value: value) -> dict[str, Any]:
     """Return the arguments of an option whose value goes into the Settings instead of to the command."""
 
     def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
-        # An option that is absent here must not hide the same one given earlier on the line.
         if value not in (None, False):
             setattr(ctx.ensure_object(Settings), field, convert(value))
 

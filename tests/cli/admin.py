@@ -49,6 +49,8 @@ class Admin:
         self.environment = {
             "HOME": str(directory),
             "XDG_DATA_HOME": str(directory / "data"),
+            "XDG_CONFIG_HOME": str(directory / "config"),
+            "HEDWIG_CONTEXT": "",
             "HEDWIG_METADATA": url,
             "HEDWIG_TIMEOUT": "",
             "HEDWIG_OUTPUT": "",

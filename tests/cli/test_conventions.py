@@ -186,7 +186,8 @@ def test_bug_is_no_users_mistake_and_shows_its_traceback_on_request(admin: Admin
     program = (sys.executable, "-c", bug)
     ran = admin.run_apart("topic", "show", "news", program=program)
     assert ran.code == ExitCode.FAILED
-    assert ran.err.startswith("bug in hedwig-admin: topic show: ZeroDivisionError")
+    assert ran.err.startswith("error: this is a bug in hedwig-admin: topic show: ZeroDivisionError")
+    assert "run with --debug" in ran.err
     assert "Traceback" not in ran.err
     assert "Traceback" in admin.run_apart("topic", "show", "news", "--debug", program=program).err
 

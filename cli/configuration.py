@@ -1,0 +1,104 @@
+"""The settings that commands share: by which names they are given, what each may be, and its default."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, TypeAlias
+
+from cli.formats import FORMATS
+
+__all__ = ["SETTINGS", "Chosen", "Setting", "Value"]
+
+Value: TypeAlias = str | float | bool
+
+_TRUTHS: Final = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
+
+class _Kind(Enum):
+    TEXT = auto()
+    SECONDS = auto()
+    SWITCH = auto()
+    FORMAT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What can be set: its name in a context, its variable in the environment, and its default."""
+
+    key: str
+    kind: _Kind
+    default: Value | None = None
+
+    @property
+    def variable(self) -> str:
+        return f"HEDWIG_{self.key.upper()}"
+
+    def parse(self, text: str) -> Value:
+        """Return what `text`, of the environment, says. Raises ValueError with what it must be."""
+        match self.kind:
+            case _Kind.SWITCH:
+                return self.check(_TRUTHS.get(text.lower()))
+            case _Kind.SECONDS:
+                try:
+                    return self.check(float(text))
+                except ValueError:
+                    raise ValueError(_WANTED[self.kind]) from None
+            case _:
+                return self.check(text)
+
+    def check(self, value: Any) -> Value:
+        """Return `value`, of a context. Raises ValueError with what it must be."""
+        match self.kind:
+            case _Kind.SWITCH:
+                fits = isinstance(value, bool)
+            case _Kind.SECONDS:
+                fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+            case _Kind.FORMAT:
+                fits = value in FORMATS
+            case _Kind.TEXT:
+                fits = isinstance(value, str) and value != ""
+        if not fits:
+            raise ValueError(_WANTED[self.kind])
+        checked: Value = value
+        return checked
+
+
+_WANTED: Final = {
+    _Kind.TEXT: "give a text",
+    _Kind.SECONDS: "give a number of seconds above 0",
+    _Kind.SWITCH: "give true or false",
+    _Kind.FORMAT: f"choose from {', '.join(FORMATS)}",
+}
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    setting.key: setting
+    for setting in (
+        Setting("metadata", _Kind.TEXT),
+        Setting("cluster", _Kind.TEXT),
+        Setting("hub", _Kind.TEXT, "127.0.0.1:4080"),
+        Setting("tls", _Kind.SWITCH, False),
+        Setting("tls_ca", _Kind.TEXT),
+        Setting("tls_insecure", _Kind.SWITCH, False),
+        Setting("timeout", _Kind.SECONDS, 30.0),
+        Setting("output", _Kind.FORMAT, "table"),
+    )
+}
+"""By the name that a context gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The value of a setting, and where it came from, in words."""
+
+    value: Value | None
+    source: str

@@ -1,0 +1,58 @@
+"""The options by which a command is told of hubs and clusters; their values go into the Settings."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import click
+
+from cli.configuration import SETTINGS
+from cli.settings import kept_setting
+
+__all__ = ["cluster_setting_options", "hub_setting_options"]
+
+_Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def hub_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say which hub is asked, and how."""
+    return (
+        click.option(
+            "--hub",
+            metavar="HOST:PORT[:TLSPORT]",
+            help=f"The hub to ask; any will do.  [env: HEDWIG_HUB; default: {SETTINGS['hub'].default}]",
+            **kept_setting("hub"),
+        ),
+        click.option(
+            "--tls/--no-tls",
+            default=None,
+            help="Whether to speak TLS; the system's authorities vouch for hubs, by host name.  [env: HEDWIG_TLS]",
+            **kept_setting("tls"),
+        ),
+        click.option(
+            "--tls-ca",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False, readable=True),
+            help="Speak TLS; the certificates in this PEM file vouch for hubs.  [env: HEDWIG_TLS_CA]",
+            **kept_setting("tls_ca"),
+        ),
+        click.option(
+            "--tls-insecure",
+            is_flag=True,
+            default=None,
+            help="Speak TLS with any hub, whoever vouches for it.  [env: HEDWIG_TLS_INSECURE]",
+            **kept_setting("tls_insecure"),
+        ),
+    )
+
+
+def cluster_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say where the hubs of a cluster are found."""
+    return (
+        click.option(
+            "--cluster",
+            metavar="URL",
+            help="Where the hubs are registered, their option cluster.zookeeper: zookeeper://host:port/hedwig/REGION."
+            "  [env: HEDWIG_CLUSTER; default: the metadata store, if it is a ZooKeeper]",
+            **kept_setting("cluster"),
+        ),
+    )
