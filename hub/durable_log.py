@@ -104,11 +104,14 @@ class DurableLog:
 
         Raises: MetadataError; LedgerError; TimeoutError. Then the topic must not be served.
         """
-        try:
-            version = await store.persistence.write_topic_persistence_info(topic, _EMPTY, NEW)
-            return cls(store, topic, _EMPTY, version)
-        except TopicPersistenceInfoExistsError as exists:
-            current = exists.current
+        # What had an owner has a record, and a look at it costs the store less than a create that is refused does.
+        current = await store.persistence.read_topic_persistence_info(topic) if taken_over else None
+        if current is None:
+            try:
+                version = await store.persistence.write_topic_persistence_info(topic, _EMPTY, NEW)
+                return cls(store, topic, _EMPTY, version)
+            except TopicPersistenceInfoExistsError as exists:
+                current = exists.current
         assert current is not None, "who refuses NEW says what is there"
         ranges: LedgerRanges = current.value
         recovered = await recover_ranges(store, topic, ranges)

@@ -434,3 +434,27 @@ async def test_who_gets_no_turn_to_make_a_ledger_is_refused_in_time_and_keeps_th
     assert owner.listener.lost is None
     await owner.publish(3)
     await owner.check()
+
+
+async def test_taking_a_topic_over_reads_its_ranges_and_writes_them_once(
+    make_owner: Callable[[Faults], Awaitable[Owner]],
+) -> None:
+    """After the death of a hub that is asked of the store for thousands of topics at the same moment."""
+    owner = await make_owner(Faults())
+    await owner.open()
+    await owner.publish(2)
+    found = await owner.store.persistence.read_topic_persistence_info(T)
+    assert found is not None
+    persistence: Any = owner.store.persistence
+    write, versions = persistence.write_topic_persistence_info, []
+
+    async def watched(topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+        versions.append(version)
+        written: Version = await write(topic, ranges, version)
+        return written
+
+    persistence.write_topic_persistence_info = watched
+    await owner.open()
+    assert versions == [found.version], "nothing is asked for that the store can only refuse"
+    await owner.publish(1)
+    await owner.check()
