@@ -354,6 +354,21 @@ def test_a_client_that_was_thrown_off_comes_back_when_the_other_closes(connect: 
 # ------------------------------------------------------------------------------------------------------------ restarts
 
 
+def _on_both_hubs(quick: bool) -> pytest.MarkDecorator:
+    """Try our hub with either kind of channels, and the original, which starts slowly, with one alone unless asked.
+
+    `quick` says which: whether with channels that subscriptions share.
+    """
+    long = pytest.mark.full
+    rows = [
+        pytest.param(hub, shared, id=f"{hub}-{kind}", marks=[long] if hub == "original" and shared != quick else [])
+        for hub in ("ours", "original")
+        for shared, kind in ((False, "simple"), (True, "multiplexed"))
+    ]
+    return pytest.mark.parametrize(("hub", "shared"), rows, indirect=True, scope="module")
+
+
+@_on_both_hubs(quick=False)
 def test_a_client_recovers_its_subscription_when_the_hub_restarts(
     connect: Connect, hub: Hub, topic: bytes, ours: bool, shared: bool
 ) -> None:
@@ -382,6 +397,7 @@ def test_a_client_recovers_its_subscription_when_the_hub_restarts(
         assert subscription.events_waiting == 0
 
 
+@_on_both_hubs(quick=True)
 def test_an_orderly_end_of_our_hub_forgets_no_consume(connect: Connect, hub: Hub, topic: bytes, ours: bool) -> None:
     client = connect(consumed_messages_buffer_size=1)
     subscription = client.listen(topic, ANN)
