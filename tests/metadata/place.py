@@ -155,7 +155,7 @@ class _SqliteFile:
     label: str = "sqlite"
     quick_pairs: int = 500
     places_are_cheap: bool = True
-    examples: int = 60
+    examples: int = 20
     wrong_urls: tuple[str, ...] = (
         "sqlite://host/path/to/file",
         "sqlite:///no/such/directory/at/all/file",
@@ -314,7 +314,7 @@ BACKENDS: Final[tuple[BackendRow, ...]] = (
     _SqliteFile(),
     _SqliteMemory(),
     # Gathering stands in front of any backend alike, so it is held to the suite in front of the cheapest.
-    _SqliteMemory(label="gathering", gather=True),
+    _SqliteMemory(label="gathering", examples=30, gather=True),
     _ZooKeeper(),
     _HBaseThrift(),
     _HBaseNative(),
