@@ -44,6 +44,7 @@ class Balance:
         self._given_up = GivenUp(clock)
         self._topics: Topics | None = None
         self.is_draining = False
+        self._is_closing = False
 
     def attach(self, topics: Topics) -> None:
         """Go on with the topics of another incarnation."""
@@ -56,7 +57,16 @@ class Balance:
         self.is_draining = state
         if self._topics is not None:
             self._topics.claims_nothing_new = state
-        self.announce()
+        self.announce(at_once=True)
+
+    def close(self) -> None:
+        """Announce that this hub takes no topics from now on, since it ends; it is its end that releases what it has.
+
+        Others hear of it when they next read the loads, and pass it over, as one that is drained, for as long as it
+        takes to release everything.
+        """
+        self._is_closing = True
+        self.announce(at_once=True)
 
     @property
     def others(self) -> int:
@@ -70,10 +80,11 @@ class Balance:
     def _loads_of_others(self, mine: str) -> list[int]:
         return [hub.load for hub in self._liveness.live if hub.info.address != mine and not hub.is_draining]
 
-    def announce(self) -> None:
-        """Tell the load, which goes out with the next proof of life."""
+    def announce(self, *, at_once: bool = False) -> None:
+        """Tell the load, which goes out with the next proof of life, or with one now."""
         topics = len(self._topics) if self._topics is not None else 0
-        self._liveness.set_load(DRAINING_LOAD if self.is_draining else topics)
+        takes_none = self.is_draining or self._is_closing
+        self._liveness.set_load(DRAINING_LOAD if takes_none else topics, at_once=at_once)
 
     async def run(self) -> None:
         """Look every second, until cancelled."""
@@ -82,6 +93,8 @@ class Balance:
             await self._clock.sleep(_LOOK_S / _SLICES if self.is_draining else _LOOK_S)
             try:
                 self.announce()
+                if self._is_closing:
+                    continue
                 if self.is_draining:
                     # What nobody else takes would only come back, and its subscribers be cut off for nothing.
                     if self.others:

@@ -292,6 +292,8 @@ class Hub:
         self._is_closing = True
         for server in self._servers:
             server.close()
+        if self.shape.balance is not None:
+            self.shape.balance.close()  # The others would send clients here that nobody serves.
         incarnation = self.incarnation
         try:
             if incarnation.why_over is None:

@@ -72,7 +72,8 @@ class ClusterLiveness:
         self._registration: Registration | None = None
         self._why_not = "it has not started"
         self._first = asyncio.Event()
-        self._over = asyncio.Event()
+        self._woken = asyncio.Event()
+        """Set when the registration is over, and when a proof of life should not wait until it is due."""
         self._places = Places(options.prefix)
         self._bridge = Bridge(
             options.zookeeper,
@@ -133,11 +134,16 @@ class ClusterLiveness:
         """Read `live` and the loads anew, unless that was done so lately. Raises ServiceDownError if it cannot."""
         await self._live_set.refresh(within_s)
 
-    def set_load(self, load: int) -> None:
-        """Announce the number of topics of this hub, or DRAINING_LOAD, with the next beat. May be called often."""
+    def set_load(self, load: int, *, at_once: bool = False) -> None:
+        """Announce the number of topics of this hub, or DRAINING_LOAD, with the next beat. May be called often.
+
+        With `at_once`, which may not, the next beat is now.
+        """
         self._load = load
         if self._registration is not None:
             self._registration.set_load(load)
+        if at_once:
+            self._woken.set()
 
     async def close(self) -> None:
         """Serve no more, delete the nodes, and end the session. May be called twice."""
@@ -190,9 +196,8 @@ class ClusterLiveness:
                     _log.warning("%s", exc)
                 await self._options.clock.sleep(_RETRY_S)
                 continue
-            self._over.clear()
             lease = Lease(
-                self._options.boot_time_s, enrolment.sent_at_s, enrolment.connection.session_timeout_s, self._over.set
+                self._options.boot_time_s, enrolment.sent_at_s, enrolment.connection.session_timeout_s, self._woken.set
             )
             if lease.is_proven():
                 hub = replace(self._hub, epoch=enrolment.epoch)
@@ -205,12 +210,14 @@ class ClusterLiveness:
         session_s = enrolment.connection.session_timeout_s
         clock = self._options.clock
         while lease.is_proven():
+            # What wakes it from here on waits for the next beat, unless this one tells it already.
+            self._woken.clear()
             next_at_s = clock.monotonic() + session_s * _BEAT_SHARE
             await self._beat(lease, enrolment.epoch, session_s)
             pause_s = max(next_at_s - clock.monotonic(), _RETRY_S / 4)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(pause_s, lease.remaining_s())):
-                    await self._over.wait()
+                    await self._woken.wait()
 
     async def _beat(self, lease: Lease, epoch: int, session_s: float) -> None:
         """Write the load into the host node, which proves that the session that made it lives.

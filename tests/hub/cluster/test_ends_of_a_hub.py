@@ -6,6 +6,7 @@ import time
 
 from hedwig.status import StatusCode
 from tests.chaos.starvation import waited_most_s, waits_s
+from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both
 from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
@@ -41,6 +42,38 @@ async def test_hub_that_is_stopped_leaves_its_topics_to_others_at_once(deploymen
         assert await to_other.publish(topic, b"second") == 2
         await to_other.subscribed(topic, b"ann")
     assert await to_other.delivered(len(TOPICS)) == [2] * len(TOPICS), "what was consumed is not delivered again"
+
+
+async def test_hub_that_is_closing_is_passed_over_while_it_releases_its_topics(deployment: Deployment) -> None:
+    armed = False
+
+    def plan(_: Exchange) -> Step:
+        nonlocal armed
+        was_armed, armed = armed, False
+        return Step(Action.HOLD_REQUEST) if was_armed else PASS
+
+    proxy, place = await deployment.behind_proxy(plan)
+    stopped = await deployment.start(place=place)
+    asked, third = [await deployment.start(cluster={"placement": "uniform"}) for _ in range(2)]
+    client, to_stopped = await deployment.connect(asked), await deployment.connect(stopped)
+    assert is_owner(await ask(to_stopped, b"t"))
+    await until(lambda: len(liveness_of(asked).live) == 3, "the hubs know each other")
+    armed = True
+    closing = asyncio.create_task(stopped.close())
+    try:
+        await until(lambda: proxy.done[Action.HOLD_REQUEST] == 1, "a topic is being released")
+
+        def is_announced() -> bool:
+            return any(hub.info == stopped.me and hub.is_draining for hub in liveness_of(asked).live)
+
+        await until(is_announced, "it is known that it ends")
+        answers = [await ask(client, topic, should_claim=False) for topic in TOPICS]
+        assert {answer.text for answer in answers if not is_owner(answer)} == {third.me.address}
+        assert not closing.done()
+    finally:
+        proxy.release()
+        await closing
+    assert await deployment.owner(b"t") is None
 
 
 @on_both

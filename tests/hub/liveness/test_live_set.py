@@ -11,6 +11,7 @@ from cli.dev import DevServers
 from hedwig.model import HubInfo
 from hub.liveness import LivenessOptions
 from hub.liveness.boot_clock import boot_time_s
+from hub.liveness.live_hub import decode_load
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
@@ -34,6 +35,21 @@ async def test_hubs_come_and_go_and_their_loads_follow(hubs: Hubs) -> None:
     await second.liveness.close()
     await until(lambda: _seen(first) == both[:1], "one is gone")
     assert not first.liveness.registration.seems_alive(both[1])
+
+
+async def test_load_that_others_must_know_at_once_does_not_wait_for_the_next_proof_of_life(
+    hubs: Hubs, raw: KazooClient, options: LivenessOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Later than the end of the registration.
+    monkeypatch.setattr("hub.liveness.cluster._BEAT_SHARE", 10.0)
+    member = await hubs.start(1, session_timeout_s=40.0)
+    node = f"{options.prefix}/hosts/{hub_at(1).address}"
+    await until(lambda: raw.get(node)[1].version == 1, "it has proved once that it lives")
+    for version, load in ((2, 41), (3, 42)):
+        member.liveness.set_load(load, at_once=True)
+        await until(lambda: raw.get(node)[1].version == version, "it has told more")  # noqa: B023 (waited for here)
+        assert decode_load(raw.get(node)[0]) == load
+    assert member.lost == []
 
 
 async def test_a_killed_hub_is_gone_within_its_session(hubs: Hubs, options: LivenessOptions, tmp_path: Path) -> None:
