@@ -1,25 +1,45 @@
 """The admin endpoint of a hub, as commands use it: HTTP and JSON, one connection for each request."""
 
+import base64
 import json
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 from cli.errors import CommandError, ExitCode
+from hedwig.names import show_name
 
-__all__ = ["AdminEndpoint"]
+__all__ = ["AdminEndpoint", "RefusedError", "named", "topic_path"]
 
 _OK: Final = 200
+_CODES: Final = {
+    404: ExitCode.NOT_FOUND,
+    409: ExitCode.VERSION_CONFLICT,
+    503: ExitCode.UNAVAILABLE,
+    504: ExitCode.OUTCOME_UNKNOWN,
+}
+
+
+class RefusedError(CommandError):
+    """A request that the endpoint did not carry out. `said` is its reason alone, `answer` all it answered."""
+
+    def __init__(self, text: str, status: int, said: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(text, _CODES.get(status, ExitCode.FAILED))
+        self.status = status
+        self.said = said
+        self.answer = answer
 
 
 class AdminEndpoint:
     """Asks the hub `hub` at `address`, host:port. Calls block, for `timeout_s` at most.
 
-    Raises, in all: CommandError - it does not answer, or refuses; the text says what and what to do.
+    Raises, in all: RefusedError - it refuses; CommandError - it does not answer; the text says what and what to do.
     """
 
     def __init__(self, command: str, hub: str, address: str, timeout_s: float) -> None:
         self._what = f"{command} failed on hub {hub}"
-        self._address = address
+        self.address = address
         self._timeout_s = timeout_s
 
     def get(self, path: str) -> Any:
@@ -31,33 +51,65 @@ class AdminEndpoint:
         return self._ask("POST", path)
 
     def _ask(self, method: str, path: str) -> Any:
+        connection = HTTPConnection(self.address, timeout=self._timeout_s)
         try:
-            status, body = self._exchange(method, path)
+            status, body = self._exchange(connection, method, path)
+        finally:
+            connection.close()
+        try:
             answer = json.loads(body)
-        except TimeoutError as exc:
-            raise CommandError(
-                f"{self._what}: its admin endpoint at {self._address} did not answer within {self._timeout_s:g} s; "
-                "it may or may not have been done: look before you try again",
-                ExitCode.OUTCOME_UNKNOWN,
-            ) from exc
+        except ValueError as exc:
+            raise self._is_none() from exc
+        if status != _OK:
+            told = answer if isinstance(answer, dict) else {}
+            said = str(told.get("error") or body.decode(errors="replace"))
+            raise RefusedError(f"{self._what}: its admin endpoint answers {status}: {said}", status, said, told)
+        return answer
+
+    def _exchange(self, connection: HTTPConnection, method: str, path: str) -> tuple[int, bytes]:
+        try:
+            connection.connect()
         except OSError as exc:
             raise CommandError(
-                f"{self._what}: its admin endpoint at {self._address} cannot be reached: {exc.strerror or exc}; it may "
+                f"{self._what}: its admin endpoint at {self.address} cannot be reached: {exc.strerror or exc}; it may "
                 "listen on the hub's own machine only: run this there, or name a way to it with --admin HOST:PORT",
                 ExitCode.UNAVAILABLE,
             ) from exc
-        except (HTTPException, ValueError) as exc:
-            raise CommandError(f"{self._what}: what answers at {self._address} is no admin endpoint") from exc
-        if status != _OK:
-            said = answer.get("error") if isinstance(answer, dict) else None
-            raise CommandError(f"{self._what}: its admin endpoint answers {status}: {said or body.decode()}")
-        return answer
-
-    def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
-        connection = HTTPConnection(self._address, timeout=self._timeout_s)
         try:
             connection.request(method, path)
             response = connection.getresponse()
             return response.status, response.read()
-        finally:
-            connection.close()
+        except TimeoutError as exc:
+            raise self._is_uncertain(f"did not answer within {self._timeout_s:g} s") from exc
+        except HTTPException as exc:
+            raise self._is_none() from exc
+        except OSError as exc:
+            raise self._is_uncertain(f"hung up: {exc.strerror or exc}") from exc
+
+    def _is_uncertain(self, why: str) -> CommandError:
+        return CommandError(
+            f"{self._what}: its admin endpoint at {self.address} {why}; it may or may not have been done: look before "
+            "you try again",
+            ExitCode.OUTCOME_UNKNOWN,
+        )
+
+    def _is_none(self) -> CommandError:
+        return CommandError(f"{self._what}: what answers at {self.address} is no admin endpoint")
+
+
+def named(path: str, *, topic: bytes, subscriber: bytes | None = None, **parameters: Any) -> str:
+    """Return the path of a request about a topic, or a subscription; parameters that are None are left out."""
+    query = {"topic_base64": base64.b64encode(topic).decode()}
+    if subscriber is not None:
+        query["subscriber_base64"] = base64.b64encode(subscriber).decode()
+    query |= {name: str(value) for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(query)}"
+
+
+def topic_path(topic: bytes) -> str:
+    """Return the path at which a hub shows a topic that it owns."""
+    # A component of dots would be taken for a step up, however it is escaped for HTTP.
+    components = [
+        "\\x2e" * len(component) if component in (".", "..") else component for component in show_name(topic).split("/")
+    ]
+    return f"/topics/{quote('/'.join(components), safe='')}"

@@ -10,6 +10,7 @@ import click
 from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess, cluster_options, find_hub, read_cluster
 from cli.errors import CommandError, ExitCode, counted
+from cli.hub_names import complete_hub
 from cli.program import AdminGroup
 from cli.settings import Settings, pass_settings
 
@@ -20,13 +21,31 @@ __all__ = ["hub"]
 
 _COLUMNS: Final = ("hub", "state", "topics", "admin", "ssl_port", "epoch")
 _SHOWN: Final = ("hub", "state", "topics", "admin")
+_LEVELS: Final = (
+    "topics",
+    "acquiring_topics",
+    "channels",
+    "attached_subscriptions",
+    "unanswered_bytes",
+    "unfinished_bytes",
+    "cache_bytes",
+    "waiting_consume_pointers",
+)
+_RATES: Final = {
+    "published_messages": "publishes_per_s",
+    "delivered_messages": "deliveries_per_s",
+    "read_messages": "reads_per_s",
+    "refused_requests": "refusals_per_s",
+}
+_LOAD_COLUMNS: Final = ("hub", *_LEVELS, *_RATES.values(), "rates_over_s")
+_LOAD_SHOWN: Final = ("hub", "topics", "channels", "attached_subscriptions", "publishes_per_s", "deliveries_per_s")
 _POLL_S: Final = 0.25
 _SAY_EVERY_S: Final = 5.0
 
 
 @click.group(cls=AdminGroup, example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
 def hub() -> None:
-    """List the hubs of a cluster, look at one, and empty one before maintenance."""
+    """List the hubs of a cluster, look at them, and empty one before maintenance."""
 
 
 @hub.command("list", example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
@@ -47,7 +66,7 @@ def _admin_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 @hub.command("show", example="hedwig-admin hub show 127.0.0.1:4080")
-@click.argument("hub", metavar="HUB")
+@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
 @cluster_options()
 @_admin_option()
 @pass_settings
@@ -73,8 +92,43 @@ def show_hub(settings: Settings, hub: str, cluster: ClusterAccess, admin: str | 
     )
 
 
+@hub.command("load", example="hedwig-admin hub load")
+@click.argument("hub", metavar="[HUB]", required=False)
+@cluster_options()
+@_admin_option()
+@pass_settings
+def show_load(settings: Settings, hub: str | None, cluster: ClusterAccess, admin: str | None) -> None:
+    """Show what the hubs of a cluster, or the one at HUB, host:port, have to do, with rates over the last minute.
+
+    A hub that does not answer is a row without numbers, and makes the command fail in the end.
+    """
+    if admin is not None and hub is None:
+        raise click.UsageError("--admin goes with HUB")
+    output = settings.writer()
+    hubs = read_cluster(settings, cluster) if hub is None else (find_hub(settings, cluster, hub),)
+    errors: list[CommandError] = []
+    output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
+    for found in hubs:
+        load: dict[str, Any] | None = None
+        try:
+            endpoint, _ = _endpoint(settings, found, admin)
+            load = endpoint.get("/load")
+        except CommandError as exc:
+            errors.append(exc)
+        output.page([_load_fields(found, load)])
+    output.end()
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        for error in errors:
+            click.echo(f"error: {error}", err=True)
+        raise CommandError(
+            f"{settings.command}: {len(errors)} of {len(hubs)} hubs did not say, each is named above", errors[0].code
+        )
+
+
 @hub.command("drain", example="hedwig-admin hub drain 127.0.0.1:4080 --wait")
-@click.argument("hub", metavar="HUB")
+@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
 @cluster_options()
 @_admin_option()
 @click.option("--wait", is_flag=True, help="Return when the hub has no topic any more.")
@@ -103,7 +157,7 @@ def drain_hub(
 
 
 @hub.command("undrain", example="hedwig-admin hub undrain 127.0.0.1:4080")
-@click.argument("hub", metavar="HUB")
+@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
 @cluster_options()
 @_admin_option()
 @pass_settings
@@ -125,6 +179,18 @@ def _fields(found: "LiveHub") -> dict[str, Any]:
         "ssl_port": found.info.ssl_port,
         "epoch": found.info.epoch,
     }
+
+
+def _load_fields(found: "LiveHub", load: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what a hub says of its load; nothing but its name if it did not."""
+    if load is None:
+        return {"hub": _name(found)} | dict.fromkeys(_LOAD_COLUMNS[1:])
+    return (
+        {"hub": _name(found)}
+        | {name: load[name] for name in _LEVELS}
+        | {name: load["rates_per_s"][counter] for counter, name in _RATES.items()}
+        | {"rates_over_s": load["rates_over_s"]}
+    )
 
 
 def _drained(found: "LiveHub", told: dict[str, Any]) -> dict[str, Any]:

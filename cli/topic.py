@@ -18,6 +18,8 @@ from cli.program import AdminGroup
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
 from cli.topic_deletion import TopicRecords, delete_topic, read_topic
+from cli.topic_ownership import move_topic, release_topic, show_owners
+from cli.topic_stats import show_stats
 from hedwig.errors import BadVersionError
 from hedwig.model import LedgerRanges, Topic
 from hedwig.names import show_name
@@ -33,7 +35,7 @@ _PAGE_ROWS: Final = 500
 
 @click.group(cls=AdminGroup, example="hedwig-admin topic list --prefix admin/")
 def topic() -> None:
-    """Create, show, list and delete topics.
+    """Create, show, list, move and delete topics.
 
     Names are typed as they are shown: UTF-8 as it is, any other byte as \\xNN, a backslash doubled.
     """
@@ -152,6 +154,10 @@ def delete_one(
         output.record(name_fields(name) | {"result": "deleted"} | losses)
 
     with_store(settings, delete)
+
+
+for command in (show_owners, release_topic, move_topic, show_stats):
+    topic.add_command(command)
 
 
 async def _write_listing(store: MetadataStore, selection: Selection, output: Output) -> None:

@@ -26,11 +26,13 @@ EVERY_COMMAND: Final = dict(_commands(main))
 STARTS_SERVERS: Final = ("dev",)
 SERVED_BY_HUBS: Final = ("publish", "subscribe", "consume", "unsubscribe", "hub")
 """Their examples run in test_hub_commands, which has a hub, and in test_hubs_of_a_cluster."""
+_SERVED_BY_A_CLUSTER: Final = {("topic", "move")}
+"""Its example runs in test_topics_of_a_cluster."""
 
 ON_THE_STORE: Final = {
     path: command
     for path, command in EVERY_COMMAND.items()
-    if path[:1] not in {(n,) for n in SERVED_BY_HUBS + STARTS_SERVERS}
+    if path[:1] not in {(n,) for n in SERVED_BY_HUBS + STARTS_SERVERS} and path not in _SERVED_BY_A_CLUSTER
 }
 
 

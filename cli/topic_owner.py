@@ -1,0 +1,215 @@
+"""Who owns a topic, whether that hub is alive, and the way to its admin endpoint.
+
+An owner record stays where it is when its hub dies, so by itself it says little. Whether the hub of a cluster is alive
+is asked of its ZooKeeper. A standalone hub is asked itself: at its admin endpoint, and where nobody answers, it is
+looked whether anything listens where its clients would go.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cli.access import with_store
+from cli.admin_endpoint import AdminEndpoint
+from cli.cluster_access import ClusterAccess, cluster_options, read_cluster
+from cli.errors import CommandError, ExitCode
+from cli.option_group import option_group
+from cli.settings import Settings
+from hedwig.errors import ConfigurationError
+from hedwig.model import HubInfo, Topic
+from hedwig.names import show_name
+from hedwig.versions import Versioned
+from metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
+
+if TYPE_CHECKING:
+    from hub.liveness import LiveHub
+
+__all__ = ["OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "owner_options"]
+
+_ADMIN_PORT: Final = 4081
+_PROBE_S: Final = 5.0
+"""How long a hub has to say who it is: it does nothing for that."""
+
+
+class OwnerState(StrEnum):
+    """What is known of the owner of a topic."""
+
+    NONE = "none"
+    """No hub owns it."""
+    ALIVE = "alive"
+    GONE = "gone"
+    """The record names a hub, or an earlier start of one, that serves nobody: the next one asked takes over."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOwner:
+    """A topic's owner record and what is known of the hub; `why` says, of any state but NONE, how that is known.
+
+    `endpoint` is its admin endpoint, None if it has none or cannot be asked. `exists`: the topic has a record.
+    """
+
+    topic: Topic
+    exists: bool
+    record: Versioned[HubInfo] | None
+    state: OwnerState
+    why: str = ""
+    endpoint: AdminEndpoint | None = None
+
+    @property
+    def hub(self) -> str:
+        """Return host:port of the owner, empty if there is none."""
+        return "" if self.record is None else hub_name(self.record.value)
+
+    def asked(self, command: str) -> AdminEndpoint:
+        """Return the admin endpoint of an owner that is alive. Raises CommandError if it has none."""
+        if self.endpoint is None:
+            raise CommandError(
+                f"{command} failed on topic {show_name(self.topic)!r}: its owner {self.hub} announces no admin "
+                "endpoint; it is an original hub, or runs with admin_port = -1",
+                ExitCode.UNAVAILABLE,
+            )
+        return self.endpoint
+
+
+def hub_name(hub: HubInfo) -> str:
+    return f"{hub.host}:{hub.port}"
+
+
+class OwnerFinder:
+    """Finds the owners of topics; what is asked of a cluster, or of a hub, is asked once."""
+
+    def __init__(self, settings: Settings, cluster: ClusterAccess, admin: str | None) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._admin = admin
+        self._live: Sequence[LiveHub] | None = None
+        self._probed: dict[str, tuple[OwnerState, str, AdminEndpoint | None]] = {}
+
+    def find(self, topic: Topic) -> TopicOwner:
+        """Return the owner of one topic. Raises: CommandError - ZooKeeper does not answer; what the store raises."""
+        return self.find_all([topic])[0]
+
+    def find_existing(self, topic: Topic) -> TopicOwner:
+        """Return the owner of one topic. Raises CommandError as `find`, and if there is no such topic."""
+        owner = self.find(topic)
+        if not owner.exists:
+            raise CommandError(
+                f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
+                ExitCode.NOT_FOUND,
+            )
+        return owner
+
+    def find_all(self, topics: Sequence[Topic]) -> list[TopicOwner]:
+        """Return the owners of `topics`, in their order. Raises as `find`."""
+
+        async def read(store: MetadataStore) -> tuple[list[Any], list[Any], StandaloneHub | None]:
+            reads = [Read(RecordKey(topic)) for topic in topics]
+            owned = _records(await store.ownership.apply(reads))
+            kept = _records(await store.persistence.apply(reads))
+            return owned, kept, await store.standalone_hub() if any(owned) else None
+
+        owned, kept, standalone = with_store(self._settings, read)
+        found: list[TopicOwner] = []
+        for topic, record, persistence in zip(topics, owned, kept, strict=True):
+            exists = record is not None or persistence is not None
+            if record is None:
+                found.append(TopicOwner(topic=topic, exists=exists, record=None, state=OwnerState.NONE))
+                continue
+            state, why, endpoint = self._look(record.value, standalone)
+            found.append(TopicOwner(topic=topic, exists=exists, record=record, state=state, why=why, endpoint=endpoint))
+        return found
+
+    def live_hubs(self) -> "Sequence[LiveHub] | None":
+        """Return the hubs of the cluster that are alive; None if no cluster is known. Raises CommandError."""
+        if self._live is None:
+            try:
+                self._cluster.url(self._settings)
+            except ConfigurationError:
+                return None
+            self._live = read_cluster(self._settings, self._cluster)
+        return self._live
+
+    def endpoint_of(self, hub: HubInfo, address: str) -> AdminEndpoint:
+        """Return the admin endpoint of a hub that announces it, or is said to have it, at `address`."""
+        return AdminEndpoint(self._settings.command, hub_name(hub), address, self._settings.operation_timeout_s())
+
+    def _look(self, owner: HubInfo, standalone: StandaloneHub | None) -> tuple[OwnerState, str, AdminEndpoint | None]:
+        is_standalone = standalone is not None and standalone.address == owner.address
+        if is_standalone and standalone is not None and standalone.starts == owner.epoch:
+            if owner.address not in self._probed:
+                self._probed[owner.address] = self._probe(owner)
+            return self._probed[owner.address]
+        live = self.live_hubs()
+        for hub in live or ():
+            if hub.info.address == owner.address and hub.info.epoch == owner.epoch:
+                address = self._admin or hub.admin
+                endpoint = None if address is None else self.endpoint_of(owner, address)
+                return OwnerState.ALIVE, "it is registered in the cluster", endpoint
+        if live is not None:
+            return OwnerState.GONE, "it is not registered in the cluster any more", None
+        if is_standalone:
+            return OwnerState.GONE, "the standalone hub has been started again since", None
+        return OwnerState.UNKNOWN, "no cluster was named in which it could be looked for; give --cluster URL", None
+
+    def _probe(self, owner: HubInfo) -> tuple[OwnerState, str, AdminEndpoint | None]:
+        """Ask the standalone hub."""
+        address = self._admin or f"{owner.host}:{_ADMIN_PORT}"
+        endpoint = self.endpoint_of(owner, address)
+        within_s = min(_PROBE_S, self._settings.operation_timeout_s())
+        try:
+            health = AdminEndpoint(self._settings.command, hub_name(owner), address, within_s).get("/health")
+        except CommandError:
+            health = None
+        told = health if isinstance(health, Mapping) else {}
+        if told.get("address") == owner.address and told.get("epoch") == owner.epoch:
+            return OwnerState.ALIVE, f"it answers at {address}", endpoint
+        if _is_refused(owner.host, owner.port, within_s):
+            return OwnerState.GONE, "nothing listens at its address", None
+        return (
+            OwnerState.UNKNOWN,
+            f"something listens at its address, but its admin endpoint does not answer at {address}; "
+            "name a way to it with --admin HOST:PORT",
+            None,
+        )
+
+
+def _records(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
+    for outcome in outcomes:
+        outcome.check()
+    return [outcome.record for outcome in outcomes]
+
+
+def _is_refused(host: str, port: int, within_s: float) -> bool:
+    """Say whether a machine that answers has nothing that listens at a port."""
+    try:
+        socket.create_connection((host, port), within_s).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def owner_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds what a command needs to find owners; the command gets `cluster` and `admin`."""
+    admin = click.option(
+        "--admin",
+        metavar="HOST:PORT",
+        help="A way to the admin endpoint of the topic's owner, in place of the one that it announces."
+        f"  [env: HEDWIG_ADMIN; default, of a standalone hub: its host, port {_ADMIN_PORT}]",
+    )
+    with_admin = option_group(
+        "admin", (admin,), ("admin",), lambda params: params["admin"] or os.environ.get("HEDWIG_ADMIN") or None
+    )
+    with_cluster = cluster_options()
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        return with_cluster(with_admin(command))
+
+    return add

@@ -1,0 +1,187 @@
+"""Prove the commands about topics that hubs of a cluster own: who owns them, moving them, and the load of hubs."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from cli.errors import ExitCode
+from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.versions import NEW
+from metadata import open_metadata
+from tests.cli.admin import wait_until
+from tests.cli.command_tree import example_of
+from tests.cli.test_hubs_of_a_cluster import Pair
+from tests.hub.admin_client import AdminClient
+from tests.hub.running import RunningHub
+from tests.servers import RunningServers
+
+
+@pytest.fixture(scope="module")
+def pair(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Two hubs for all tests that leave them running, and undrained."""
+    with Pair(servers, tmp_path_factory.mktemp("topics")) as started:
+        started.admin.environment |= {"HEDWIG_METADATA": started.cluster, "HEDWIG_ADMIN": ""}
+        yield started
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"moves/{uuid.uuid4().hex}"
+
+
+def _publish(hub: RunningHub, topic: str, *bodies: bytes) -> None:
+    with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
+        for body in bodies:
+            client.publish(Topic(topic.encode()), body)
+
+
+def _owner(pair: Pair, topic: str) -> tuple[str, str]:
+    (row,) = pair.admin.done("topic", "owner", topic, "-o", "json").json["topics"]
+    return row["owner"], row["state"]
+
+
+def _claim(pair: Pair, topic: str, hub: RunningHub) -> None:
+    """Have a hub own a topic, whichever owns it."""
+    pair.admin.done("topic", "create", topic, "--if-not-exists")
+    pair.admin.done("topic", "move", topic, hub.address)
+
+
+async def _own(url: str, name: str, hub: HubInfo) -> None:
+    async with await open_metadata(url) as store:
+        await store.ownership.write_owner_info(Topic(name.encode()), hub, NEW)
+
+
+def test_move_takes_a_topic_to_another_hub_and_back(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    assert _owner(pair, topic) == (one.address, "alive")
+    _publish(one, topic, b"first")
+    moved = pair.admin.done("topic", "move", topic, other.address, "-o", "json").json
+    assert (moved["result"], moved["from"], moved["owner"]) == ("moved", one.address, other.address)
+    assert moved["version"] == AdminClient(other.admin).get(f"/topics/{topic}")["owner_version"]
+    assert _owner(pair, topic) == (other.address, "alive")
+    assert AdminClient(one.admin).ask("GET", f"/topics/{topic}").status == 404
+    _publish(one, topic, b"second")
+    assert AdminClient(other.admin).get(f"/topics/{topic}")["last_id"] == 2
+    # The hub that gave it up leaves it to others for some seconds, which the command waits for.
+    back = pair.admin.done("topic", "move", topic, one.address, "-o", "json").json
+    assert (back["result"], back["owner"]) == ("moved", one.address)
+    again = pair.admin.done("topic", "move", topic, one.address, "-o", "json").json
+    assert (again["result"], again["version"]) == ("unchanged", back["version"])
+
+
+def test_move_of_a_topic_that_is_read_ends_with_one_owner_and_no_message_lost(pair: Pair, topic: str) -> None:
+    """A reader comes back at once, so another hub than the one that was named may get the topic: then that is said."""
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    with BlockingClient(ClientOptions(hub=HubAddress.parse(one.address))) as client:
+        opened = client.subscribe(Topic(topic.encode()), SubscriberId(b"reader"))
+        client.publish(Topic(topic.encode()), b"0")
+        assert next(opened).body == b"0"
+        ran = pair.admin.run("topic", "move", topic, other.address, "-o", "json")
+        owner, state = wait_until(lambda: (found := _owner(pair, topic))[0] and found, "somebody owns it")
+        assert state == "alive"
+        if ran.code == 0:
+            assert owner == other.address
+        else:
+            assert (ran.code, "claimed it meanwhile" in ran.err) == (ExitCode.VERSION_CONFLICT, True), ran
+        client.publish(Topic(topic.encode()), b"1")
+        assert next(opened).body == b"1"
+
+
+def test_move_of_what_a_dead_hub_owns_takes_it_over(pair: Pair, topic: str) -> None:
+    pair.admin.done("topic", "create", topic)
+    asyncio.run(_own(pair.cluster, topic, HubInfo(host="127.0.0.1", port=9, epoch=7)))
+    assert _owner(pair, topic) == ("127.0.0.1:9", "gone")
+    other = pair.hubs[1]
+    pair.admin.done("topic", "move", topic, other.address)
+    assert _owner(pair, topic) == (other.address, "alive")
+
+
+def test_move_to_a_drained_hub_is_refused_before_anything_is_released(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    pair.admin.done("hub", "drain", other.address, "--wait")
+    try:
+        ran = pair.admin.run("topic", "move", topic, other.address)
+    finally:
+        pair.admin.done("hub", "undrain", other.address)
+    assert ran.code == ExitCode.FAILED
+    assert "it is drained" in ran.err
+    assert _owner(pair, topic) == (one.address, "alive")
+
+
+def test_claim_of_what_another_hub_owns_says_who_that_is(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    told = AdminClient(other.admin).ask("POST", f"/claim?topic={topic}")
+    assert (told.status, told.json["reason"], told.json["owner"]) == (409, "owned", f"{one.address}:-1")
+
+
+def test_move_goes_by_the_version_of_the_owner_record(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    version = pair.admin.done("topic", "owner", topic, "--columns", "version", "--no-header").out.strip()
+    pair.admin.done("topic", "move", topic, other.address, "--expected-version", version)
+    ran = pair.admin.run("topic", "move", topic, one.address, "--expected-version", version)
+    assert ran.code == ExitCode.VERSION_CONFLICT
+    assert _owner(pair, topic) == (other.address, "alive")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("topic", "move", "no-such", "ONE"), 3, ["no-such", "hedwig-admin topic list"]),
+        (("topic", "move", "TOPIC", "127.0.0.1:1"), 3, ["127.0.0.1:1", "hedwig-admin hub list"]),
+        (("topic", "move", "TOPIC", "ONE", "--target-admin", "127.0.0.1:1"), 6, ["127.0.0.1:1"]),
+        (("topic", "move", "TOPIC", "ONE", "--target-admin", "OTHER-ADMIN"), 1, ["--target-admin HOST:PORT"]),
+        (("hub", "load", "127.0.0.1:1"), 3, ["127.0.0.1:1", "hedwig-admin hub list"]),
+        (("hub", "load", "--admin", "127.0.0.1:1"), 2, ["--admin goes with HUB"]),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else "",
+)
+def test_error_is_one_line_on_standard_error(
+    pair: Pair, topic: str, arguments: tuple[str, ...], code: int, words: list[str]
+) -> None:
+    one, other = pair.hubs
+    pair.admin.done("topic", "create", topic)
+    names = {"ONE": one.address, "OTHER-ADMIN": other.admin, "TOPIC": topic}
+    ran = pair.admin.run(*(names.get(word, word) for word in arguments))
+    assert (ran.code, ran.out) == (code, "")
+    assert len(ran.err.splitlines()) == 1, ran.err
+    for word in words:
+        assert word in ran.err
+
+
+def test_example_of_move_runs(pair: Pair) -> None:
+    pair.admin.done("topic", "create", "news")
+    example = [word.replace("127.0.0.1:4080", pair.hubs[0].address) for word in example_of(("topic", "move"))]
+    assert pair.admin.done(*example).out
+
+
+# ------------------------------------------------------------------------------------------------------------ hub load
+
+
+def test_load_of_all_hubs_and_of_one(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    rows = {row["hub"]: row for row in pair.admin.done("hub", "load", "-o", "ndjson").rows}
+    assert set(rows) == {one.address, other.address}
+    assert rows[one.address]["topics"] == len(AdminClient(one.admin).get("/topics?limit=10000")["topics"])
+    (row,) = pair.admin.done("hub", "load", one.address, "-o", "ndjson").rows
+    assert (row["hub"], row["channels"]) == (one.address, 0)
+    assert row["publishes_per_s"] >= 0
+    table = pair.admin.done("hub", "load").out.splitlines()
+    assert table[0].split()[:2] == ["HUB", "TOPICS"]
+    assert len(table) == 3
+
+
+def test_load_of_a_hub_that_does_not_answer_is_no_number_and_an_error(pair: Pair) -> None:
+    one = pair.hubs[0]
+    ran = pair.admin.run("hub", "load", one.address, "--admin", "127.0.0.1:1", "-o", "ndjson")
+    assert ran.code == ExitCode.UNAVAILABLE
+    assert [(row["hub"], row["topics"]) for row in ran.rows] == [(one.address, None)]
+    assert "127.0.0.1:1" in ran.err
