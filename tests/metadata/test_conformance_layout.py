@@ -193,7 +193,7 @@ async def _is_unavailable(row: BackendRow, port: int) -> None:
     for attempt in (open_metadata, format_metadata):
         with pytest.raises(MetadataUnavailableError) as refusal:
             async with asyncio.timeout(PATIENCE_S):
-                await attempt(url, StoreOptions(operation_timeout_s=2))
+                await attempt(url, StoreOptions(operation_timeout_s=0.5))
         _one_line(refusal.value)
 
 
