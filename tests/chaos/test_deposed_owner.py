@@ -2,6 +2,7 @@
 
 Properties: none of its late appends, ownership or range writes takes effect, on topics with a ledger, on those whose
 first ledger it was about to make, and on those that had none; it acknowledges nothing that came while it was paused.
+What it was asked of subscriptions is either done, and seen by whoever comes to the others, or was not acknowledged.
 """
 
 import asyncio
@@ -14,22 +15,27 @@ from typing import Any, Final
 import pytest
 
 from cli.dev import DevServers
-from hedwig.model import Topic
+from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
-from hedwig.wire import Answer, Delivery, Message, Publish
+from hedwig.wire import Action, Answer, CreateOrAttach, Delivery, Message, Publish, Subscribe, Unsubscribe
 from metadata import open_metadata
 from tests.chaos.history import ChaosHistory
 from tests.chaos.hubs import SESSION_S, Hubs, hubs_on
 from tests.chaos.recorded_hub import STOPPED_CLOCK
 from tests.chaos.verdict import judge
+from tests.chaos.visitors import Visitors
+from tests.chaos.visits import Do, Told, Visit, Visits
 from tests.chaos.workload import Workload, names_of
+from tests.faults.linearizability import UNKNOWN, Unanswered
 from tests.faults.waiting import until
 from tests.hub import delivery_history as recorded
 from tests.hub.wire_channel import WireChannel
 
 EACH: Final = 30
 """Topics of each sort."""
+VISITED: Final = 5
+"""Of these with subscribers that come and go."""
 BURST: Final = 4
 RETRIES: Final = 5
 SETTINGS: Final = ("cluster.rebalance_interval_s=0", "ledger_messages_max=20")
@@ -39,13 +45,20 @@ HEIRS: Final = (1, 2)
 REGISTERED: Final = "registered as"
 REFUSED: Final = "the ledger was taken over"
 """What a bookie answers to an append of a deposed owner, as the hub logs it."""
+TOLD: Final[dict[StatusCode, Told | Unanswered]] = {
+    StatusCode.SUCCESS: Told.DONE,
+    StatusCode.CLIENT_NOT_SUBSCRIBED: Told.NOT_SUBSCRIBED,
+}
+"""Any other answer may come after the deed."""
 
 
 class Insistent:
     """A client of one hub alone, that has it claim what it asks for, and sends more than it hears answers."""
 
-    def __init__(self, channel: WireChannel, history: ChaosHistory) -> None:
+    def __init__(self, channel: WireChannel, history: ChaosHistory, visits: Visits) -> None:
         self._channel = channel
+        self._visits = visits
+        self._asked: dict[int, tuple[Visit, Do, float]] = {}
         self._history = history
         self._sent: dict[int, tuple[bytes, bytes, float]] = {}
         self._sessions: dict[bytes, recorded.Session] = {}
@@ -62,7 +75,10 @@ class Insistent:
                 self.answers[heard.txn_id] = heard, time.monotonic()
             elif isinstance(heard, Delivery):
                 assert heard.message.seq_id is not None
-                self._sessions[heard.topic].deliveries.append((heard.message.seq_id.local, heard.message.body))
+                if heard.subscriber == FOLLOWER.encode():
+                    self._sessions[heard.topic].deliveries.append((heard.message.seq_id.local, heard.message.body))
+                else:
+                    self._visits.at(heard.topic, heard.subscriber.decode()).got.add(heard.message.seq_id.local)
 
     async def subscribe(self, topics: Iterable[bytes]) -> None:
         """Have the hub claim topics, by a subscription."""
@@ -86,6 +102,26 @@ class Insistent:
                 sent.append(txn_id)
         return sent
 
+    def visit(self, topics: Iterable[bytes], name: str) -> list[int]:
+        """Ask for a new subscription of this name on each of these topics, without waiting; return the numbers."""
+        subscribe = Subscribe(subscriber=SubscriberId(name.encode()), mode=CreateOrAttach.CREATE)
+        return [self._ask(self._visits.begin(topic, name), Do.SUBSCRIBE, subscribe) for topic in topics]
+
+    def leave(self, topics: Iterable[bytes], name: str) -> list[int]:
+        """Ask for the end of these, without waiting; return the numbers."""
+        unsubscribe = Unsubscribe(SubscriberId(name.encode()))
+        return [self._ask(self._visits.at(topic, name), Do.UNSUBSCRIBE, unsubscribe) for topic in topics]
+
+    def _ask(self, visit: Visit, do: Do, action: Action) -> int:
+        txn_id = self._channel.write(visit.topic, action)
+        self._asked[txn_id] = visit, do, time.monotonic()
+        return txn_id
+
+    async def consume(self, topics: Iterable[bytes], name: str) -> None:
+        """Say that the first message of these topics is consumed."""
+        for topic in topics:
+            await self._channel.consume(topic, name.encode(), 1)
+
     async def answered(self, numbers: Sequence[int], count: int) -> None:
         """Wait until so many of these have an answer."""
         await until(lambda: sum(each in self.answers for each in numbers) >= count, f"{count} answers")
@@ -102,6 +138,9 @@ class Insistent:
             elif answer is not None and answer.status is not StatusCode.UNCERTAIN_STATE:
                 outcome = recorded.Refused()
             self._history.publishes.append(recorded.Publish(topic, "insistent", body, sent, ended, outcome))
+        for txn_id, (visit, do, sent) in self._asked.items():
+            answer, ended = self.answers.get(txn_id, (None, time.monotonic()))
+            visit.add(do, sent, TOLD.get(answer.status, UNKNOWN) if answer is not None else UNKNOWN, ended)
 
 
 async def records(hubs: Hubs, topics: Iterable[bytes]) -> dict[bytes, tuple[Versioned[Any] | None, ...]]:
@@ -130,42 +169,57 @@ async def test_nothing_of_a_deposed_owner_takes_effect(
     async with (
         hubs_on(stack, tmp_path, SETTINGS, environment={STOPPED_CLOCK: "1"} if stands else {}) as hubs,
         Workload(hubs.addresses, source, 1.0, history) as load,
+        Visitors([hubs.addresses[heir] for heir in HEIRS], source, history) as visitors,
     ):
         tried = number = 0
         # Now and then it learns that it was deposed before it has tried anything.
         while number < rounds or (stands and not tried and number < rounds + RETRIES):
-            tried += await depose(hubs, load, history, source, f"round-{number}")
+            tried += await depose(hubs, load, visitors, history, source, f"round-{number}")
             number += 1
         await load.finish(30.0)
-    judge(history, hubs, seed, tmp_path)
+        wrong = await visitors.finish(30.0)
+    print(visitors)
+    judge(history, hubs, seed, tmp_path, wrong)
     assert tried or not stands, "it tried"
     assert {each.outcome.__class__ for each in history.publishes} >= {recorded.Acknowledged, recorded.Unknown}
 
 
-async def depose(hubs: Hubs, load: Workload, history: ChaosHistory, source: random.Random, name: str) -> int:
+async def depose(
+    hubs: Hubs, load: Workload, visitors: Visitors, history: ChaosHistory, source: random.Random, name: str
+) -> int:
     """Do all that once, on topics of their own; return how much of what the deposed owner tried was refused."""
     stored, first, late = (list(names_of(EACH, f"{name}-{sort}")) for sort in ("stored", "first", "late"))
     topics = [*stored, *first, *late]
+    visited = [*stored[:VISITED], *first[:VISITED], *late[:VISITED]]
     async with await WireChannel.open(hubs.hubs[OWNER].port) as channel:
-        owner = Insistent(channel, history)
+        owner = Insistent(channel, history, visitors.visits)
         await owner.subscribe(topics)
         await owner.answered(sent := owner.publish(stored, 3, "before"), len(sent))
+        for visitor in ("stays", "leaves in the middle", "leaves too late", "leaves meanwhile"):
+            await owner.answered(sent := owner.visit(visited, visitor), len(sent))
         before = await records(hubs, topics)
         # In the middle: some of these are answered, others are on their way, and ledgers are being made.
         sent = owner.publish([*stored, *first], BURST, "in the middle")
+        owner.visit(visited, "comes in the middle")
+        owner.leave(visited, "leaves in the middle")
         await owner.answered(sent, source.randrange(1, len(sent) // 3))
         starts, refusals = hubs.hubs[OWNER].log.count(REGISTERED), hubs.hubs[OWNER].log.count(REFUSED)
         hubs.pause(OWNER)
         answered = set(owner.answers)
         # These wait for it in the kernel: they are the first that it meets when it goes on.
         waiting = owner.publish(topics, BURST, "too late")
+        owner.visit(visited, "comes too late")
+        owner.leave(visited, "leaves too late")
+        await owner.consume(stored[:VISITED], "leaves meanwhile")
         await asyncio.gather(*(take_over(load, each, source) for each in topics))
+        left = [visitors.visits.at(each, "leaves meanwhile") for each in visited]
+        await asyncio.gather(*(visitors.unsubscribe(each, source) for each in left))
         assert not answered & set(waiting)
         taken = await records(hubs, topics)
         hubs.resume(OWNER)
         await owner.end()
         await until(lambda: hubs.hubs[OWNER].log.count(REGISTERED) > starts, "the hub's next registration")
-        left = await records(hubs, topics)
+        after = await records(hubs, topics)
     for topic in topics:
         (owned, ranges), (owned_before, ranges_before) = taken[topic], before[topic]
         assert owned is not None
@@ -174,7 +228,7 @@ async def depose(hubs: Hubs, load: Workload, history: ChaosHistory, source: rand
         assert ranges_before is not None
         assert owned.value.address != owned_before.value.address, "another hub has it"
         assert ranges.version != ranges_before.version, "the range record was written, even for a topic without ledger"
-    assert left == taken, "owners and ranges are as the others left them"
+    assert after == taken, "owners and ranges are as the others left them"
     refusals = hubs.hubs[OWNER].log.count(REFUSED) - refusals
     told = {owner.answers[each][0].status for each in waiting if each in owner.answers}
     assert StatusCode.SUCCESS not in told, "the deposed owner acknowledges what it can store no more"

@@ -18,9 +18,12 @@ from tests.chaos.history import ChaosHistory, Fault
 from tests.chaos.hubs import SESSION_S, Detour, hubs_on
 from tests.chaos.turmoil import Healing, too_slow
 from tests.chaos.verdict import judge
+from tests.chaos.visitors import Visitors
 from tests.chaos.workload import Workload, names_of
 
 TOPICS: Final = 100
+VISITED: Final = 8
+"""Topics that subscribers of new names come to, and leave."""
 RATE: Final = 80.0
 SETTINGS: Final = ("ledger_messages_max=20", "cluster.rebalance_interval_s=3")
 LONG: Final = (SESSION_S + 0.5, SESSION_S + 2.0)
@@ -69,6 +72,7 @@ async def test_a_hub_that_is_cut_off_loses_nothing(
         async with (
             hubs_on(stack, tmp_path, SETTINGS, {1: detour}) as hubs,
             Workload(hubs.addresses, source, RATE, history) as load,
+            Visitors(hubs.addresses, random.Random(f"{seed} visitors"), history) as visitors,
         ):
             for topic in names_of(TOPICS):
                 load.subscriber(topic, "follower")
@@ -78,6 +82,7 @@ async def test_a_hub_that_is_cut_off_loses_nothing(
             healing = Healing(stack, hubs, load)
             started = Fault("nothing yet", began := time.monotonic())
             await healing.measure(started, began)
+            visitors.begin(names_of(VISITED))
             assert all(each.opened for each in dividers.values()), "the hub goes through the proxy"
             for what, way, span in source.sample(plan, len(plan)):
                 owned = sum(owner == hubs.hubs["hub-1"].address for owner in load.owners().values())
@@ -94,7 +99,9 @@ async def test_a_hub_that_is_cut_off_loses_nothing(
                 fault.what += f"; {dividers[what].held - held} chunks waited"
                 print(fault.line(began))
             await load.finish(30.0)
+            wrong = await visitors.finish(30.0)
+    print(visitors)
     print(f"{history.acknowledged()} acknowledged; {dict(load.outcomes)}")
-    judge(history, hubs, seed, tmp_path, too_slow(history.faults, began))
+    judge(history, hubs, seed, tmp_path, [*wrong, *too_slow(history.faults, began)])
     assert all(each.held for each in dividers.values()), "the network was really parted"
     assert history.acknowledged() > RATE
