@@ -1,4 +1,4 @@
-"""Prove that Ctrl-C leaves what was measured in a valid file, and nothing running."""
+"""Prove that who ends a run leaves what was measured in a valid file, and nothing running, and can go on with it."""
 
 import signal
 import subprocess
@@ -37,3 +37,30 @@ def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     assert "the run was not finished" in out
     assert list(data.iterdir()) == []
     assert not processes_over(data)
+
+
+def test_a_run_that_was_ended_goes_on_later(tmp_path: Path) -> None:
+    output, data = tmp_path / "result.json", tmp_path / "data"
+    arguments = ["publish", "deliver", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]
+    arguments += ["--data", str(data), "--output", str(output)]
+    command = [sys.executable, "-m", "benchmarks", "hub", *arguments]
+    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if line.startswith("[2/2"):
+                break
+        run.send_signal(signal.SIGTERM)
+        _, err = run.communicate(timeout=120)
+    assert run.returncode == INTERRUPTED, err
+    assert not processes_over(data)
+    (first,) = Result.read(output).measurements
+    again = subprocess.run(
+        [*command, "--resume"], cwd=SOURCES, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    after = Result.read(output)
+    assert after.is_complete
+    assert [each.workload.name for each in after.measurements] == ["publish", "deliver"]
+    assert after.measurements[0].to_json() == first.to_json()
+    assert after.measurements[1].wall is None
+    assert after.measurements[1].count > 0
