@@ -16,7 +16,7 @@ from metadata import MetadataUrl
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["ClusterAccess", "cluster_options", "cluster_place", "find_hub", "read_cluster"]
+__all__ = ["ClusterAccess", "cluster_options", "cluster_place", "find_hub", "read_cluster", "read_hubs_of"]
 
 _SCHEME = "zookeeper"
 _PORT = 2181
@@ -56,9 +56,8 @@ def read_cluster(settings: Settings, cluster: ClusterAccess) -> "tuple[LiveHub, 
     Raises: CommandError - ZooKeeper does not answer; ConfigurationError - the URL is none, or an extra is missing.
     """
     url = cluster.url(settings)
-    hosts, prefix = cluster_place(url)
     try:
-        return asyncio.run(_read(hosts, prefix, settings.operation_timeout_s()))
+        return asyncio.run(read_hubs_of(url, settings.operation_timeout_s()))
     except (NotAppliedError, ServiceDownError) as exc:
         said = f"{settings.command} failed on the cluster {url}: {exc}; see that ZooKeeper is up there"
         raise CommandError(said, ExitCode.UNAVAILABLE) from exc
@@ -78,7 +77,12 @@ def find_hub(settings: Settings, cluster: ClusterAccess, name: str) -> "LiveHub"
     )
 
 
-async def _read(hosts: str, prefix: str, timeout_s: float) -> "tuple[LiveHub, ...]":
+async def read_hubs_of(url: str, timeout_s: float) -> "tuple[LiveHub, ...]":
+    """Return the hubs that are alive in the cluster at `url`, by address.
+
+    Raises: NotAppliedError, ServiceDownError - ZooKeeper does not answer; ConfigurationError - as `read_cluster`.
+    """
+    hosts, prefix = cluster_place(url)
     try:
         from hedwig.zookeeper import Bridge, BridgeOptions
         from hub.liveness import read_hubs

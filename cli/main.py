@@ -1,21 +1,31 @@
 """The hedwig-admin command."""
 
+from typing import Final
+
 import click
 
-from cli.config import config
-from cli.dev.commands import dev
-from cli.hub import hub
-from cli.metadata import metadata
+from cli.lazy_commands import LazyCommands
 from cli.program import Program
-from cli.publish import publish
-from cli.subscribe import consume, subscribe, unsubscribe
-from cli.subscription import subscription
-from cli.topic import topic
 
 __all__ = ["main"]
 
+_MODULES: Final = {
+    "metadata": "cli.metadata",
+    "topic": "cli.topic",
+    "subscription": "cli.subscription",
+    "hub": "cli.hub",
+    "publish": "cli.publish",
+    "subscribe": "cli.subscribe",
+    "consume": "cli.subscribe",
+    "unsubscribe": "cli.subscribe",
+    "config": "cli.config",
+    "completion": "cli.completion",
+    "dev": "cli.dev.commands",
+}
+"""Where each command is, under its own name; none is loaded before it is asked for."""
 
-@click.group(cls=Program, example="hedwig-admin topic create news --if-not-exists")
+
+@click.group(cls=Program, commands=LazyCommands(_MODULES), example="hedwig-admin topic create news --if-not-exists")
 @click.version_option(package_name="hedwig", prog_name="hedwig-admin")
 def main() -> None:
     """Operate Hedwig: its metadata, topics, subscriptions, messages and servers.
@@ -27,7 +37,3 @@ def main() -> None:
     Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store or hub
     unavailable, 130 interrupted.
     """
-
-
-for command in (metadata, topic, subscription, hub, publish, subscribe, consume, unsubscribe, config, dev):
-    main.add_command(command)

@@ -1,23 +1,20 @@
 """Names and versions as arguments of commands, and their completion."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from cli.errors import CommandError
+from cli.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
 from cli.settings import Settings
-from hedwig.errors import HedwigError, InvalidArgumentError
+from hedwig.errors import InvalidArgumentError
 from hedwig.names import as_subscriber, as_topic, parse_name, show_name
 from hedwig.versions import Version
-from metadata import StoreOptions, open_metadata
 
 __all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName", "complete_topic"]
 
 _COMPLETIONS_MAX: Final = 50
-_COMPLETION_TIMEOUT_S: Final = 2.0
 
 
 class CheckedName(click.ParamType[Any]):
@@ -45,18 +42,25 @@ PREFIX: Final = CheckedName("prefix", parse_name)
 def complete_topic(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the first topics that begin like `incomplete`; none if the store is slow or not there."""
     settings = ctx.find_object(Settings) or Settings()
+    return complete_quietly(lambda: _first_topics(settings, incomplete))
 
-    async def names() -> list[CompletionItem]:
-        found: list[CompletionItem] = []
-        options = StoreOptions(operation_timeout_s=_COMPLETION_TIMEOUT_S, page_rows=_COMPLETIONS_MAX)
-        async with asyncio.timeout(_COMPLETION_TIMEOUT_S), await open_metadata(settings.url, options) as store:
-            async for topic in store.topics(parse_name(incomplete) or None):
-                found.append(CompletionItem(show_name(topic)))
-                if len(found) == _COMPLETIONS_MAX:
-                    break
-        return found
 
-    try:
-        return asyncio.run(names())
-    except (HedwigError, CommandError, OSError):
-        return []  # A shell that completes has no place for complaints.
+async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
+    # What only completes must not load what reads a store before it is needed.
+    from metadata import StoreOptions, open_metadata
+
+    found: list[str] = []
+    options = StoreOptions(operation_timeout_s=COMPLETION_TIMEOUT_S, page_rows=_COMPLETIONS_MAX)
+    async with await open_metadata(_without_making(settings.url_to_show), options) as store:
+        async for topic in store.topics(parse_name(incomplete) or None):
+            found.append(show_name(topic))
+            if len(found) == _COMPLETIONS_MAX:
+                break
+    return found
+
+
+def _without_making(url: str) -> str:
+    """Return the URL of the same store, which is not made if it is not there."""
+    if not url.startswith("sqlite:") or "create=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}create=false"

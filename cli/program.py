@@ -1,20 +1,23 @@
 """How commands are run: shared options everywhere, errors as one line, exit codes by kind of error."""
 
+import contextlib
 import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, NoReturn
 
 import click
 
-from cli.dev import DevError
 from cli.errors import CommandError, ExitCode, PipeClosedError, exit_code_of, explain
 from cli.settings import Settings, shared_options
 from hedwig.errors import HedwigError
 
-__all__ = ["AdminCommand", "AdminGroup", "Program"]
+__all__ = ["COMPLETION_VARIABLE", "AdminCommand", "AdminGroup", "Program"]
+
+COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
+"""By it a shell asks for completion instead of the command."""
 
 
 class AdminCommand(click.Command):
@@ -22,7 +25,9 @@ class AdminCommand(click.Command):
 
     def __init__(self, name: str | None, *, example: str, **attributes: Any) -> None:
         super().__init__(name, epilog=f"Example: {example}", **attributes)
-        self.params += shared_options()
+        own = {option for parameter in self.params for option in parameter.opts}
+        # What takes minutes by its nature, like starting servers, has a --timeout of its own.
+        self.params += [option for option in shared_options() if own.isdisjoint(option.opts)]
 
     def invoke(self, ctx: click.Context) -> Any:
         ctx.ensure_object(Settings).command = ctx.command_path.partition(" ")[2]
@@ -69,7 +74,19 @@ class Program(AdminGroup):
         if not standalone_mode:
             return run(Settings())
         _write_any_character()
+        if os.environ.get(COMPLETION_VARIABLE):
+            _complete(run)
         sys.exit(_exit_code(run, Settings()))
+
+
+def _complete(run: Callable[[Settings], Any]) -> NoReturn:
+    """Answer a shell and end at once: it must not wait for threads that still wait for a server."""
+    try:
+        run(Settings())
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(ExitCode.DONE)
 
 
 def _exit_code(run: Callable[[Settings], Any], settings: Settings) -> int:
@@ -99,7 +116,7 @@ def _exit_code(run: Callable[[Settings], Any], settings: Settings) -> int:
 def _line(error: Exception, settings: Settings) -> str:
     """Return the one line about `error`."""
     match error:
-        case CommandError() | DevError():
+        case CommandError():
             return f"error: {error}"
         case HedwigError():
             return f"error: {settings.command} failed: {explain(error, settings.url_to_show)}"

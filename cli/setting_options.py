@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import click
 
 from cli.configuration import SETTINGS
+from cli.hub_names import complete_hub
 from cli.settings import kept_setting
 
 __all__ = ["cluster_setting_options", "hub_setting_options"]
@@ -20,6 +21,7 @@ def hub_setting_options() -> Sequence[_Decorator]:
             "--hub",
             metavar="HOST:PORT[:TLSPORT]",
             help=f"The hub to ask; any will do.  [env: HEDWIG_HUB; default: {SETTINGS['hub'].default}]",
+            shell_complete=complete_hub,
             **kept_setting("hub"),
         ),
         click.option(

@@ -1,30 +1,26 @@
 """The commands `hedwig-admin dev ...`."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.dev.classpath import user_cache
 from cli.dev.errors import DevError, NotAnsweringError, UnknownServerError
-from cli.dev.launcher import DevServers, ServerState, ServerStatus
+from cli.dev.launcher import DevServers, ServerStatus
 from cli.dev.log_files import follow, last_lines
 from cli.dev.services import DEFAULT_SERVICES, KINDS, SERVICES
+from cli.errors import CommandError, ExitCode
+from cli.program import AdminGroup
+from cli.settings import Settings, pass_settings
 
 __all__ = ["dev"]
 
-_FAILED, _NOT_FOUND, _TIMED_OUT, _INTERRUPTED = 1, 3, 5, 130
-_STATE_COLOURS = {
-    ServerState.RUNNING: "green",
-    ServerState.PAUSED: "yellow",
-    ServerState.DEAD: "red",
-    ServerState.STOPPED: "dim",
-}
+_COLUMNS: Final = ("name", "kind", "state", "pid", "host", "port", "address", "log")
+_SHOWN: Final = ("name", "state", "pid", "address")
 
 _directory_option = click.option(
     "--dir",
@@ -40,7 +36,7 @@ _timeout_option = click.option(
 _name_argument = click.argument("name")
 
 
-@click.group(epilog="Example: hedwig-admin dev up zookeeper hbase thrift2")
+@click.group(cls=AdminGroup, example="hedwig-admin dev up zookeeper hbase thrift2")
 def dev() -> None:
     """Run real servers on this machine, without Docker, on loopback only."""
 
@@ -49,7 +45,7 @@ def _counted(option: str, what: str) -> Callable[[Callable[..., None]], Callable
     return click.option(option, type=click.IntRange(1, 9), default=1, show_default=True, help=f"How many {what}.")
 
 
-@dev.command(epilog="Example: hedwig-admin dev up zookeeper hbase thrift2 --regionservers 2")
+@dev.command(example="hedwig-admin dev up zookeeper hbase thrift2 --regionservers 2")
 @click.argument("services", nargs=-1, type=click.Choice(list(SERVICES)))
 @_counted("--regionservers", "HBase region servers")
 @_counted("--bookies", "bookies")
@@ -63,7 +59,10 @@ def _counted(option: str, what: str) -> Callable[[Callable[..., None]], Callable
 )
 @_timeout_option
 @_directory_option
+@pass_settings
 def up(
+    settings: Settings,
+    /,
     services: tuple[str, ...],
     regionservers: int,
     bookies: int,
@@ -85,28 +84,25 @@ def up(
             zookeepers=zookeepers,
             timeout_s=timeout_s,
         )
+        _write(settings, servers.status())
 
 
-@dev.command(epilog="Example: hedwig-admin dev status -o json")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "ndjson"]), default="table", show_default=True, help="Format."
-)
+@dev.command(example="hedwig-admin dev status -o json")
 @_directory_option
-def status(output: str, directory: Path | None) -> None:
+@pass_settings
+def status(settings: Settings, directory: Path | None) -> None:
     """Show the servers of the directory."""
     with _errors_shown():
         servers = DevServers(_chosen(directory))
         found = servers.status()
-        if output == "table":
-            _print_table(found, servers.directory)
-        elif output == "json":
-            click.echo(json.dumps([_fields(one) for one in found], indent=2))
+        if found:
+            _talk(f"{len(found)} servers in {servers.directory}")
         else:
-            for one in found:
-                click.echo(json.dumps(_fields(one)))
+            _talk(f"no servers in {servers.directory}: run `hedwig-admin dev up`")
+        _write(settings, found)
 
 
-@dev.command(epilog="Example: hedwig-admin dev logs regionserver-1 --lines 100 --follow")
+@dev.command(example="hedwig-admin dev logs regionserver-1 --lines 100 --follow")
 @_name_argument
 @click.option("--lines", type=click.IntRange(min=0), default=50, show_default=True, help="How many of the last lines.")
 @click.option("--follow", "goes_on", is_flag=True, help="Go on with what is written, until Ctrl-C.")
@@ -123,57 +119,72 @@ def logs(name: str, lines: int, goes_on: bool, directory: Path | None) -> None:
             _write_out(part)
 
 
-@dev.command(epilog="Example: hedwig-admin dev down")
+@dev.command(example="hedwig-admin dev down")
 @click.option("--keep-data", is_flag=True, help="Stop the servers in order and keep data, logs and ports.")
 @_directory_option
-def down(keep_data: bool, directory: Path | None) -> None:
+@pass_settings
+def down(settings: Settings, keep_data: bool, directory: Path | None) -> None:
     """End all servers and remove their data, logs and settings."""
     with _errors_shown():
         servers = DevServers(_chosen(directory))
         running = [one.name for one in servers.status() if one.pid is not None]
         servers.down(keep_data=keep_data)
+        data = "kept" if keep_data else "removed"
         what = f"ended {', '.join(running)}" if running else "no server was running"
-        _talk(f"{what}; {'kept' if keep_data else 'removed'} the data in {servers.directory}")
+        _talk(f"{what}; {data} the data in {servers.directory}")
+        settings.writer().record({"directory": str(servers.directory), "ended": running, "data": data})
 
 
-@dev.command(epilog="Example: hedwig-admin dev kill regionserver-1")
+@dev.command(example="hedwig-admin dev kill regionserver-1")
 @_name_argument
 @_directory_option
-def kill(name: str, directory: Path | None) -> None:
+@pass_settings
+def kill(settings: Settings, name: str, directory: Path | None) -> None:
     """End server NAME with SIGKILL, as a crash would."""
     with _errors_shown():
-        DevServers(_chosen(directory)).kill(name)
+        servers = DevServers(_chosen(directory))
+        servers.kill(name)
         _talk(f"killed {name}")
+        _write(settings, servers.status(), name)
 
 
-@dev.command(epilog="Example: hedwig-admin dev start regionserver-1")
+@dev.command(example="hedwig-admin dev start regionserver-1")
 @_name_argument
 @_timeout_option
 @_directory_option
-def start(name: str, timeout_s: float, directory: Path | None) -> None:
+@pass_settings
+def start(settings: Settings, name: str, timeout_s: float, directory: Path | None) -> None:
     """Start server NAME again, on the same port and data."""
     with _errors_shown():
-        DevServers(_chosen(directory), progress=_talk).start(name, timeout_s=timeout_s)
+        servers = DevServers(_chosen(directory), progress=_talk)
+        servers.start(name, timeout_s=timeout_s)
+        _write(settings, servers.status(), name)
 
 
-@dev.command(epilog="Example: hedwig-admin dev pause zookeeper-1")
+@dev.command(example="hedwig-admin dev pause zookeeper-1")
 @_name_argument
 @_directory_option
-def pause(name: str, directory: Path | None) -> None:
+@pass_settings
+def pause(settings: Settings, name: str, directory: Path | None) -> None:
     """Freeze server NAME with SIGSTOP: it keeps its connections and answers nothing."""
     with _errors_shown():
-        DevServers(_chosen(directory)).pause(name)
+        servers = DevServers(_chosen(directory))
+        servers.pause(name)
         _talk(f"paused {name}")
+        _write(settings, servers.status(), name)
 
 
-@dev.command(epilog="Example: hedwig-admin dev resume zookeeper-1")
+@dev.command(example="hedwig-admin dev resume zookeeper-1")
 @_name_argument
 @_directory_option
-def resume(name: str, directory: Path | None) -> None:
+@pass_settings
+def resume(settings: Settings, name: str, directory: Path | None) -> None:
     """Let the paused server NAME go on."""
     with _errors_shown():
-        DevServers(_chosen(directory)).resume(name)
+        servers = DevServers(_chosen(directory))
+        servers.resume(name)
         _talk(f"resumed {name}")
+        _write(settings, servers.status(), name)
 
 
 def _chosen(directory: Path | None) -> Path:
@@ -195,29 +206,26 @@ def _heap_sizes(heaps: Sequence[str]) -> dict[str, int]:
 
 @contextmanager
 def _errors_shown() -> Iterator[None]:
-    """Turn our own errors into one line on standard error, below the server's last words, and an exit code."""
+    """Turn our own errors into those of commands, below the server's last words."""
     try:
         yield
     except DevError as exc:
         for line in exc.log_tail:
             click.echo(f"  {line}", err=True)
-        click.echo(f"Error: {exc}", err=True)
-        sys.exit(_exit_code(exc))
+        raise CommandError(str(exc), _exit_code(exc)) from exc
     except KeyboardInterrupt:
-        click.echo(
-            "Interrupted: see `hedwig-admin dev status`; `hedwig-admin dev up` goes on, `down` removes", err=True
-        )
-        sys.exit(_INTERRUPTED)
+        _talk("see `hedwig-admin dev status`; `hedwig-admin dev up` goes on, `down` removes")
+        raise
 
 
-def _exit_code(error: DevError) -> int:
+def _exit_code(error: DevError) -> ExitCode:
     match error:
         case UnknownServerError():
-            return _NOT_FOUND
+            return ExitCode.NOT_FOUND
         case NotAnsweringError():
-            return _TIMED_OUT
+            return ExitCode.OUTCOME_UNKNOWN
         case _:
-            return _FAILED
+            return ExitCode.FAILED
 
 
 def _write_out(content: bytes) -> None:
@@ -229,6 +237,19 @@ def _talk(line: str) -> None:
     click.echo(line, err=True)
 
 
+def _write(settings: Settings, found: Sequence[ServerStatus], name: str | None = None) -> None:
+    """Write the servers that were found, or the one that is named."""
+    output = settings.writer()
+    if name is not None:
+        for one in found:
+            if one.name == name:
+                output.record(_fields(one))
+        return
+    output.begin("servers", _COLUMNS, _SHOWN)
+    output.page([_fields(one) for one in found])
+    output.end()
+
+
 def _fields(one: ServerStatus) -> dict[str, object]:
     return {
         "name": one.name,
@@ -237,20 +258,6 @@ def _fields(one: ServerStatus) -> dict[str, object]:
         "pid": one.pid,
         "host": one.host,
         "port": one.port,
+        "address": f"{one.host}:{one.port}",
         "log": str(one.log),
     }
-
-
-def _print_table(found: Sequence[ServerStatus], directory: Path) -> None:
-    _talk(f"{len(found)} servers in {directory}" if found else f"no servers in {directory}: run `hedwig-admin dev up`")
-    if not found:
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("NAME", "STATE"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("PID", justify="right")
-    table.add_column("ADDRESS", no_wrap=True)
-    for one in found:
-        state = f"[{_STATE_COLOURS[one.state]}]{one.state.value}[/]"
-        table.add_row(one.name, state, str(one.pid or "-"), f"{one.host}:{one.port}")
-    Console(file=sys.stdout, highlight=False).print(table)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -21,7 +22,7 @@ from cli.dev.zookeeper_wire import four_letter_word
 from tests.dev.conditions import wait_until
 from tests.dev.listening import listening_addresses, processes_naming
 
-COMMAND = [sys.executable, "-c", "from cli.dev.commands import dev; dev()"]
+COMMAND = [sys.executable, "-c", "from cli.main import main; main()", "dev"]
 LOOPBACK_HEX = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
@@ -225,13 +226,13 @@ def test_a_class_path_whose_jars_have_gone_is_made_again(tmp_path: Path) -> None
 
 
 def test_commands_speak_to_people_and_to_programs(directory: Path) -> None:
-    assert command(directory, "status", "-o", "json").stdout == "[]\n"
+    assert command(directory, "status", "--columns", "name").stdout == "NAME\n"
     run = command(directory, "up", "zookeeper", "--heap", "zookeeper=100")
     assert re.fullmatch(r"(class path .*\n)*zookeeper-1 ready after [\d.]+ s on 127\.0\.0\.1:\d+\n", run.stderr), (
         run.stderr
     )
-    assert run.stdout == ""
-    (shown,) = json.loads(command(directory, "status", "-o", "json").stdout)
+    (shown,) = _servers(directory)
+    assert run.stdout == command(directory, "status").stdout
     assert shown == json.loads(command(directory, "status", "-o", "ndjson").stdout)
     assert (shown["name"], shown["state"], shown["host"]) == ("zookeeper-1", "running", "127.0.0.1")
     assert "-Xmx100m" in Path(f"/proc/{shown['pid']}/cmdline").read_text().split("\0")
@@ -242,10 +243,10 @@ def test_commands_speak_to_people_and_to_programs(directory: Path) -> None:
     ]
     assert command(directory, "logs", "zookeeper-1", "--lines", "2").stdout.count("\n") == 2
     assert command(directory, "pause", "zookeeper-1").stderr == "paused zookeeper-1\n"
-    assert json.loads(command(directory, "status", "-o", "json").stdout)[0]["state"] == "paused"
+    assert _servers(directory)[0]["state"] == "paused"
     assert command(directory, "resume", "zookeeper-1").stderr == "resumed zookeeper-1\n"
     assert command(directory, "kill", "zookeeper-1").stderr == "killed zookeeper-1\n"
-    assert json.loads(command(directory, "status", "-o", "json").stdout)[0]["state"] == "dead"
+    assert _servers(directory)[0]["state"] == "dead"
     assert command(directory, "start", "zookeeper-1").returncode == 0
     assert command(directory, "down").stderr == f"ended zookeeper-1; removed the data in {directory}\n"
 
@@ -253,7 +254,7 @@ def test_commands_speak_to_people_and_to_programs(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["kill", "zookeeper-1"], 3, "Error: there is no server 'zookeeper-1' in"),
+        (["kill", "zookeeper-1"], 3, "error: there is no server 'zookeeper-1' in"),
         (["logs", "zookeeper-1"], 3, "run `hedwig-admin dev up` first"),
         (["up", "zookeper"], 2, "'zookeper' is not one of 'zookeeper', 'hbase'"),
         (["up", "--heap", "hub=1"], 2, "is not [KIND=]MIB with at least 16 MiB"),
@@ -286,8 +287,13 @@ def test_logs_are_followed_until_ctrl_c(directory: Path) -> None:
         following.communicate(timeout=20)
 
 
+def _servers(directory: Path) -> list[dict[str, Any]]:
+    servers: list[dict[str, Any]] = json.loads(command(directory, "status", "-o", "json").stdout)["servers"]
+    return servers
+
+
 def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "HEDWIG_DEV_DIR": str(directory)}
+    environment = {**os.environ, "HEDWIG_DEV_DIR": str(directory), "XDG_CONFIG_HOME": str(directory.parent)}
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=120, env=environment
     )

@@ -1,0 +1,29 @@
+"""The command `hedwig-admin completion`: what a shell must be told to complete the others."""
+
+import sys
+from typing import Final
+
+import click
+from click.shell_completion import get_completion_class
+
+from cli.program import COMPLETION_VARIABLE, AdminCommand
+
+__all__ = ["completion"]
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+
+
+@click.command("completion", cls=AdminCommand, example="hedwig-admin completion bash")
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script by which a shell completes commands, options, formats, contexts, and names of topics and hubs.
+
+    \b
+    bash, in ~/.bashrc:   eval "$(hedwig-admin completion bash)"
+    zsh, in ~/.zshrc:     eval "$(hedwig-admin completion zsh)"
+    fish:                 hedwig-admin completion fish > ~/.config/fish/completions/hedwig-admin.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    sys.stdout.write(found(ctx.find_root().command, {}, "hedwig-admin", COMPLETION_VARIABLE).source())

@@ -1,0 +1,38 @@
+"""Commands that are loaded when they are asked for: a shell that completes one must not wait for all."""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+
+import click
+
+__all__ = ["LazyCommands"]
+
+
+class LazyCommands(MutableMapping[str, click.Command]):
+    """Commands by name, each found in the module that `modules` names, under its own name."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._modules = dict(modules)
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            self._loaded[name] = getattr(import_module(self._modules[name]), name)
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._modules[name] = command.callback.__module__ if command.callback else ""
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._modules[name]
+        self._loaded.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
