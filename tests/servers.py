@@ -4,13 +4,13 @@ import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, TypedDict
 
 import pytest
 
 from cli.dev import DevError, DevServers
 
-__all__ = ["RunningServers", "servers"]
+__all__ = ["UNSYNCED", "RunningServers", "servers"]
 
 _HEAP_MB: Final = {"regionserver": 1024}
 """Every store of a test is some HBase regions more, of several hundred in a run."""
@@ -20,6 +20,21 @@ _FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
 """ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 
 
+class _Settings(TypedDict):
+    zookeeper_properties: Mapping[str, str]
+    bookie_properties: Mapping[str, str]
+
+
+UNSYNCED: Final[_Settings] = {
+    "zookeeper_properties": {"forceSync": "no"},
+    "bookie_properties": {"journalSyncData": "false"},
+}
+"""Settings of dev servers for tests: these kill processes and no machine, so nothing needs to wait for the disk.
+
+What a process wrote is in the file cache, and outlives it.
+"""
+
+
 class RunningServers:
     """Servers that start when a test first asks for them, and stay until the end of the run.
 
@@ -27,7 +42,7 @@ class RunningServers:
     """
 
     def __init__(self, directory: Path, heap_mb: Mapping[str, int] | None = None, *, region_servers: int = 1) -> None:
-        self.launcher = DevServers(directory, heap_mb=heap_mb)
+        self.launcher = DevServers(directory, heap_mb=heap_mb, **UNSYNCED)
         self._region_servers = region_servers
         self._on_three: RunningServers | None = None
         self._failed: dict[str, DevError] = {}

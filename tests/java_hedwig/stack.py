@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from cli.dev import DevServers, ServerState
 from hedwig.model import HubInfo
 from tests.java_hedwig.hub_client import HubClient
+from tests.servers import UNSYNCED
 
 __all__ = ["HUB_PROPERTIES", "REGION_PATH", "JavaStack", "eventually"]
 
@@ -52,7 +53,7 @@ class JavaStack:
         properties: Mapping[str, str] = HUB_PROPERTIES,
     ) -> None:
         """Start nothing yet. `properties` are what differs from the hub's defaults."""
-        self.servers = DevServers(directory, progress=progress)
+        self.servers = DevServers(directory, progress=progress, **UNSYNCED)
         self._progress = progress
         self._directory = directory
         self._bookies = bookies

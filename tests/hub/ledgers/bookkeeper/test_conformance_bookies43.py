@@ -26,6 +26,7 @@ from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
 from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
 from tests.hub.ledgers.bookkeeper.sessions import session_with
+from tests.servers import UNSYNCED
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -37,7 +38,7 @@ Client = Callable[..., Awaitable[BookkeeperLedgerStore]]
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
-    launcher = DevServers(tmp_path_factory.mktemp("bookies43") / "servers")
+    launcher = DevServers(tmp_path_factory.mktemp("bookies43") / "servers", **UNSYNCED)
     try:
         launcher.up(["bookkeeper43"], bookies=BOOKIES)
         yield launcher
