@@ -1,7 +1,5 @@
 """The commands `hedwig-admin subscription …`."""
 
-import heapq
-from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import click
@@ -12,15 +10,18 @@ from cli.errors import CommandError, ExitCode
 from cli.fields import name_fields, subscription_fields
 from cli.names import SUBSCRIBER, TOPIC, complete_topic
 from cli.outcomes import report_outcomes
-from cli.output import Output
 from cli.preferences import NewSubscription, new_subscription_options
 from cli.program import AdminGroup
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
+from cli.subscription_deletion import delete_subscription
+from cli.subscription_lag import show_lag
+from cli.subscription_pages import check_topic, write_subscriptions
+from cli.subscription_pointer import reset_pointer, seek_pointer
 from hedwig.errors import TopicPersistenceInfoExistsError
-from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
+from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.names import show_name
-from hedwig.versions import NEW, Versioned
+from hedwig.versions import NEW
 from metadata import MetadataStore, RecordKey, Write
 from metadata.bulk import SubscriptionCreator
 
@@ -37,12 +38,11 @@ _COLUMNS: Final = (
     "version",
 )
 _SHOWN: Final = ("subscriber", "consumed", "version")
-_PAGE_ROWS: Final = 500
 
 
 @click.group(cls=AdminGroup, example="hedwig-admin subscription list news")
 def subscription() -> None:
-    """Create, show and list subscriptions."""
+    """Create, show, list and delete subscriptions, and move their consume pointers."""
 
 
 @subscription.command("create", example="hedwig-admin subscription create news reader --if-not-exists")
@@ -118,74 +118,15 @@ def list_subscriptions(settings: Settings, /, topic: Topic, selection: Selection
     output = settings.writer()
 
     async def list_them(store: MetadataStore) -> None:
-        await _check_topic(store, topic)
-        await _write_listing(store, topic, selection, output)
+        await check_topic(store, topic)
+        output.begin("subscriptions", _COLUMNS, _SHOWN)
+        await write_subscriptions(store, topic, selection, output, subscription_fields)
 
     with_store(settings, list_them)
 
 
-async def _check_topic(store: MetadataStore, topic: Topic) -> None:
-    """Raise CommandError if there is no such topic: a misspelt one must not look like one without subscribers."""
-    async for _ in store.subscriptions.read_subscriptions(topic):
-        return
-    if await store.persistence.read_topic_persistence_info(topic) is None:
-        raise CommandError(
-            f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
-            ExitCode.NOT_FOUND,
-        )
-
-
-async def _write_listing(store: MetadataStore, topic: Topic, selection: Selection, output: Output) -> None:
-    """Write the subscriptions of `selection`.
-
-    A store names the subscribers of a topic in an order of its own, and only from the first. So a page is chosen from
-    all of them, by their bytes, and no more than the page is held; all together are written as they come.
-    """
-    listing = f"subscriptions {topic.hex()}"
-    wanted = _wanted(store, topic, selection.start(listing) or b"", selection.prefix or b"")
-    limit = selection.names_max
-    output.begin("subscriptions", _COLUMNS, _SHOWN)
-    if limit is None:
-        async for page in _pages(wanted):
-            _write_page(output, page)
-        output.end()
-        return
-    found = await _least(wanted, limit + 1)
-    _write_page(output, found[:limit])
-    output.end(selection.token(listing, found[limit - 1][0]) if len(found) > limit else None)
-
-
-async def _wanted(store: MetadataStore, topic: Topic, start: bytes, prefix: bytes) -> "AsyncIterator[_Found]":
-    async for subscriber, found in store.subscriptions.read_subscriptions(topic):
-        if subscriber > start and subscriber.startswith(prefix):
-            yield subscriber, found
-
-
-_Found = tuple[SubscriberId, Versioned[SubscriptionData]]
-
-
-async def _least(found: AsyncIterator[_Found], most: int) -> list[_Found]:
-    """Return the `most` first by subscriber, holding twice as many at the most."""
-    least: list[_Found] = []
-    async for item in found:
-        least.append(item)
-        if len(least) >= 2 * most:
-            least = heapq.nsmallest(most, least, key=lambda each: each[0])
-    return heapq.nsmallest(most, least, key=lambda each: each[0])
-
-
-async def _pages(found: AsyncIterator[_Found]) -> AsyncIterator[list[_Found]]:
-    page: list[_Found] = []
-    async for item in found:
-        page.append(item)
-        if len(page) == _PAGE_ROWS:
-            yield page
-            page = []
-    yield page
-
-
-def _write_page(output: Output, page: Sequence[_Found]) -> None:
-    output.page([subscription_fields(subscriber, found) for subscriber, found in page])
+for command in (delete_subscription, reset_pointer, seek_pointer, show_lag):
+    subscription.add_command(command)
 
 
 async def _make_topic(store: MetadataStore, topic: Topic) -> bool:

@@ -33,7 +33,11 @@ class BadRequestError(Exception):
 
 
 class NotFoundError(Exception):
-    """What a request names is not here; the text says what to do."""
+    """What a request names is not here; the text says what to do, and `facts` what it is, for programs."""
+
+    def __init__(self, text: str, **facts: Any) -> None:
+        super().__init__(text)
+        self.facts = facts
 
 
 class ConflictError(Exception):
@@ -121,7 +125,7 @@ class AdminServer:
         except (BadRequestError, InvalidArgumentError) as exc:
             return _error(400, str(exc))
         except NotFoundError as exc:
-            return _error(404, str(exc))
+            return json_response({"error": str(exc), **exc.facts}, 404)
         except ConflictError as exc:
             return json_response({"error": str(exc), **exc.facts}, 409)
         except TimeoutError:

@@ -92,7 +92,8 @@ class TopicRoutes:
         topic = self._hub.topics.get(name)
         if topic is None:
             raise NotFoundError(
-                f"this hub does not own topic '{show_name(name)}' now; it does once somebody publishes or subscribes"
+                f"this hub does not own topic '{show_name(name)}' now; it does once somebody publishes or subscribes",
+                reason="not owned",
             )
         return topic
 
@@ -187,10 +188,8 @@ def _told() -> Iterator[None]:
         yield
     except TopicBusyError as exc:
         raise ConflictError(f"{exc}; force=on takes it from there", reason="attached") from exc
-    except ClientNotSubscribedError as exc:
-        raise NotFoundError(str(exc)) from exc
-    except NoRecordError as exc:
-        raise NotFoundError(str(exc)) from exc
+    except (ClientNotSubscribedError, NoRecordError) as exc:
+        raise NotFoundError(str(exc), reason="not subscribed") from exc
     except BadVersionError as exc:
         state = exc.current.value.state if exc.current is not None else None
         raise ConflictError(

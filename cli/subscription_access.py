@@ -1,0 +1,135 @@
+"""Changing a subscription where that has an effect: through the hub that owns the topic, or in the store if none does.
+
+The owner has in memory what is attached, and stores consume pointers a while later: what was changed behind its back
+it would overwrite.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from cli.access import with_store
+from cli.admin_endpoint import AdminEndpoint, RefusedError, named
+from cli.cluster_access import ClusterAccess
+from cli.errors import CommandError, ExitCode
+from cli.settings import Settings
+from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner
+from hedwig.errors import BadVersionError
+from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
+from hedwig.names import show_name
+from hedwig.versions import Version, Versioned
+from metadata import MetadataStore, RecordKey
+
+__all__ = ["StoredSubscription", "SubscriptionAccess", "check_version", "consumed_of", "missing", "offline_option"]
+
+_NOT_FOUND: Final = 404
+
+
+def offline_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that says to do without the owner."""
+    return click.option(
+        "--offline",
+        is_flag=True,
+        help="Change the store though the topic's owner cannot be asked; only if that hub is down.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSubscription:
+    """A subscription as the store has it, with the ledgers of its topic."""
+
+    found: Versioned[SubscriptionData]
+    ranges: LedgerRanges
+
+
+class SubscriptionAccess:
+    """One subscription, and the owner of its topic."""
+
+    def __init__(self, settings: Settings, topic: Topic, subscriber: SubscriberId) -> None:
+        self.settings = settings
+        self.topic = topic
+        self.subscriber = subscriber
+
+    @property
+    def name(self) -> str:
+        return str(RecordKey(self.topic, self.subscriber))
+
+    def find_owner(self, cluster: ClusterAccess, admin: str | None, *, offline: bool) -> AdminEndpoint | None:
+        """Return the admin endpoint of the topic's owner; None if nobody owns it, or if it is not to be asked.
+
+        Raises: CommandError - the owner is alive, or may be, and cannot be asked.
+        """
+        if offline:
+            return None
+        owner = OwnerFinder(self.settings, cluster, admin).find(self.topic)
+        if owner.state is OwnerState.UNKNOWN:
+            raise CommandError(_unknown(self.settings.command, owner), ExitCode.UNAVAILABLE)
+        return owner.asked(self.settings.command) if owner.state is OwnerState.ALIVE else None
+
+    def ask(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
+        """Have the owner do something; None if it does not own the topic any more.
+
+        Raises: CommandError - there is no such subscription, it is attached, or it is at another version.
+        """
+        whole = named(path, topic=self.topic, subscriber=self.subscriber, **parameters)
+        try:
+            return endpoint.get(whole) if path == "/lag" else endpoint.post(whole)
+        except RefusedError as exc:
+            match exc.answer.get("reason"):
+                case "not owned":
+                    return None
+                case "not subscribed":
+                    raise missing(self.topic, self.subscriber) from exc
+                case "attached":
+                    said = exc.said.partition(";")[0]
+                    raise CommandError(
+                        f"{self.settings.command} failed: {said}; --force takes it from there: its client is told, and "
+                        "gets no more of it"
+                    ) from exc
+                case "version":
+                    raise CommandError(
+                        f"{self.settings.command} failed: {exc.said}; it holds consume pointer "
+                        f"{exc.answer.get('consumed')}: look at it, then give that version",
+                        ExitCode.VERSION_CONFLICT,
+                    ) from exc
+            raise
+
+    def read(self) -> StoredSubscription | None:
+        """Return what the store has."""
+
+        async def read(store: MetadataStore) -> StoredSubscription | None:
+            found = await store.subscriptions.read_subscription_data(self.topic, self.subscriber)
+            if found is None:
+                return None
+            kept = await store.persistence.read_topic_persistence_info(self.topic)
+            return StoredSubscription(found, LedgerRanges() if kept is None else kept.value)
+
+        return with_store(self.settings, read)
+
+
+def consumed_of(found: Versioned[SubscriptionData]) -> int:
+    state = found.value.state
+    return 0 if state is None else state.consumed.local
+
+
+def check_version(name: str, found: Versioned[SubscriptionData], expected: Version | None) -> None:
+    """Raise BadVersionError unless the record is at the version that was given, if one was."""
+    if expected is not None and found.version != expected:
+        raise BadVersionError(f"the {name} is at version {found.version}, not {expected}", found)
+
+
+def missing(topic: Topic, subscriber: SubscriberId) -> CommandError:
+    return CommandError(
+        f"there is no {RecordKey(topic, subscriber)}; see who is there with: "
+        f"hedwig-admin subscription list '{show_name(topic)}'",
+        ExitCode.NOT_FOUND,
+    )
+
+
+def _unknown(command: str, owner: TopicOwner) -> str:
+    return (
+        f"{command} failed on topic {show_name(owner.topic)!r}: whether its owner {owner.hub} is alive is not known: "
+        f"{owner.why}; if that hub is down, --offline changes the store alone"
+    )

@@ -1,0 +1,86 @@
+"""Reading the subscriptions of a topic page by page, in bounded memory."""
+
+import heapq
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, TypeAlias
+
+from cli.errors import CommandError, ExitCode
+from cli.output import Output, Row
+from cli.selection import Selection
+from hedwig.model import SubscriberId, SubscriptionData, Topic
+from hedwig.names import show_name
+from hedwig.versions import Versioned
+from metadata import MetadataStore
+
+__all__ = ["Found", "check_topic", "listing_of", "write_subscriptions"]
+
+Found: TypeAlias = tuple[SubscriberId, Versioned[SubscriptionData]]
+
+_PAGE_ROWS: Final = 500
+
+
+async def check_topic(store: MetadataStore, topic: Topic) -> None:
+    """Raise CommandError if there is no such topic: a misspelt one must not look like one without subscribers."""
+    async for _ in store.subscriptions.read_subscriptions(topic):
+        return
+    if await store.persistence.read_topic_persistence_info(topic) is None:
+        raise CommandError(
+            f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
+            ExitCode.NOT_FOUND,
+        )
+
+
+def listing_of(topic: Topic) -> str:
+    """Return the name by which page tokens know the subscriptions of a topic."""
+    return f"subscriptions {topic.hex()}"
+
+
+async def write_subscriptions(
+    store: MetadataStore,
+    topic: Topic,
+    selection: Selection,
+    output: Output,
+    row_of: Callable[[SubscriberId, Versioned[SubscriptionData]], Row],
+) -> None:
+    """Write the subscriptions of `selection` into a listing that was begun, and end it.
+
+    A store names the subscribers of a topic in an order of its own, and only from the first. So a page is chosen from
+    all of them, by their bytes, and no more than the page is held; all together are written as they come.
+    """
+    listing = listing_of(topic)
+    wanted = _wanted(store, topic, selection.start(listing) or b"", selection.prefix or b"")
+    limit = selection.names_max
+    if limit is None:
+        async for page in _pages(wanted):
+            output.page([row_of(*found) for found in page])
+        output.end()
+        return
+    least = await _least(wanted, limit + 1)
+    output.page([row_of(*found) for found in least[:limit]])
+    output.end(selection.token(listing, least[limit - 1][0]) if len(least) > limit else None)
+
+
+async def _wanted(store: MetadataStore, topic: Topic, start: bytes, prefix: bytes) -> AsyncIterator[Found]:
+    async for subscriber, found in store.subscriptions.read_subscriptions(topic):
+        if subscriber > start and subscriber.startswith(prefix):
+            yield subscriber, found
+
+
+async def _least(found: AsyncIterator[Found], most: int) -> Sequence[Found]:
+    """Return the `most` first by subscriber, holding twice as many at the most."""
+    least: list[Found] = []
+    async for item in found:
+        least.append(item)
+        if len(least) >= 2 * most:
+            least = heapq.nsmallest(most, least, key=lambda each: each[0])
+    return heapq.nsmallest(most, least, key=lambda each: each[0])
+
+
+async def _pages(found: AsyncIterator[Found]) -> AsyncIterator[list[Found]]:
+    page: list[Found] = []
+    async for item in found:
+        page.append(item)
+        if len(page) == _PAGE_ROWS:
+            yield page
+            page = []
+    yield page
