@@ -12,6 +12,7 @@ import click
 
 from cli.errors import CommandError, ExitCode, PipeClosedError, exit_code_of, explain
 from cli.settings import Settings, shared_options
+from cli.watching import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
 from hedwig.errors import HedwigError
 
 __all__ = ["COMPLETION_VARIABLE", "AdminCommand", "AdminGroup", "Program"]
@@ -21,17 +22,30 @@ COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
 
 
 class AdminCommand(click.Command):
-    """A command with the shared options; its help ends with `example`, which runs."""
+    """A command with the shared options; its help ends with `example`, which runs.
+
+    One of a verb that shows something has --watch too.
+    """
 
     def __init__(self, name: str | None, *, example: str, **attributes: Any) -> None:
         super().__init__(name, epilog=f"Example: {example}", **attributes)
+        self._is_watchable = name in WATCHABLE
+        if self._is_watchable:
+            self.params.append(watch_option())
         own = {option for parameter in self.params for option in parameter.opts}
         # What takes minutes by its nature, like starting servers, has a --timeout of its own.
         self.params += [option for option in shared_options() if own.isdisjoint(option.opts)]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_watch_value(args) if self._is_watchable else args)
+
     def invoke(self, ctx: click.Context) -> Any:
-        ctx.ensure_object(Settings).command = ctx.command_path.partition(" ")[2]
-        return super().invoke(ctx)
+        settings = ctx.ensure_object(Settings)
+        settings.command = ctx.command_path.partition(" ")[2]
+        every_s, look = watched_every_s(ctx), super().invoke
+        if every_s is not None:
+            watching(settings, every_s, lambda: look(ctx), lambda error: _line(error, settings))
+        return look(ctx)
 
 
 class AdminGroup(click.Group):

@@ -113,6 +113,16 @@ class Admin:
             yield
             holder.execute("ROLLBACK")
 
+    @contextmanager
+    def exclusively_locked(self) -> Iterator[None]:
+        """Keep everybody else out of the store, those who only read too."""
+        path = self.url.removeprefix("sqlite://")
+        with closing(sqlite3.connect(path, DEADLINE_S, isolation_level=None)) as holder:
+            holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+            holder.execute("BEGIN EXCLUSIVE")
+            yield
+            holder.execute("ROLLBACK")
+
     def count(self, table: str) -> int:
         """Return how many records the store has of a kind, past the code under test."""
         ((number,),) = self.query(f"SELECT count(*) FROM {table}")
