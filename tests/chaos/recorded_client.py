@@ -19,7 +19,7 @@ from hedwig.wire import Action, Answer, Event, Message, Request, Subscribe
 from tests.chaos.history import Attempt, ChaosHistory
 from tests.hub.delivery_history import Session
 
-__all__ = ["RecordedClient"]
+__all__ = ["RecordedClient", "Tap"]
 
 _requests: Final = itertools.count(1)
 
@@ -88,11 +88,11 @@ class _RecordedAttachments(Attachments):
         super().__init__(options, routes)
         self._history = history
         self._seen = seen
-        self._unanswered: dict[tuple[Topic, SubscriberId], _Tap] = {}
+        self._unanswered: dict[tuple[Topic, SubscriberId], Tap] = {}
 
     async def _attach(self, subscription: Subscription, action: Subscribe) -> Attachment:  # type: ignore[override]
         key = subscription.topic, subscription.subscriber
-        tap = self._unanswered.pop(key, None) or _Tap(subscription, self._history, self._seen)
+        tap = self._unanswered.pop(key, None) or Tap(subscription, self._history, self._seen)
         tap.subscription = subscription
         try:
             # A channel that serves a subscription needs of it what the tap passes on, and nothing else.
@@ -106,8 +106,8 @@ class _RecordedAttachments(Attachments):
         return _RecordedAttachment(attachment, tap)
 
 
-class _Tap:
-    """A subscription as the channel knows it that serves it; its sessions are written down.
+class Tap:
+    """A subscription as the channel knows it that serves it; its sessions are written down, attached when that is sure.
 
     `may_begin_anew`: how often a session may end in the middle, and another begin.
     """
@@ -125,6 +125,7 @@ class _Tap:
         """Take note that the hub said so."""
         if not self.session.deliveries:
             self.session.attached = time.monotonic()
+            self._is_answered = True
         self._write_down()
 
     def deliver(self, message: Message) -> None:
@@ -133,6 +134,9 @@ class _Tap:
         if deliveries and local != deliveries[-1][0] + 1 and self.may_begin_anew:
             self.may_begin_anew -= 1
             self.session = self._new_session()
+        if not self.session.deliveries and not self._is_answered:
+            # It comes behind the answer, but in the same packet, so whoever waits for that has yet to hear of it.
+            self.session.attached = time.monotonic()
         self.session.deliveries.append((local, message.body))
         if len(self.session.deliveries) == 1:
             self._write_down()
@@ -147,7 +151,7 @@ class _Tap:
 
     def _new_session(self) -> Session:
         now = time.monotonic()
-        self._is_written = False
+        self._is_written = self._is_answered = False
         return Session(self.topic, self.subscriber.decode(), now, now)
 
     def _write_down(self) -> None:
@@ -159,7 +163,7 @@ class _Tap:
 class _RecordedAttachment:
     """An Attachment that writes down what is consumed."""
 
-    def __init__(self, attachment: Attachment, tap: _Tap) -> None:
+    def __init__(self, attachment: Attachment, tap: Tap) -> None:
         self.preferences: SubscriptionPreferences = attachment.preferences
         self._attachment = attachment
         self._tap = tap

@@ -2,13 +2,19 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from hedwig.client import ClientOptions
+from hedwig.client.subscription import Attachment, Subscription
+from hedwig.model import MessageSeqId, SubscriberId, Topic
+from hedwig.wire import Message
 from tests.chaos.history import Attempt, ChaosHistory, Fault
+from tests.chaos.recorded_client import Tap
 from tests.chaos.redirects import Glance, glances_of
 from tests.chaos.terms import Term, terms_of
 from tests.chaos.turmoil import too_slow
@@ -16,6 +22,7 @@ from tests.chaos.verdict import breaches, require_linearizable
 from tests.faults.linearizability import UNKNOWN, NotLinearizableError, Operation
 from tests.faults.linearizability import versioned_register as cas
 from tests.faults.linearizability.ownership import Owner
+from tests.faults.waiting import until
 from tests.hub.delivery_history import Acknowledged, Publish, Refused, Session, Unknown
 
 A: Final = "127.0.0.1:1"
@@ -402,6 +409,30 @@ def test_whoever_begins_a_claim_was_alive_a_while_before() -> None:
         Operation(process="p2", key=b"u", start=10**12, end=10**12, input=cas.Write(Owner(B, 8), "v"), output=UNKNOWN),
     ]
     assert [each.lived for each in glances_of(calls, {"p1": A, "p2": B}) if each.is_shown] == [80.0]
+
+
+async def test_a_delivery_in_the_packet_of_the_answer_shows_when_a_session_began() -> None:
+    """Not when it was asked for: what others published until then need not be delivered."""
+
+    async def nobody(_: Subscription) -> Attachment:
+        raise AssertionError("it is not opened")
+
+    options = ClientOptions()
+    subscription = Subscription(
+        Topic(TOPIC), SubscriberId(b"s"), options, nobody, lambda _: None, auto_consume=True, resubscribe=True
+    )
+    history = ChaosHistory()
+    tap = Tap(subscription, history, lambda *_: None)
+    asked = tap.session.asked
+    await until(lambda: time.monotonic() > asked + 0.01, "some time")
+    tap.deliver(Message(b"m").accepted(MessageSeqId(7), b"here"))
+    began = tap.session.attached
+    assert began > asked + 0.01
+    await until(lambda: time.monotonic() > began + 0.01, "some time")
+    tap.attached()
+    tap.deliver(Message(b"m").accepted(MessageSeqId(8), b"here"))
+    assert [(each.asked, each.attached) for each in history.sessions] == [(asked, began)]
+    assert [local for local, _ in tap.session.deliveries] == [7, 8]
 
 
 def test_evidence_of_a_topic_is_written_down(tmp_path: Path) -> None:

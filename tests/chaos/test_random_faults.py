@@ -18,12 +18,15 @@ from tests.chaos.hubs import hubs_on
 from tests.chaos.java_load import java_load
 from tests.chaos.turmoil import Healing, Turmoil, too_slow
 from tests.chaos.verdict import judge
+from tests.chaos.visitors import Visitors
 from tests.chaos.workload import Workload, names_of
 from tests.faults.waiting import until
 
 TOPICS: Final = 500
 TWICE: Final = 50
 """Topics with a second subscriber."""
+VISITED: Final = 10
+"""Topics that subscribers of new names come to, and leave."""
 JAVA: Final = 6
 """Topics that the Java client publishes to and subscribes to as well."""
 SETTINGS: Final = ("ledger_messages_max=60",)
@@ -45,6 +48,7 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
         async with (
             Workload(hubs.addresses, source, rate, history) as load,
             java_load(tmp_path, load, hubs.addresses, source) as java,
+            Visitors(hubs.addresses, random.Random(f"{seed} visitors"), history) as visitors,
         ):
             for number, topic in enumerate(names_of(TOPICS)):
                 load.subscriber(topic, "follower")
@@ -60,6 +64,7 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
                 java.publisher(topic, 1.0)
             for topic in names_of(TOPICS):
                 load.publisher(topic, "publisher")
+            visitors.begin(names_of(VISITED))
             healing = Healing(stack, hubs, load)
             turmoil = Turmoil(healing, load, random.Random(f"{seed} faults"), is_long=seconds > 300)
             began = time.monotonic()
@@ -68,10 +73,12 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
             java.end_publishers()
             await load.finish(60.0)
             print(f"caught up {time.monotonic() - began - took:.1f} s later; behind: {load.behind()[:5]}")
+            wrong = await visitors.finish(60.0)
+            print(f"{visitors}; looked at {time.monotonic() - began - took:.1f} s later")
         acknowledged = history.acknowledged()
         print(f"{acknowledged / took:.0f} messages/s; {dict(load.outcomes)}; {len(history.sessions)} sessions")
         print(f"{dict(turmoil.kinds)}; hubs {hubs.pids}")
-        judge(history, hubs, seed, tmp_path, too_slow(history.faults, began))
+        judge(history, hubs, seed, tmp_path, [*wrong, *too_slow(history.faults, began)])
         assert acknowledged / took > rate / 10
         assert sum(turmoil.kinds.values()) >= seconds / 30, "faults now and then, also on a machine that heals slowly"
         assert len(set(hubs.pids)) == len(hubs.pids) > len(hubs.hubs), "hubs were really killed"
