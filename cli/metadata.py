@@ -8,6 +8,7 @@ import click
 from cli.access import with_store
 from cli.confirmation import confirm_by_typing
 from cli.errors import counted
+from cli.metadata_export import export_store, import_store
 from cli.program import AdminGroup
 from cli.progress import working
 from cli.settings import Settings, pass_settings
@@ -19,7 +20,7 @@ __all__ = ["metadata"]
 
 @click.group(cls=AdminGroup, example="hedwig-admin metadata stats")
 def metadata() -> None:
-    """Lay out, describe and count a metadata store."""
+    """Lay out, describe and count a metadata store; export and import it."""
 
 
 @metadata.command("format", example="hedwig-admin metadata format --regions 16")
@@ -101,6 +102,10 @@ def sweep(settings: Settings, hours: float) -> None:
         output.record({"metadata": settings.url, "removed": removed})
 
     with_store(settings, remove)
+
+
+for command in (export_store, import_store):
+    metadata.add_command(command)
 
 
 def _records_to_wipe(settings: Settings) -> Mapping[str, int]:

@@ -5,6 +5,7 @@
     │   ├── NameLimitError                      a topic or subscriber id of a forbidden length
     │   └── RecordTooLargeError                 a record whose encoded form exceeds the limit
     ├── ConfigurationError                      a URL or option that cannot work, an extra that is not installed
+    ├── ExportFileError                         a file that is no whole export of metadata; says what is wrong with it
     ├── ProtocolError                           bytes that are not Hedwig's protocol; the connection is over
     │   ├── RemoteProtocolError                 the other end sent them
     │   └── LocalProtocolError                  we were about to
@@ -68,6 +69,7 @@ __all__ = [
     "CorruptRecordError",
     "CouldNotConnectError",
     "EntryOrderError",
+    "ExportFileError",
     "HedwigError",
     "InvalidArgumentError",
     "InvalidMessageFilterError",
@@ -133,6 +135,10 @@ class RecordTooLargeError(InvalidArgumentError):
 
 class ConfigurationError(HedwigError):
     """A URL or an option that cannot work as given; the text says what to change."""
+
+
+class ExportFileError(HedwigError):
+    """A file is no export of metadata, or cut short, damaged, or of a newer format; the text names it and says which."""
 
 
 class ProtocolError(HedwigError):

@@ -7,7 +7,7 @@ from metadata.named_records import NamedRecords
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 from metadata.scan import ScannedRecord
 from metadata.standalone import StandaloneHub
-from metadata.store import MetadataStore, format_metadata, open_metadata
+from metadata.store import MetadataStore, format_metadata, open_metadata, read_layout
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 
@@ -33,4 +33,5 @@ __all__ = [
     "Write",
     "format_metadata",
     "open_metadata",
+    "read_layout",
 ]

@@ -22,12 +22,13 @@ from metadata.managers import (
     TopicOwnershipManager,
     TopicPersistenceManager,
 )
+from metadata.named_records import NamedRecords
 from metadata.scan import ScannedRecord, merge_records
 from metadata.standalone import StandaloneHub, read_standalone, register_standalone
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 
-__all__ = ["MetadataStore", "format_metadata", "open_metadata"]
+__all__ = ["MetadataStore", "format_metadata", "open_metadata", "read_layout"]
 
 R = TypeVar("R")
 
@@ -174,6 +175,11 @@ class MetadataStore:
         return await read_standalone(self._backend.named_records, self._title)
 
     @property
+    def named_records(self) -> NamedRecords:
+        """Return the records of the store as a whole, which a wipe leaves alone."""
+        return self._backend.named_records
+
+    @property
     def _title(self) -> str:
         """Name the store in errors."""
         return f"the metadata at {self.url.text}"
@@ -189,6 +195,15 @@ async def open_metadata(url: str, options: StoreOptions | None = None) -> Metada
     parsed = MetadataUrl.parse(url)
     options = options or StoreOptions()
     return MetadataStore(parsed, await _factory(parsed).open(parsed, options), options)
+
+
+async def read_layout(url: str, options: StoreOptions | None = None) -> Layout | None:
+    """Return the layout of the metadata store at `url`, or None if nothing was laid out there.
+
+    Raises: ConfigurationError, MetadataUnavailableError - as `open_metadata`.
+    """
+    parsed = MetadataUrl.parse(url)
+    return await _factory(parsed).read_layout(parsed, options or StoreOptions())
 
 
 async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe: bool = False) -> Layout:

@@ -53,5 +53,7 @@ def prepare(admin: Admin, path: Path) -> None:
     (admin.directory / "topics.tsv").write_text("weather\t1\nsport\t2\n")
     if path[:1] == ("config",):
         admin.done("config", "context", "save", "staging", "--hub", "127.0.0.1:4080", "--use")
+    if path == ("metadata", "import"):
+        admin.done("metadata", "export", str(admin.directory / "hedwig.metadata.gz"))
     if path == ("topic", "delete"):
         admin.done("topic", "delete", "news", "--force", "--yes")

@@ -1,0 +1,222 @@
+"""Prove that a store comes back from its export as it was, in any backend, and that no half of one passes for it."""
+
+import gzip
+import signal
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cli.errors import ExitCode
+from tests.cli.admin import DEADLINE_S, Admin, wait_until
+from tests.cli.store_contents import contents, fill
+from tests.servers import RunningServers
+
+
+def _zookeeper(servers: RunningServers) -> str:
+    return f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}"
+
+
+def _hbase(servers: RunningServers) -> str:
+    servers.address("hbase")
+    return f"hbase://{servers.address('zookeeper')}/e{uuid.uuid4().hex[:12]}"
+
+
+BACKENDS: Final = (_zookeeper, _hbase)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "hedwig.metadata.gz"
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> str:
+    """The URL of a second store, which nobody has used yet."""
+    return f"sqlite://{tmp_path}/other.db"
+
+
+def test_store_comes_back_from_its_export(admin: Admin, file: Path, other: str) -> None:
+    fill(admin.url, 200)
+    exported = admin.done("metadata", "export", str(file), "-o", "json").json
+    stored = contents(admin.url)
+    assert exported["records"] == len(stored)
+    assert exported["owners"] == sum(kind == "ownership" for kind, *_ in stored)
+    assert exported["topics"] == sum(kind == "persistence" for kind, *_ in stored)
+    assert exported["subscriptions"] == sum(kind == "subscriptions" for kind, *_ in stored)
+    assert exported["bytes"] == file.stat().st_size
+    assert gzip.decompress(file.read_bytes()).startswith(b"HEDWIG-METADATA\n")
+    ran = admin.done("metadata", "import", str(file), "--metadata", other, "--with-owners", "-o", "json").json
+    assert (ran["created"], ran["records"], ran["owners_left_out"]) == (len(stored), len(stored), 0)
+    assert contents(other) == stored
+
+
+@pytest.mark.parametrize("place", BACKENDS, ids=lambda place: place.__name__.strip("_"))
+def test_export_moves_between_backends(
+    place: Callable[[RunningServers], str], servers: RunningServers, admin: Admin, file: Path, other: str
+) -> None:
+    fill(admin.url, 120)
+    remote = place(servers)
+    admin.done("metadata", "export", str(file))
+    admin.done("metadata", "format", "--regions", "3", "--metadata", remote, "--timeout", "120")
+    admin.done("metadata", "import", str(file), "--metadata", remote, "--with-owners")
+    assert contents(remote) == contents(admin.url)
+    admin.done("metadata", "export", str(file), "--metadata", remote, "--overwrite")
+    admin.done("metadata", "import", str(file), "--metadata", other, "--with-owners")
+    assert contents(other) == contents(admin.url)
+
+
+def test_owners_are_left_out_unless_asked_for(admin: Admin, file: Path, other: str) -> None:
+    fill(admin.url, 30)
+    admin.done("metadata", "export", str(file))
+    ran = admin.done("metadata", "import", str(file), "--metadata", other, "-o", "json").json
+    assert ran["owners_left_out"] == sum(kind == "ownership" for kind, *_ in contents(admin.url)) > 0
+    assert contents(other) == contents(admin.url, owners=False)
+
+
+def test_prefix_chooses_on_both_ways(admin: Admin, file: Path, tmp_path: Path) -> None:
+    fill(admin.url, 60)
+    stored = contents(admin.url, owners=False)
+    for number, (export, take) in enumerate([("weather/", ""), ("", "weather/"), ("weather/", "weather/1")]):
+        url = f"sqlite://{tmp_path}/part-{number}.db"
+        admin.done("metadata", "export", str(file), "--prefix", export, "--overwrite")
+        admin.done("metadata", "import", str(file), "--prefix", take, "--metadata", url)
+        wanted = max(export, take).encode()
+        assert contents(url) == {place: value for place, value in stored.items() if place[1].startswith(wanted)}
+
+
+# --------------------------------------------------------------------------------------------------- records that exist
+
+
+def test_equal_records_are_passed_over(admin: Admin, file: Path) -> None:
+    fill(admin.url, 30)
+    before = admin.query("SELECT * FROM subscriptions")
+    admin.done("metadata", "export", str(file))
+    ran = admin.done("metadata", "import", str(file), "-o", "json").json
+    assert (ran["created"], ran["equal"]) == (0, len(contents(admin.url, owners=False)))
+    assert admin.query("SELECT * FROM subscriptions") == before
+
+
+@pytest.fixture
+def changed(admin: Admin, file: Path) -> dict[object, object]:
+    """Export a store and change two of its records; return what it holds then."""
+    fill(admin.url, 30)
+    admin.done("metadata", "export", str(file))
+    for topic, consumed in (("weather/2", "77"), ("weather/3", "78")):
+        admin.done("topic", "delete", topic, "--force", "--yes")
+        admin.done("subscription", "create", topic, "s-0\\xff", "--consumed", consumed)
+    return contents(admin.url)
+
+
+def test_different_records_end_an_import_unless_told_otherwise(
+    admin: Admin, file: Path, changed: dict[object, object]
+) -> None:
+    ran = admin.run("metadata", "import", str(file))
+    assert ran.code == ExitCode.FAILED
+    assert "exists already, and differs" in ran.err
+    assert "--if-exists skip" in ran.err
+    assert "records were created" in ran.err
+    left = contents(admin.url)
+    assert {place: left[place] for place in changed} == changed
+
+
+def test_different_records_are_kept(admin: Admin, file: Path, changed: dict[object, object]) -> None:
+    ran = admin.done("metadata", "import", str(file), "--if-exists", "skip", "-o", "json").json
+    assert (ran["kept"], ran["replaced"]) == (4, 0)
+    left = contents(admin.url)
+    assert {place: left[place] for place in changed} == changed
+
+
+def test_different_records_are_replaced_after_asking(
+    admin: Admin, file: Path, changed: dict[object, object], other: str
+) -> None:
+    refused = admin.run("metadata", "import", str(file), "--if-exists", "replace", text="n\n")
+    assert refused.code == ExitCode.FAILED
+    assert contents(admin.url) == changed
+    ran = admin.done("metadata", "import", str(file), "--if-exists", "replace", "--yes", "-o", "json").json
+    assert (ran["kept"], ran["replaced"]) == (0, 4)
+    admin.done("metadata", "import", str(file), "--metadata", other)
+    assert contents(admin.url, owners=False) == contents(other)
+
+
+# --------------------------------------------------------------------------------------------------- nothing half done
+
+
+def test_broken_file_is_refused_before_anything_is_written(admin: Admin, file: Path, other: str) -> None:
+    fill(admin.url, 50)
+    admin.done("metadata", "export", str(file))
+    file.write_bytes(file.read_bytes()[:-20])
+    ran = admin.run("metadata", "import", str(file), "--metadata", other)
+    assert ran.code == ExitCode.FAILED
+    assert len(ran.err.splitlines()) == 1
+    assert "cut short" in ran.err
+    assert contents(other) == {}
+
+
+def test_dry_run_says_what_a_file_holds_and_writes_nothing(admin: Admin, file: Path, other: str) -> None:
+    fill(admin.url, 20)
+    admin.done("metadata", "export", str(file), "--prefix", "weather")
+    shown = admin.done("metadata", "import", str(file), "--metadata", other, "--dry-run", "-o", "json").json
+    assert (shown["backend"], shown["prefix"], shown["exported_from"]) == ("sqlite", "weather", admin.url)
+    assert shown["records"] == shown["owners"] + shown["topics"] + shown["subscriptions"] > 0
+    assert contents(other) == {}
+
+
+def test_export_never_takes_the_place_of_a_file_unasked(admin: Admin, file: Path) -> None:
+    file.write_text("mine")
+    ran = admin.run("metadata", "export", str(file))
+    assert (ran.code, file.read_text()) == (ExitCode.FAILED, "mine")
+    assert "--overwrite" in ran.err
+
+
+def test_export_that_fails_leaves_no_file(admin: Admin, file: Path) -> None:
+    fill(admin.url, 20)
+    admin.query("UPDATE persistence SET record = x'c1' WHERE topic = CAST('weather/12' AS BLOB)")
+    ran = admin.run("metadata", "export", str(file))
+    assert ran.code == ExitCode.FAILED
+    assert "'weather/12'" in ran.err
+    assert "--skip-unreadable" in ran.err
+    assert list(file.parent.glob(f"{file.name}*")) == []
+    left_out = admin.done("metadata", "export", str(file), "--skip-unreadable", "-o", "json").json
+    assert left_out["unreadable"] == 1
+    nowhere = admin.run("metadata", "export", "/no/such/directory/file")
+    assert nowhere.code == ExitCode.FAILED
+    assert "/no/such/directory" in nowhere.err
+
+
+def test_killed_export_leaves_no_file_that_looks_whole(admin: Admin, file: Path) -> None:
+    fill(admin.url, 1_500)
+    part = file.with_name(f"{file.name}.part")
+    process = admin.start("metadata", "export", str(file))
+    wait_until(lambda: part.exists(), "the export has begun")
+    process.kill()
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode in (-signal.SIGKILL, 0)
+    if process.returncode:
+        assert not file.exists()
+    admin.done("metadata", "export", str(file), "--overwrite")
+    assert not part.exists()
+    assert admin.done("metadata", "import", str(file), "--dry-run", "-o", "json").json["records"] == len(
+        contents(admin.url)
+    )
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_import_goes_on_where_it_was_ended(end: signal.Signals, admin: Admin, file: Path, tmp_path: Path) -> None:
+    fill(admin.url, 1_000)
+    admin.done("metadata", "export", str(file))
+    target = Admin(tmp_path, f"sqlite://{tmp_path}/target.db")
+    target.done("metadata", "format")
+    process = target.start("metadata", "import", str(file))
+    wait_until(lambda: target.count("subscriptions"), "the import has begun")
+    process.send_signal(end)
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode in (-signal.SIGKILL, ExitCode.INTERRUPTED, 0)
+    if process.returncode == ExitCode.INTERRUPTED:
+        assert b"give the same command again" in said
+    ran = target.done("metadata", "import", str(file), "-o", "json").json
+    assert ran["created"] + ran["equal"] == ran["records"]
+    assert ran["equal"] > 0
+    assert contents(target.url) == contents(admin.url, owners=False)
