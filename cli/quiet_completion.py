@@ -1,6 +1,5 @@
 """Asking a server while somebody waits for a word to be completed: shortly, and without a word of complaint."""
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -15,6 +14,8 @@ _CLOSING_S: Final = 0.5
 
 def complete_quietly(ask: Callable[[], Awaitable[list[str]]]) -> list[CompletionItem]:
     """Return what `ask` finds, nothing if that fails, or takes longer than anybody waits at a prompt."""
+    import asyncio  # It takes longer to load than most words take to be completed.
+
     found: list[str] = []
 
     async def run() -> None:

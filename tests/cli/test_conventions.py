@@ -238,15 +238,3 @@ def test_terminal_of_another_encoding_gets_escapes_instead_of_a_crash(admin: Adm
     admin.done("topic", "create", "grüße")
     ran = admin.run_apart("topic", "list", PYTHONIOENCODING="ascii")
     assert (ran.code, ran.out) == (0, "TOPIC\ngr\\xfc\\xdfe\n")
-
-
-def test_shells_complete_topics(admin: Admin) -> None:
-    admin.insert_topics(1000)
-    admin.done("topic", "create", "news")
-    ran = admin.run_apart(
-        _HEDWIG_ADMIN_COMPLETE="bash_complete",
-        COMP_WORDS="hedwig-admin topic show ne",
-        COMP_CWORD="3",
-        program=(sys.executable, "-c", "import sys; sys.argv[0] = 'hedwig-admin'; from cli.main import main; main()"),
-    )
-    assert ran.out == "plain,news\n"
