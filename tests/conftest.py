@@ -3,6 +3,7 @@
 import faulthandler
 import signal
 from collections.abc import Generator
+from typing import Any, Final
 
 import pytest
 
@@ -12,6 +13,7 @@ __all__: list[str] = []
 pytest_plugins = ["tests.servers"]
 
 _deselected_full = pytest.StashKey[int]()
+_COUNT: Final = "long tests left out"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,8 +40,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     full = [item for item in items if item.get_closest_marker("full")]
     if full:
         config.stash[_deselected_full] = len(full)
+        if (output := getattr(config, "workeroutput", None)) is not None:
+            output[_COUNT] = len(full)
         config.hook.pytest_deselected(items=full)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over from a process that ran tests how many it left out: each of them has left out the same ones."""
+    if count := getattr(node, "workeroutput", {}).get(_COUNT):
+        node.config.stash[_deselected_full] = count
 
 
 @pytest.hookimpl(wrapper=True)
