@@ -13,6 +13,8 @@ _MODULES: Final = {
     "metadata": "cli.metadata",
     "topic": "cli.topic",
     "subscription": "cli.subscription",
+    "message": "cli.message",
+    "ledger": "cli.ledger",
     "hub": "cli.hub",
     "publish": "cli.publish",
     "subscribe": "cli.subscribe",
@@ -31,8 +33,8 @@ def main() -> None:
     """Operate Hedwig: its metadata, topics, subscriptions, messages and servers.
 
     publish, subscribe, consume and unsubscribe talk to a hub; topic, subscription and metadata read and change the
-    store; hub is about the hubs of a cluster. Without --metadata the store is a file in the user's data directory, made
-    when it is first used.
+    store, and ask the hub that owns a topic; message and ledger look at what is stored; hub is about the hubs of a
+    cluster. Without --metadata the store is a file in the user's data directory, made when it is first used.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store or hub
     unavailable, 130 interrupted.

@@ -1,17 +1,17 @@
 """The commands that open a subscription at its hub: subscribe, consume, unsubscribe."""
 
 import asyncio
-import base64
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode
-from cli.fields import bytes_fields, name_fields
+from cli.fields import name_fields
 from cli.hub_access import HubAccess, hub_options, with_hub
+from cli.message_fields import message_fields
 from cli.names import SUBSCRIBER, TOPIC, complete_topic
-from cli.output import Output, Row
+from cli.output import Output
 from cli.preferences import preference_options
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
@@ -187,7 +187,7 @@ async def _write_messages(opened: Subscription, output: Output, count: int | Non
             message = await _next_message(opened, idle_s)
             if message is None:
                 return
-            output.page([_message_fields(message, is_escaped=not output.has_companions)])
+            output.page([message_fields(message, is_escaped=not output.has_companions)])
             taken += 1
     finally:
         output.end()  # Also when Ctrl-C ends it: what was written is a whole document.
@@ -211,25 +211,3 @@ async def _look_for(client: HedwigClient, topic: Topic, subscriber: SubscriberId
     except TopicBusyError:
         return  # Somebody has it open.
     await found.close()
-
-
-def _message_fields(message: Message, *, is_escaped: bool) -> Row:
-    """Return a message as fields. A body that is text stands as it is, unless all bodies are escaped as names are."""
-    properties: dict[str, str] = {}
-    for name, value in sorted(message.properties.items()):
-        properties |= bytes_fields(name, value)
-    fields: dict[str, Any] = {"id": None if message.seq_id is None else message.seq_id.local}
-    fields |= _body_fields(message.body, is_escaped)
-    fields["properties"] = properties
-    fields["message_type"] = message.message_type
-    region = message.source_region
-    return fields | ({"source_region": None} if region is None else bytes_fields("source_region", region))
-
-
-def _body_fields(body: bytes, is_escaped: bool) -> dict[str, str]:
-    if is_escaped:
-        return {"body": show_name(body)}
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body": show_name(body), "body_base64": base64.b64encode(body).decode()}

@@ -6,7 +6,7 @@ from cli.access import with_store
 from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode
+from cli.errors import CommandError, ExitCode, counted
 from cli.fields import name_fields
 from cli.names import SUBSCRIBER, TOPIC, VERSION, complete_topic
 from cli.program import AdminCommand
@@ -77,7 +77,7 @@ def delete_subscription(
         output.record(name_fields(topic, subscriber) | {"result": "would delete"} | fields)
         return
     if not yes:
-        loss = "all that it" if unconsumed is None else f"{unconsumed:,} messages that it"
+        loss = "all that it" if unconsumed is None else f"{counted(unconsumed, 'message')} that it"
         confirm(f"This deletes the {access.name} for good, with {loss} has not consumed")
     version = _delete(access, endpoint, stored.found, force=force, expected=expected_version, if_exists=if_exists)
     result = "absent" if version is None else "deleted"

@@ -1,4 +1,4 @@
-"""Prove the commands about topics that hubs of a cluster own: who owns them, moving them, and the load of hubs."""
+"""Prove the commands about topics that hubs of a cluster own: owners, moves, their ledgers, and the load of hubs."""
 
 import asyncio
 import uuid
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli.dev.bookkeeper import LEDGERS_ROOT
 from cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import HubInfo, SubscriberId, Topic
@@ -185,3 +186,58 @@ def test_load_of_a_hub_that_does_not_answer_is_no_number_and_an_error(pair: Pair
     assert ran.code == ExitCode.UNAVAILABLE
     assert [(row["hub"], row["topics"]) for row in ran.rows] == [(one.address, None)]
     assert "127.0.0.1:1" in ran.err
+
+
+# ------------------------------------------------------------------------------------------------- ledgers on bookies
+
+
+def _seven_at(pair: Pair, hub: RunningHub, topic: str) -> list[str]:
+    """Have a hub own a topic and take seven messages; return the options that say where the bookies are."""
+    _claim(pair, topic, hub)
+    _publish(hub, topic, *[b"%d" % number for number in range(1, 8)])
+    return ["--bookkeeper", f"zookeeper://{pair.zookeeper}{LEDGERS_ROOT}"]
+
+
+def _ids(pair: Pair, *arguments: str) -> list[int]:
+    return [row["id"] for row in pair.admin.done(*arguments, "-o", "ndjson").rows]
+
+
+def test_ledgers_on_bookies_are_read_while_their_hub_writes_them(pair: Pair, topic: str) -> None:
+    """No look fences: the hub goes on with the same ledger, and gives nothing up."""
+    one = pair.hubs[0]
+    bookies = _seven_at(pair, one, topic)
+    (row,) = pair.admin.done("ledger", "list", topic, *bookies, "-o", "ndjson").rows
+    assert (row["start"], row["end"], row["state"], row["stored_bytes"]) == (1, None, "open", None)
+    seen = row["messages"]
+    assert 1 <= seen <= 7  # The last ones are not told to readers before others follow.
+    assert _ids(pair, "ledger", "read", topic, *bookies) == list(range(1, seen + 1))
+    assert _ids(pair, "message", "peek", topic) == list(range(1, 8))  # Its hub knows them all.
+    assert pair.admin.done("message", "count", topic, "-o", "json").json["messages"] == 7
+    _publish(one, topic, b"8")
+    view = AdminClient(one.admin).get(f"/topics/{topic}")
+    assert ([each["ledger_id"] for each in view["ranges"]], view["last_id"]) == ([row["ledger_id"]], 8)
+    assert "is given up" not in one.log
+
+
+def test_closed_ledgers_on_bookies_are_read_to_their_end(pair: Pair, topic: str) -> None:
+    one = pair.hubs[0]
+    bookies = _seven_at(pair, one, topic)
+    with BlockingClient(ClientOptions(hub=HubAddress.parse(one.address))) as client:
+        client.subscribe(Topic(topic.encode()), SubscriberId(b"away")).close()
+        client.publish(Topic(topic.encode()), b"8")
+    pair.admin.done("topic", "release", topic)
+    (row,) = pair.admin.done("ledger", "list", topic, *bookies, "-o", "ndjson").rows
+    assert (row["start"], row["end"], row["state"], row["messages"]) == (1, 8, "closed", 8)
+    assert row["stored_bytes"] > 8
+    assert _ids(pair, "ledger", "read", topic, *bookies, "--from", "7") == [7, 8]
+    assert _ids(pair, "message", "peek", topic, *bookies, "--limit", "2") == [1, 2]
+    assert _ids(pair, "ledger", "read", "--ledger", str(row["ledger_id"]), *bookies) == list(range(1, 9))
+    missing = pair.admin.run("ledger", "read", "--ledger", str(1 << 40), *bookies)
+    assert (missing.code, "there is no ledger" in missing.err) == (ExitCode.FAILED, True)
+
+
+def test_bookies_that_are_not_there_are_said_to_be_missing(pair: Pair, topic: str) -> None:
+    _seven_at(pair, pair.hubs[0], topic)
+    ran = pair.admin.run("ledger", "read", topic, "--bookkeeper", f"zookeeper://{pair.zookeeper}/no/such")
+    assert (ran.code, len(ran.err.splitlines())) == (ExitCode.USAGE, 1)
+    assert "/no/such/LAYOUT" in ran.err

@@ -8,13 +8,46 @@ from typing import Final
 
 from hedwig.errors import ConfigurationError, LedgerStoreLockedError
 
-__all__ = ["StoreDirectory"]
+__all__ = ["StoreDirectory", "StoreFiles"]
 
 _SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.segment")
 _INDEX_NAME: Final = re.compile(r"([0-9a-f]{16})\.index")
 
 
-class StoreDirectory:
+class StoreFiles:
+    """The files of a store by name, for whoever may look at them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def reserve(self) -> Path:
+        return self.path / "reserve"
+
+    def segment(self, number: int) -> Path:
+        return self.path / f"{number:016x}.segment"
+
+    def index(self, number: int) -> Path:
+        return self.path / f"{number:016x}.index"
+
+    def segments(self) -> list[int]:
+        """Return the numbers of the segment files, ascending."""
+        return self._numbers(_SEGMENT_NAME)
+
+    def indexes(self) -> list[int]:
+        """Return the numbers of the index files, ascending."""
+        return self._numbers(_INDEX_NAME)
+
+    def unfinished(self) -> list[Path]:
+        """Return the files that a crash left half written."""
+        return list(self.path.glob("*.index.new"))
+
+    def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
+        found = (pattern.fullmatch(entry.name) for entry in self.path.iterdir())
+        return sorted(int(match[1], 16) for match in found if match)
+
+
+class StoreDirectory(StoreFiles):
     """The directory, locked for this process from the constructor to `unlock`."""
 
     def __init__(self, path: Path) -> None:
@@ -23,7 +56,7 @@ class StoreDirectory:
         Raises: LedgerStoreLockedError - another process, or another store in this one, has it;
             ConfigurationError - it cannot be made or used.
         """
-        self.path = path
+        super().__init__(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -51,29 +84,3 @@ class StoreDirectory:
     def unlock(self) -> None:
         """Let the next process in."""
         os.close(self._lock)
-
-    @property
-    def reserve(self) -> Path:
-        return self.path / "reserve"
-
-    def segment(self, number: int) -> Path:
-        return self.path / f"{number:016x}.segment"
-
-    def index(self, number: int) -> Path:
-        return self.path / f"{number:016x}.index"
-
-    def segments(self) -> list[int]:
-        """Return the numbers of the segment files, ascending."""
-        return self._numbers(_SEGMENT_NAME)
-
-    def indexes(self) -> list[int]:
-        """Return the numbers of the index files, ascending."""
-        return self._numbers(_INDEX_NAME)
-
-    def unfinished(self) -> list[Path]:
-        """Return the files that a crash left half written."""
-        return list(self.path.glob("*.index.new"))
-
-    def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
-        found = (pattern.fullmatch(entry.name) for entry in self.path.iterdir())
-        return sorted(int(match[1], 16) for match in found if match)

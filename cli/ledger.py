@@ -1,0 +1,177 @@
+"""The commands `hedwig-admin ledger …`: where the messages of topics are."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cli.access import with_store
+from cli.cluster_access import ClusterAccess, cluster_options
+from cli.errors import CommandError, ExitCode
+from cli.ledger_access import LedgerAccess, ledger_options
+from cli.ledger_messages import StoredMessage, read_ledger, read_topic_messages
+from cli.message_fields import message_fields
+from cli.message_listing import write_messages
+from cli.names import TOPIC, complete_topic
+from cli.output import Output, Row
+from cli.program import AdminGroup
+from cli.settings import Settings, pass_settings
+from cli.topic_positions import Held, TopicPositions
+from hedwig.errors import ConfigurationError, NoSuchLedgerError
+from hedwig.model import Topic
+from hedwig.names import show_name
+from metadata import MetadataStore
+
+if TYPE_CHECKING:
+    from hub.ledgers.inspection import LedgerFacts, LedgerInspector
+
+__all__ = ["ledger", "ranges_of"]
+
+_COLUMNS: Final = ("ledger_id", "start", "end", "state", "messages", "stored_bytes")
+_MESSAGE_COLUMNS: Final = (
+    "ledger_id",
+    "entry_id",
+    "id",
+    "body",
+    "properties",
+    "message_type",
+    "source_region",
+)
+_MESSAGES_SHOWN: Final = ("ledger_id", "entry_id", "id", "body", "properties")
+_LIMIT: Final = 100
+_ID_MAX: Final = (1 << 63) - 1
+
+
+@click.group(cls=AdminGroup, example="hedwig-admin ledger list news")
+def ledger() -> None:
+    """Show the ledgers of a topic, and what is in them.
+
+    Ledgers are read beside the hub that writes them: nothing is locked, fenced or closed by that.
+    """
+
+
+@ledger.command("list", example="hedwig-admin ledger list news")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@cluster_options()
+@ledger_options()
+@pass_settings
+def list_ledgers(settings: Settings, /, topic: Topic, cluster: ClusterAccess, ledgers: LedgerAccess) -> None:
+    """List the ledgers of a topic in order: which messages each holds, and its size where that can be read.
+
+    What is `open` has no end on record, and maybe more messages than are seen; `missing` is a ledger that is on record
+    and nowhere else; `emptied` one that was consumed and deleted.
+    """
+    output = settings.writer()
+
+    async def write(store: MetadataStore) -> None:
+        positions = await ranges_of(store, topic)
+        output.begin("ledgers", _COLUMNS, _COLUMNS)
+        async with AsyncExitStack() as stack:
+            inspector: LedgerInspector | None = None
+            try:
+                if positions.held:
+                    inspector, _ = await stack.enter_async_context(ledgers.open(settings, cluster))
+            except (CommandError, ConfigurationError) as exc:
+                if ledgers.is_given:
+                    raise
+                click.echo(f"the ledgers themselves are not read: {exc}", err=True)
+            for held in positions.held:
+                output.page([await _ledger_row(inspector, held)])
+        output.end()
+
+    with_store(settings, write)
+
+
+@ledger.command("read", example="hedwig-admin ledger read news --limit 10")
+@click.argument("topic", type=TOPIC, required=False, shell_complete=complete_topic)
+@click.option("--ledger", "ledger_id", type=click.IntRange(0, _ID_MAX), metavar="ID", help="One ledger, by its id.")
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(0, _ID_MAX),
+    metavar="NUMBER",
+    help="The first message, by its id; with --ledger the first entry.  [default: the first that is kept]",
+)
+@click.option("--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, help="How many at most.")
+@cluster_options()
+@ledger_options()
+@pass_settings
+def read_entries(
+    settings: Settings,
+    /,
+    topic: Topic | None,
+    ledger_id: int | None,
+    first: int | None,
+    limit: int,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+) -> None:
+    """Write the entries of the ledgers of TOPIC, or of one ledger, as messages.
+
+    Of a ledger on bookies that its hub is writing, the last entry is not seen, for readers do not know of it yet.
+    """
+    if (topic is None) == (ledger_id is None):
+        raise click.UsageError("give either TOPIC or --ledger ID")
+    output = settings.writer()
+
+    async def write(positions: TopicPositions) -> None:
+        if topic is not None and not positions.held:
+            output.begin("messages", _MESSAGE_COLUMNS, _MESSAGES_SHOWN)  # Without messages it takes no ledgers to say so.
+            output.end()
+            return
+        async with ledgers.open(settings, cluster) as (inspector, place):
+            if ledger_id is not None:
+                found = read_ledger(inspector, place, ledger_id, first or 0)
+            else:
+                found = read_topic_messages(inspector, place, positions, first or 0)
+            await write_messages(output, _MESSAGE_COLUMNS, _MESSAGES_SHOWN, found, limit, partial(_message_row, output))
+
+    async def write_topic(store: MetadataStore) -> None:
+        assert topic is not None, "it was given"
+        await write(await ranges_of(store, topic))
+
+    if topic is not None:
+        with_store(settings, write_topic)
+        return
+    asyncio.run(write(TopicPositions(())))
+
+
+async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
+    """Return what a topic's record says of its ledgers. Raises CommandError if there is no such topic."""
+    kept = await store.persistence.read_topic_persistence_info(topic)
+    if kept is None:
+        raise CommandError(
+            f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
+            ExitCode.NOT_FOUND,
+        )
+    return TopicPositions(kept.value.ranges)
+
+
+def _message_row(output: Output, stored: StoredMessage) -> Row:
+    fields = message_fields(stored.message, is_escaped=not output.has_companions)
+    return {"ledger_id": stored.ledger_id, "entry_id": stored.entry_id, **fields}
+
+
+async def _ledger_row(inspector: "LedgerInspector | None", held: Held) -> dict[str, Any]:
+    facts: LedgerFacts | None = None
+    state = "closed" if held.is_closed else "open"
+    if held.messages == 0:
+        state = "emptied"
+    elif inspector is not None:
+        try:
+            facts = await inspector.facts(held.ledger_id)
+        except NoSuchLedgerError:
+            state = "missing"
+    messages = held.messages
+    if messages is None and facts is not None:
+        messages = facts.last_entry_id + 1
+    return {
+        "ledger_id": held.ledger_id,
+        "start": held.start,
+        "end": held.end,
+        "state": state,
+        "messages": messages,
+        "stored_bytes": None if facts is None else facts.stored_bytes,
+    }

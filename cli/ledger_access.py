@@ -1,0 +1,150 @@
+"""How a command reads ledgers: on bookies, or in the data directory of a standalone hub; without anybody noticing."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cli.cluster_access import ClusterAccess
+from cli.errors import CommandError, ExitCode
+from cli.option_group import option_group
+from cli.settings import Settings, data_directory
+from hedwig.clock import SystemClock
+from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError
+from hedwig.outcomes import NotAppliedError
+from metadata import MetadataUrl
+
+if TYPE_CHECKING:
+    from hub.ledgers.inspection import LedgerInspector
+
+__all__ = ["LedgerAccess", "ledger_options"]
+
+_PORT: Final = 2181
+_LEDGERS: Final = "ledgers"
+_ROOT: Final = "/ledgers"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAccess:
+    """Where ledgers are, as far as it was given."""
+
+    data: str | None
+    bookkeeper: str | None
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> "LedgerAccess":
+        """Make it of the parsed options and the environment; what the command line says hides all of the other."""
+        if params["data"] and params["bookkeeper"]:
+            raise click.UsageError("give either --data or --bookkeeper")
+        if params["data"] or params["bookkeeper"]:
+            return cls(params["data"], params["bookkeeper"])
+        return cls(os.environ.get("HEDWIG_DATA") or None, os.environ.get("HEDWIG_BOOKKEEPER") or None)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether somebody said where the ledgers are."""
+        return bool(self.data or self.bookkeeper)
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, cluster: ClusterAccess) -> "AsyncIterator[tuple[LedgerInspector, str]]":
+        """Open what reads the ledgers; yield it with the name of the place.
+
+        Raises: CommandError - it is not there, or does not answer; ConfigurationError - it was not said where it is.
+        """
+        place = self.bookkeeper or (None if self.data else _bookkeeper_of(settings, cluster))
+        async with AsyncExitStack() as stack:
+            try:
+                if place is not None:
+                    yield await _open_bookies(settings, place, stack), place
+                    return
+                directory = Path(self.data) if self.data else data_directory()
+                yield await _open_directory(directory), str(directory)
+            except LedgerStoreUnavailableError as exc:
+                where = place or self.data or str(data_directory())
+                raise CommandError(
+                    f"{settings.command} failed on the ledgers in {where}: {exc}", ExitCode.UNAVAILABLE
+                ) from exc
+
+
+def ledger_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options that say where ledgers are; the command gets them as `ledgers`."""
+    options = (
+        click.option(
+            "--data",
+            metavar="DIR",
+            type=click.Path(exists=True, file_okay=False),
+            help="The data directory of the standalone hub, which may run.  [env: HEDWIG_DATA; default: the user's]",
+        ),
+        click.option(
+            "--bookkeeper",
+            metavar="URL",
+            help="Where the bookies of a cluster are registered, its option bookkeeper.zookeeper: "
+            "zookeeper://host:port/ledgers.  [env: HEDWIG_BOOKKEEPER; default: the cluster's ZooKeeper, /ledgers]",
+        ),
+    )
+    return option_group("ledgers", options, ("data", "bookkeeper"), LedgerAccess.of)
+
+
+def _bookkeeper_of(settings: Settings, cluster: ClusterAccess) -> str | None:
+    """Return where the hubs of a cluster have their bookies unless told otherwise; None without a cluster."""
+    try:
+        parsed = MetadataUrl.parse(cluster.url(settings))
+        hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_PORT))
+    except ConfigurationError:
+        return None
+    return f"zookeeper://{hosts}{_ROOT}"
+
+
+async def _open_directory(directory: Path) -> "LedgerInspector":
+    from hub.ledgers.local.inspector import LocalLedgerInspector
+
+    path = directory / _LEDGERS
+    if not path.is_dir():
+        raise ConfigurationError(
+            f"there are no ledgers in {directory}; name the data directory of the hub with --data DIR, or its bookies "
+            "with --bookkeeper URL"
+        )
+    return await LocalLedgerInspector.open(path)
+
+
+async def _open_bookies(settings: Settings, place: str, stack: AsyncExitStack) -> "LedgerInspector":
+    try:
+        from hedwig.zookeeper import Bridge, BridgeOptions
+        from hub.ledgers.bookkeeper.bridged_session import BridgedSession
+        from hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"ledgers on bookies are read with {exc.name}; in the checkout of hedwig: pip install "
+            "'.[zookeeper,bookkeeper]'"
+        ) from exc
+    hosts, root = _zookeeper_place(place)
+    clock = SystemClock()
+    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=settings.operation_timeout_s(), clock=clock))
+    stack.push_async_callback(bridge.close)
+    try:
+        await bridge.connect()
+    except NotAppliedError as exc:
+        raise CommandError(
+            f"{settings.command} failed on the bookies of {place}: {exc}; see that ZooKeeper is up there",
+            ExitCode.UNAVAILABLE,
+        ) from exc
+    inspector = await BookkeeperLedgerInspector.open(BridgedSession(bridge), root, clock, Random())
+    stack.push_async_callback(inspector.aclose)
+    return inspector
+
+
+def _zookeeper_place(url: str) -> tuple[str, str]:
+    wrong = ConfigurationError(f"the bookies are at {url!r}; it must be like zookeeper://host:2181/ledgers")
+    try:
+        parsed = MetadataUrl.parse(url)
+        hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_PORT))
+    except ConfigurationError as exc:
+        raise wrong from exc
+    if parsed.scheme != "zookeeper" or parsed.parameters or not parsed.path.strip("/"):
+        raise wrong
+    return hosts, parsed.path.rstrip("/")

@@ -1,0 +1,94 @@
+"""A look at ledgers on bookies, by reads that fence nothing: their writers and owners notice nothing.
+
+Of a ledger that is open only what its writer has told readers can be seen, which is late by one entry at least.
+"""
+
+from random import Random
+from typing import Final, Self
+
+from hedwig.clock import Clock
+from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
+from hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
+from hub.ledgers.bookkeeper.digests import Digest, DigestKind
+from hub.ledgers.bookkeeper.entries import Entry
+from hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
+from hub.ledgers.bookkeeper.links import BookieLinks
+from hub.ledgers.bookkeeper.reading import ReadAhead, read_entry
+from hub.ledgers.bookkeeper.zookeeper import Session
+from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hub.ledgers.inspection import LedgerFacts
+
+__all__ = ["BookkeeperLedgerInspector"]
+
+_DIGEST: Final = DigestKind.CRC32C
+"""For the oldest metadata, which do not name the digest."""
+
+
+class BookkeeperLedgerInspector:
+    """A LedgerInspector on bookies, for one event loop. Of password and digest it believes what the metadata say."""
+
+    def __init__(self, cluster: Cluster, links: BookieLinks, registry: ZookeeperRegistry) -> None:
+        self._cluster = cluster
+        self._links = links
+        self._registry = registry
+
+    @classmethod
+    async def open(cls, session: Session, root: str, clock: Clock, random: Random) -> Self:
+        """Return an inspector of the ledgers below `root`; the session stays the caller's to close.
+
+        Raises: ConfigurationError - there is no BookKeeper below `root`, or one with a layout that is not known here;
+            LedgerStoreUnavailableError - ZooKeeper does not answer.
+        """
+        metadata = await ZookeeperLedgerMetadata.open(session, root, clock)
+        registry = await ZookeeperRegistry.open(session, root, clock)
+        links = BookieLinks(registry)
+        return cls(Cluster(links, registry, metadata, ClusterOptions(), random), links, registry)
+
+    async def facts(self, ledger_id: int) -> LedgerFacts:
+        metadata, last = await self._extent(ledger_id)
+        is_closed = metadata.state is LedgerState.CLOSED
+        return LedgerFacts(is_closed=is_closed, last_entry_id=last, stored_bytes=metadata.length if is_closed else None)
+
+    async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
+        metadata, last = await self._extent(ledger_id)
+        last = min(last, first_entry_id + entries_max - 1)
+        digest = _digest_of(metadata)
+
+        async def read(entry_id: int) -> Entry:
+            return await read_entry(self._cluster, ledger_id, metadata, digest, entry_id)
+
+        payloads: list[bytes] = []
+        size = 0
+        entries = ReadAhead(read, first_entry_id, last, self._cluster.options.read_ahead)
+        try:
+            for _ in range(first_entry_id, last + 1):
+                try:
+                    entry = await entries.next()
+                except (CorruptEntryError, LedgerStoreUnavailableError):
+                    if not payloads:
+                        raise
+                    break
+                size += len(entry.payload)
+                if payloads and size > bytes_max:
+                    break
+                payloads.append(entry.payload)
+        finally:
+            await entries.aclose()
+        return payloads
+
+    async def aclose(self) -> None:
+        await self._registry.aclose()
+        await self._links.aclose()
+
+    async def _extent(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
+        """Return the record of a ledger, and the last entry that readers can know of."""
+        metadata = (await self._cluster.metadata.read(ledger_id)).value
+        if metadata.state is LedgerState.CLOSED:
+            return metadata, metadata.last_entry_id
+        return metadata, await read_last_confirmed(self._cluster, ledger_id, metadata, _digest_of(metadata))
+
+
+def _digest_of(metadata: LedgerMetadata) -> Digest:
+    return Digest(_DIGEST if metadata.digest is None else metadata.digest, metadata.password or b"")
