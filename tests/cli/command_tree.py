@@ -55,5 +55,7 @@ def prepare(admin: Admin, path: Path) -> None:
         admin.done("config", "context", "save", "staging", "--hub", "127.0.0.1:4080", "--use")
     if path == ("metadata", "import"):
         admin.done("metadata", "export", str(admin.directory / "hedwig.metadata.gz"))
+    if path == ("metadata", "migrate"):
+        admin.done("topic", "create", "news", "--metadata", "sqlite:///./hedwig.db")
     if path == ("topic", "delete"):
         admin.done("topic", "delete", "news", "--force", "--yes")

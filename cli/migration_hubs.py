@@ -1,0 +1,123 @@
+"""The hubs that use a store while it is migrated: found, set read-only for the pause at the end, and set back."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from cli.admin_endpoint import AdminEndpoint
+from cli.cluster_access import read_hubs_of
+from cli.errors import CommandError, ExitCode
+from hedwig.errors import ServiceDownError
+from hedwig.model import HubInfo
+from hedwig.outcomes import NotAppliedError
+from metadata import MetadataStore, StandaloneHub
+
+__all__ = ["MigrationHubs"]
+
+_PROBE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Hub:
+    """A hub that is running, and the way to have it do something."""
+
+    address: str
+    endpoint: AdminEndpoint
+
+
+class MigrationHubs:
+    """The running hubs of one store. `cluster` is where they are registered, `admins` further admin endpoints."""
+
+    def __init__(
+        self, command: str, store: MetadataStore, cluster: str | None, admins: tuple[str, ...], timeout_s: float
+    ) -> None:
+        self._command = command
+        self._store = store
+        self._cluster = cluster
+        self._admins = admins
+        self._timeout_s = timeout_s
+        self._set: list[_Hub] = []
+
+    async def find(self) -> list[str]:
+        """Return the addresses of the hubs that are running.
+
+        Raises: CommandError - one of them cannot be set read-only, or it cannot be learned which there are.
+        """
+        return [hub.address for hub in await self._find()]
+
+    async def set_read_only(self) -> list[str]:
+        """Have every running hub refuse publishes; return their addresses. Raises as `find`."""
+        hubs = await self._find()
+        for hub in hubs:
+            before = await asyncio.to_thread(hub.endpoint.get, "/read-only")
+            if not before["read_only"]:
+                await asyncio.to_thread(hub.endpoint.post, "/read-only?state=on")
+                self._set.append(hub)
+        return [hub.address for hub in hubs]
+
+    async def set_back(self) -> None:
+        """Have the hubs that `set_read_only` set accept publishes again. Raises CommandError if one does not answer."""
+        while self._set:
+            await asyncio.to_thread(self._set.pop().endpoint.post, "/read-only?state=off")
+
+    async def _find(self) -> list[_Hub]:
+        found = {}
+        for address in self._admins:
+            hub = await self._ask(address, address)
+            found[hub.address] = hub
+        for hub in await self._registered():
+            found.setdefault(hub.address, hub)
+        standalone = await self._store.standalone_hub()
+        if standalone is not None:
+            info = HubInfo.at(standalone.address)
+            if not any(_place(address) == (info.host, info.port) for address in found):
+                await self._check_down(standalone, info)
+        return [found[address] for address in sorted(found)]
+
+    async def _registered(self) -> list[_Hub]:
+        if self._cluster is None:
+            return []
+        try:
+            hubs = await read_hubs_of(self._cluster, self._timeout_s)
+        except (NotAppliedError, ServiceDownError) as exc:
+            raise CommandError(
+                f"{self._command} failed on the cluster {self._cluster}: {exc}; see that ZooKeeper is up there",
+                ExitCode.UNAVAILABLE,
+            ) from exc
+        found = []
+        for hub in hubs:
+            name = f"{hub.info.host}:{hub.info.port}"
+            if hub.admin is None:
+                raise CommandError(
+                    f"{self._command}: hub {name} is running and announces no admin endpoint, as no original hub does, "
+                    "so it cannot be set read-only; copy with --no-pause while it runs, then stop it, and give the "
+                    "command again"
+                )
+            asked = await self._ask(name, hub.admin)
+            if asked.address != hub.info.address:
+                raise CommandError(f"{self._command}: what answers at {hub.admin} is hub {asked.address}, not {name}")
+            found.append(asked)
+        return found
+
+    async def _ask(self, name: str, admin: str) -> _Hub:
+        endpoint = AdminEndpoint(self._command, name, admin, self._timeout_s)
+        health: dict[str, Any] = await asyncio.to_thread(endpoint.get, "/health")
+        return _Hub(str(health.get("address")), endpoint)
+
+    async def _check_down(self, standalone: StandaloneHub, info: HubInfo) -> None:
+        """Raise CommandError if something answers where the standalone hub served."""
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                _, writer = await asyncio.open_connection(info.host, info.port)
+        except (OSError, TimeoutError):
+            return
+        writer.close()
+        raise CommandError(
+            f"{self._command}: the standalone hub of the source is running at {standalone.address}; stop it, or name "
+            "its admin endpoint with --hub-admin HOST:PORT, so that it can be set read-only"
+        )
+
+
+def _place(address: str) -> tuple[str, int]:
+    info = HubInfo.at(address)
+    return info.host, info.port

@@ -1,0 +1,323 @@
+"""Prove that a migration moves everything, however often it is killed, and writes to no store that is not its own."""
+
+import random
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cli.errors import ExitCode
+from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
+from tests.cli.hub_and_admin import HubAndAdmin
+from tests.cli.store_contents import contents, fill
+from tests.servers import RunningServers
+
+_KILLS: Final = 12
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Admin:
+    """hedwig-admin on the store to be filled, which has no record."""
+    admin = Admin(tmp_path, f"sqlite://{tmp_path}/target.db")
+    admin.done("metadata", "format")
+    return admin
+
+
+def migrate(admin: Admin, source: str, target: str, *more: str) -> Ran:
+    return admin.run("metadata", "migrate", "--from", source, "--to", target, *more, "-o", "json")
+
+
+def migrated(admin: Admin, source: str, target: str, *more: str) -> Any:
+    ran = migrate(admin, source, target, *more)
+    assert ran.code == 0, ran
+    return ran.json
+
+
+def test_everything_is_moved_but_owners(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 200)
+    report = migrated(admin, admin.url, target.url)
+    moved = contents(target.url)
+    assert moved == contents(admin.url, owners=False)
+    assert (report["verified"], report["copied"], report["changed_in_pause"]) == (True, len(moved), 0)
+    assert sum(report["records"].values()) == len(moved)
+    assert report["pause_seconds"] > 0
+
+
+def test_owners_are_moved_when_asked_for(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 60)
+    migrated(admin, admin.url, target.url, "--with-owners")
+    assert contents(target.url) == contents(admin.url)
+
+
+def test_empty_store_is_moved(admin: Admin, target: Admin) -> None:
+    admin.done("metadata", "format")
+    assert migrated(admin, admin.url, target.url)["verified"]
+    assert contents(target.url) == {}
+
+
+def test_migration_goes_between_backends(servers: RunningServers, admin: Admin, target: Admin) -> None:
+    """SQLite to ZooKeeper to HBase and back: what comes home is what went out."""
+    fill(admin.url, 120)
+    zookeeper = f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}"
+    servers.address("hbase")
+    hbase = f"hbase://{servers.address('zookeeper')}/m{uuid.uuid4().hex[:12]}"
+    way = [admin.url, zookeeper, hbase, target.url]
+    for url in (zookeeper, hbase):
+        admin.done("metadata", "format", "--regions", "3", "--metadata", url, "--timeout", "120")
+    for source, destination in pairwise(way):
+        migrated(admin, source, destination, "--with-owners", "--hubs-down")
+        assert contents(destination) == contents(admin.url)
+
+
+# ----------------------------------------------------------------------------------------------- what changes meanwhile
+
+
+def test_what_changes_after_the_copy_is_caught_up_with(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 100)
+    first = migrated(admin, admin.url, target.url, "--no-pause")
+    assert (first["verified"], first["pause_seconds"]) == (False, None)
+    fill(admin.url, 50, first=1000)
+    admin.done("topic", "delete", "weather/3", "--force", "--yes")
+    admin.done("topic", "delete", "weather/5", "--force", "--yes")
+    admin.done("subscription", "create", "weather/5", "s-1\\xff", "--consumed", "5")
+    admin.query(
+        "DELETE FROM subscriptions WHERE topic = CAST('weather/12' AS BLOB) AND subscriber > CAST('s-2' AS BLOB)"
+    )
+    again = migrated(admin, admin.url, target.url, "--no-pause")
+    assert (again["resumed"], again["verified"]) == (True, False)
+    assert again["caught_up"] > 100
+    assert contents(target.url) == contents(admin.url, owners=False)
+    fill(admin.url, 20, first=2000)
+    last = migrated(admin, admin.url, target.url)
+    assert (last["caught_up"], last["verified"]) == (0, True)
+    assert last["changed_in_pause"] > 20
+    assert contents(target.url) == contents(admin.url, owners=False)
+
+
+# ------------------------------------------------------------------------------------------------- what may be a target
+
+
+def test_target_with_records_of_its_own_is_refused(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 10)
+    target.done("topic", "create", "mine")
+    ran = migrate(admin, admin.url, target.url)
+    assert ran.code == ExitCode.FAILED
+    assert target.url in ran.err
+    assert "--wipe" in ran.err
+    assert len(contents(target.url)) == 1
+
+
+def test_target_of_a_finished_migration_is_refused_until_it_is_emptied(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 10)
+    migrated(admin, admin.url, target.url)
+    before = contents(target.url)
+    fill(admin.url, 10, first=100)
+    ran = migrate(admin, admin.url, target.url)
+    assert ran.code == ExitCode.FAILED
+    assert "come to its end" in ran.err
+    assert contents(target.url) == before
+    target.done("metadata", "format", "--wipe", "--yes")
+    migrated(admin, admin.url, target.url)
+    assert contents(target.url) == contents(admin.url, owners=False)
+
+
+def test_target_of_another_migration_is_refused(admin: Admin, target: Admin, tmp_path: Path) -> None:
+    fill(admin.url, 10)
+    migrated(admin, admin.url, target.url, "--no-pause")
+    other = f"sqlite://{tmp_path}/other.db"
+    fill(other, 3, first=100)
+    before = contents(target.url)
+    for source, more in ((other, ()), (admin.url, ("--with-owners",))):
+        ran = migrate(admin, source, target.url, *more)
+        assert ran.code == ExitCode.FAILED
+        assert "unfinished migration" in ran.err
+    assert contents(target.url) == before
+
+
+def test_store_is_never_its_own_target(admin: Admin, tmp_path: Path) -> None:
+    fill(admin.url, 5)
+    (tmp_path / "link.db").symlink_to(tmp_path / "store.db")
+    for url in (admin.url, f"sqlite://{tmp_path}/link.db"):
+        ran = migrate(admin, admin.url, url)
+        assert ran.code == ExitCode.USAGE
+        assert "same store" in ran.err
+
+
+def test_source_that_is_not_there_is_not_made(target: Admin, tmp_path: Path) -> None:
+    ran = migrate(target, f"sqlite://{tmp_path}/mistyped.db", target.url)
+    assert ran.code == ExitCode.FAILED
+    assert "--from" in ran.err
+    assert not (tmp_path / "mistyped.db").exists()
+
+
+def test_target_that_was_not_laid_out_is_one_clear_line(admin: Admin, servers: RunningServers) -> None:
+    fill(admin.url, 5)
+    ran = migrate(admin, admin.url, f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}")
+    assert ran.code == ExitCode.FAILED
+    assert len(ran.err.splitlines()) == 1
+    assert "hedwig-admin metadata format" in ran.err
+
+
+# ---------------------------------------------------------------------------------------------------------------- kills
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_migration_that_is_killed_again_and_again_ends_whole(seed: int, admin: Admin, target: Admin) -> None:
+    fill(admin.url, 1500)
+    expected = contents(admin.url, owners=False)
+    dice = random.Random(seed)
+    kills = 0
+    while kills < _KILLS:
+        process = target.start("metadata", "migrate", "--from", admin.url, "--to", target.url, "-o", "json")
+        _wait_for_a_moment(process, target, dice, len(expected))
+        process.kill()
+        _, said = process.communicate(timeout=DEADLINE_S)
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, said
+        kills += 1
+    else:
+        ran = migrate(target, admin.url, target.url)
+        assert ran.code == 0, ran
+    assert kills > 0
+    assert contents(target.url) == expected
+
+
+def _wait_for_a_moment(process: Any, target: Admin, dice: random.Random, records: int) -> None:
+    """Wait until so many records more are in the target, or the process has ended."""
+    now = target.count("persistence") + target.count("subscriptions")
+    wanted = now + dice.randrange(1, max(records // 8, 2))
+
+    def is_time() -> bool:
+        there = target.count("persistence") + target.count("subscriptions")
+        return there >= min(wanted, records) or process.poll() is not None
+
+    wait_until(is_time, "the migration goes on, or has ended")
+
+
+def test_interrupted_migration_says_how_to_go_on(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 1500)
+    process = target.start("metadata", "migrate", "--from", admin.url, "--to", target.url)
+    wait_until(lambda: target.count("subscriptions"), "the copy has begun")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode in (ExitCode.INTERRUPTED, 0)
+    if process.returncode:
+        assert b"give the same command again" in said
+        migrated(target, admin.url, target.url)
+    assert contents(target.url) == contents(admin.url, owners=False)
+
+
+# ----------------------------------------------------------------------------------------------------------------- hubs
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[HubAndAdmin]:
+    with HubAndAdmin(tmp_path) as hub:
+        yield hub
+
+
+def _is_read_only(hub: HubAndAdmin) -> bool:
+    connection = HTTPConnection(hub.hub.admin, timeout=DEADLINE_S)
+    try:
+        connection.request("GET", "/read-only")
+        return b"true" in connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def test_running_hub_must_be_named(running: HubAndAdmin, target: Admin) -> None:
+    ran = migrate(target, running.admin.url, target.url)
+    assert ran.code == ExitCode.FAILED
+    assert "--hub-admin" in ran.err
+    assert contents(target.url) == {}
+
+
+def test_running_hub_is_read_only_from_the_pause_on(running: HubAndAdmin, target: Admin) -> None:
+    running.publish("news", b"one", b"two")
+    running.subscribe("news", "reader")
+    told = ("--hub-admin", running.hub.admin)
+    refused = target.run("metadata", "migrate", "--from", running.admin.url, "--to", target.url, *told, text="n\n")
+    assert refused.code == ExitCode.FAILED
+    assert not _is_read_only(running)
+    ran = migrate(target, running.admin.url, target.url, *told, "--yes")
+    assert ran.code == 0, ran
+    assert ran.json["verified"]
+    assert len(ran.json["hubs"]) == 1
+    assert "restart" in ran.err
+    assert _is_read_only(running)
+    assert contents(target.url) == contents(running.admin.url, owners=False)
+
+
+@contextmanager
+def _writing(admin: Admin) -> Iterator[None]:
+    """Change the source over and over, as nobody should while hubs are read-only."""
+    enough = threading.Event()
+    begun = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not enough.is_set():
+            number += 1
+            admin.query(
+                "INSERT INTO persistence SELECT CAST(? AS BLOB), version, record FROM persistence LIMIT 1",
+                f"n-{number}",
+            )
+            begun.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert begun.wait(DEADLINE_S)
+        yield
+    finally:
+        enough.set()
+        writer.join()
+
+
+def test_hub_is_set_back_when_the_pause_fails(running: HubAndAdmin, target: Admin) -> None:
+    running.publish("news", b"one")
+    told = ("--hub-admin", running.hub.admin, "--yes")
+    with _writing(running.admin):
+        ran = migrate(target, running.admin.url, target.url, *told)
+    assert ran.code == ExitCode.FAILED
+    assert "something still changes" in ran.err
+    assert not _is_read_only(running)
+    # And once nobody writes there any more, it comes to its end.
+    assert migrated(target, running.admin.url, target.url, *told)["verified"]
+    assert contents(target.url) == contents(running.admin.url, owners=False)
+
+
+def _standalone(admin: Admin) -> str:
+    return str(admin.done("metadata", "describe", "-o", "json").json["standalone_hub"])
+
+
+def test_hub_that_is_down_is_no_hindrance(running: HubAndAdmin, target: Admin) -> None:
+    running.publish("news", b"one")
+    running.hub.kill()
+    assert migrated(target, running.admin.url, target.url)["hubs"] == []
+    # It may start on the target, and its epoch goes on there.
+    assert _standalone(target) == _standalone(running.admin) != ""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    ran = migrate(target, running.admin.url, target.url, "--hub-admin", address)
+    assert ran.code == ExitCode.UNAVAILABLE
+    assert address in ran.err
+
+
+def test_whoever_cannot_be_found_must_be_spoken_for(admin: Admin, target: Admin, servers: RunningServers) -> None:
+    servers.address("hbase")
+    hbase = f"hbase://{servers.address('zookeeper')}/m{uuid.uuid4().hex[:12]}"
+    admin.done("metadata", "format", "--regions", "3", "--metadata", hbase, "--timeout", "120")
+    ran = migrate(admin, hbase, target.url)
+    assert ran.code == ExitCode.USAGE
+    assert "--hubs-down" in ran.err
