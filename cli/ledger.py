@@ -118,7 +118,8 @@ def read_entries(
 
     async def write(positions: TopicPositions) -> None:
         if topic is not None and not positions.held:
-            output.begin("messages", _MESSAGE_COLUMNS, _MESSAGES_SHOWN)  # Without messages it takes no ledgers to say so.
+            # Without messages it takes no ledgers to say so.
+            output.begin("messages", _MESSAGE_COLUMNS, _MESSAGES_SHOWN)
             output.end()
             return
         async with ledgers.open(settings, cluster) as (inspector, place):

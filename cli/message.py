@@ -76,7 +76,8 @@ def peek_messages(
     async def peek(store: MetadataStore) -> None:
         positions = await ranges_of(store, topic)
         if not positions.held:
-            output.begin("messages", _COLUMNS, _SHOWN)  # Without messages it takes no ledgers to say so.
+            # Without messages it takes no ledgers to say so.
+            output.begin("messages", _COLUMNS, _SHOWN)
             output.end()
             return
         async with ledgers.open(settings, cluster) as (inspector, place):

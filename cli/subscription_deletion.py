@@ -14,7 +14,7 @@ from cli.settings import Settings, pass_settings
 from cli.subscription_access import SubscriptionAccess, check_version, consumed_of, missing, offline_option
 from cli.topic_owner import owner_options
 from cli.topic_positions import TopicPositions
-from hedwig.model import SubscriberId, Topic
+from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import Version, Versioned
 from metadata import MetadataStore
 
@@ -87,7 +87,7 @@ def delete_subscription(
 def _delete(
     access: SubscriptionAccess,
     endpoint: AdminEndpoint | None,
-    found: Versioned[object],
+    found: Versioned[SubscriptionData],
     *,
     force: bool,
     expected: Version | None,
