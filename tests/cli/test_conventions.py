@@ -11,7 +11,7 @@ from hedwig import errors
 from hedwig.model import HubInfo, LedgerRanges
 from hedwig.versions import Version, Versioned
 from tests.cli.admin import Admin
-from tests.cli.command_tree import EVERY_COMMAND, ON_THE_STORE, STARTS_SERVERS, example_of, leaves, prepare
+from tests.cli.command_tree import EVERY_COMMAND, ON_THE_STORE, example_of, leaves, prepare
 from tests.cli.screen import shown_on_terminal
 
 
@@ -30,10 +30,10 @@ def test_example_runs(path: tuple[str, ...], admin: Admin, monkeypatch: pytest.M
     assert ran.out
 
 
-@pytest.mark.parametrize("path", [path for path in leaves(EVERY_COMMAND) if path[:1] != STARTS_SERVERS])
+@pytest.mark.parametrize("path", leaves(EVERY_COMMAND))
 def test_every_command_takes_the_shared_options(path: tuple[str, ...]) -> None:
     options = {option for parameter in EVERY_COMMAND[path].params for option in parameter.opts}
-    assert {"--metadata", "--timeout", "-o", "--columns", "--no-header", "--debug"} <= options
+    assert {"--metadata", "--context", "--timeout", "-o", "--columns", "--no-header", "--debug"} <= options
 
 
 def test_options_work_before_and_after_the_command(admin: Admin) -> None:

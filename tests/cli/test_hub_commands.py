@@ -18,10 +18,12 @@ import click
 import pytest
 
 from cli.errors import ExitCode
+from cli.formats import FORMATS
 from cli.main import main
 from hedwig.client import HubAddress
 from hedwig.wire import CloseSubscription, Request
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
+from tests.cli.agreement import check_agreement
 from tests.client.tls import TlsHub
 from tests.client.wire import Wire
 from tests.hub.running import RunningHub
@@ -361,6 +363,23 @@ def test_examples_run_one_after_the_other(admin: Admin) -> None:
         assert admin.done(*example).out
         if example[0] == "subscribe":
             admin.done(*examples[0])
+
+
+def test_formats_agree(admin: Admin, topic: str) -> None:
+    results: dict[str, dict[str, str]] = {name: {} for name in ON_HUBS}
+    for output in FORMATS:
+        of_this = f"{topic}/{output}"
+        _make_subscription(admin, of_this)
+        for name, arguments in (
+            ("publish", (of_this, "two\nlines", "--property", "lang=en")),
+            ("subscribe", (of_this, "ann", "--count", "1")),
+            ("consume", (of_this, "ann", "1")),
+            ("unsubscribe", (of_this, "ann", "--yes")),
+        ):
+            results[name][output] = admin.done(name, *arguments, "-o", output).out
+    for of_one in results.values():
+        check_agreement(of_one)
+    assert "two\\x0alines" in results["subscribe"]["csv"]
 
 
 def _example(command: click.Command) -> list[str]:

@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ from kazoo.client import KazooClient
 
 from cli.dev.bookkeeper import LEDGERS_ROOT
 from cli.errors import ExitCode
+from cli.formats import FORMATS
 from cli.hub import hub as hub_group
 from hedwig.model import SubscriberId
 from hedwig.status import StatusCode
 from hedwig.wire import CloseSubscription
 from metadata import format_metadata
 from tests.cli.admin import Admin, wait_until
+from tests.cli.agreement import check_agreement
 from tests.hub.admin_client import AdminClient
 from tests.hub.running import RunningHub
 from tests.hub.wire_channel import WireChannel
@@ -145,6 +148,22 @@ def test_example_runs(pair: Pair, path: tuple[str, str]) -> None:
     here = here.replace("127.0.0.1:4080", pair.hubs[1].address)
     assert pair.admin.done(*shlex.split(here)).out
     pair.admin.done("hub", "undrain", pair.hubs[1].address)
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("load",), ("show", "ONE")], ids=lambda words: words[0])
+def test_formats_agree(pair: Pair, arguments: tuple[str, ...]) -> None:
+    words = [pair.hubs[0].address if word == "ONE" else word for word in arguments]
+    check_agreement({output: pair.admin.done("hub", *words, "-o", output).out for output in FORMATS})
+
+
+def test_shells_complete_the_hubs_that_are_alive(pair: Pair) -> None:
+    ran = pair.admin.run_apart(
+        _HEDWIG_ADMIN_COMPLETE="bash_complete",
+        COMP_WORDS="hedwig-admin hub show 127",
+        COMP_CWORD="3",
+        program=(sys.executable, "-c", "import sys; sys.argv[0] = 'hedwig-admin'; from cli.main import main; main()"),
+    )
+    assert ran.out.split() == sorted(f"plain,{hub.address}" for hub in pair.hubs)
 
 
 @pytest.mark.parametrize(
