@@ -93,7 +93,7 @@ def show_hub(settings: Settings, hub: str, cluster: ClusterAccess, admin: str | 
 
 
 @hub.command("load", example="hedwig-admin hub load")
-@click.argument("hub", metavar="[HUB]", required=False)
+@click.argument("hub", metavar="[HUB]", required=False, shell_complete=complete_hub)
 @cluster_options()
 @_admin_option()
 @pass_settings

@@ -4,6 +4,7 @@ The owner has in memory what is attached, and stores consume pointers a while la
 it would overwrite.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 import click
 
 from cli.access import with_store
-from cli.admin_endpoint import AdminEndpoint, RefusedError, named
+from cli.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
 from cli.cluster_access import ClusterAccess
 from cli.errors import CommandError, ExitCode
 from cli.settings import Settings
@@ -24,7 +25,7 @@ from metadata import MetadataStore, RecordKey
 
 __all__ = ["StoredSubscription", "SubscriptionAccess", "check_version", "consumed_of", "missing", "offline_option"]
 
-_NOT_FOUND: Final = 404
+_POLL_S: Final = 0.25
 
 
 def offline_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -68,8 +69,57 @@ class SubscriptionAccess:
             raise CommandError(_unknown(self.settings.command, owner), ExitCode.UNAVAILABLE)
         return owner.asked(self.settings.command) if owner.state is OwnerState.ALIVE else None
 
+    def look(self, cluster: ClusterAccess, admin: str | None, *, offline: bool) -> tuple[AdminEndpoint, Any] | None:
+        """Return the way to the topic's owner, and what it says of the lag; None if the store is to be changed.
+
+        An owner on record that does not serve the topic is just taking it up or giving it up, and may write consume
+        pointers as it does; so it is asked again until it has done either.
+
+        Raises: CommandError - as `find_owner` and `ask`; or that takes too long.
+        """
+        deadline = time.monotonic() + self.settings.operation_timeout_s()
+        while True:
+            endpoint = self.find_owner(cluster, admin, offline=offline)
+            if endpoint is None:
+                return None
+            lag = self.ask(endpoint, "/lag")
+            if lag is not None:
+                return endpoint, lag
+            if time.monotonic() >= deadline:
+                raise CommandError(
+                    f"{self.settings.command} failed on topic {show_name(self.topic)!r}: the hub that is on record as "
+                    "its owner says that it does not own it; hedwig-admin topic release has it owned anew by whoever "
+                    "is asked for it, and --offline changes the store alone",
+                    ExitCode.UNAVAILABLE,
+                )
+            time.sleep(_POLL_S)
+
+    def act(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
+        """Have the owner do something. Raises CommandError as `ask`, and if it released the topic meanwhile."""
+        told = self.ask(endpoint, path, **parameters)
+        if told is None:
+            raise self._released()
+        return told
+
+    def first_id(self, endpoint: AdminEndpoint) -> int:
+        """Return the id of the first message that is kept. Raises CommandError as `act`."""
+        try:
+            first: int = endpoint.get(f"{topic_path(self.topic)}?limit=1")["first_id"]
+        except RefusedError as exc:
+            if exc.answer.get("reason") == "not owned":
+                raise self._released() from exc
+            raise
+        return first
+
+    def _released(self) -> CommandError:
+        return CommandError(
+            f"{self.settings.command} failed on topic {show_name(self.topic)!r}: its owner released it meanwhile, and "
+            "nothing was changed; try again",
+            ExitCode.UNAVAILABLE,
+        )
+
     def ask(self, endpoint: AdminEndpoint, path: str, **parameters: Any) -> Any:
-        """Have the owner do something; None if it does not own the topic any more.
+        """Ask the owner; None if it does not own the topic any more.
 
         Raises: CommandError - there is no such subscription, it is attached, or it is at another version.
         """
@@ -95,6 +145,17 @@ class SubscriptionAccess:
                         ExitCode.VERSION_CONFLICT,
                     ) from exc
             raise
+
+    def read_anew(self, expected: Version | None) -> StoredSubscription:
+        """Return what the store has now that nobody owns the topic: whoever did may have written last things.
+
+        Raises: CommandError - it is gone; BadVersionError - it is not at the version that was expected.
+        """
+        stored = self.read()
+        if stored is None:
+            raise missing(self.topic, self.subscriber)
+        check_version(self.name, stored.found, expected)
+        return stored
 
     def read(self) -> StoredSubscription | None:
         """Return what the store has."""

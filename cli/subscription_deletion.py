@@ -59,10 +59,9 @@ def delete_subscription(
         output.record(name_fields(topic, subscriber) | {"result": "absent"})
         return
     check_version(access.name, stored.found, expected_version)
-    endpoint = access.find_owner(cluster, admin, offline=offline)
-    lag = access.ask(endpoint, "/lag") if endpoint is not None else None
-    if lag is not None:
-        (row,) = lag["subscriptions"]
+    owner = access.look(cluster, admin, offline=offline)
+    if owner is not None:
+        (row,) = owner[1]["subscriptions"]
         if row["attached"] and not force:
             raise CommandError(
                 f"cannot delete the {access.name}: somebody has it open; --force takes it from there: its client is "
@@ -70,6 +69,7 @@ def delete_subscription(
             )
         unconsumed = row["lag_messages"]
     else:
+        stored = access.read_anew(expected_version)
         last_id = TopicPositions(stored.ranges.ranges).last_id
         unconsumed = None if last_id is None else max(0, last_id - consumed_of(stored.found))
     fields = {"lag_messages": unconsumed, "version": str(stored.found.version)}
@@ -79,6 +79,7 @@ def delete_subscription(
     if not yes:
         loss = "all that it" if unconsumed is None else f"{counted(unconsumed, 'message')} that it"
         confirm(f"This deletes the {access.name} for good, with {loss} has not consumed")
+    endpoint = None if owner is None else owner[0]
     version = _delete(access, endpoint, stored.found, force=force, expected=expected_version, if_exists=if_exists)
     result = "absent" if version is None else "deleted"
     output.record(name_fields(topic, subscriber) | {"result": result} | fields | {"version": version})
@@ -96,7 +97,7 @@ def _delete(
     """Delete it, and return the last version that it had; None if somebody was faster, and that is fine."""
     if endpoint is not None:
         try:
-            told = access.ask(
+            told = access.act(
                 endpoint,
                 "/unsubscribe",
                 force="on" if force else None,
@@ -106,8 +107,7 @@ def _delete(
             if exc.code is ExitCode.NOT_FOUND and if_exists:
                 return None
             raise
-        if told is not None:
-            return str(told["version"])
+        return str(told["version"])
 
     async def delete(store: MetadataStore) -> None:
         await store.subscriptions.delete_subscription_data(access.topic, access.subscriber, found.version)

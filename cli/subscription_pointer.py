@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from cli.access import with_store
-from cli.admin_endpoint import AdminEndpoint, topic_path
+from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
@@ -81,10 +81,10 @@ def _reset(
     if stored is None:
         raise missing(topic, subscriber)
     check_version(access.name, stored.found, expected_version)
-    endpoint = access.find_owner(cluster, admin, offline=offline)
-    move = _look(access, endpoint, to) if endpoint is not None else None
-    if move is None:
-        endpoint, move = None, _look_in_store(access, stored, to)
+    owner = access.look(cluster, admin, offline=offline)
+    if owner is None:
+        stored = access.read_anew(expected_version)
+    move = _look_in_store(access, stored, to) if owner is None else _look(access, *owner, to)
     fields: dict[str, Any] = {"was": move.was, "consumed": move.consumed, "next_id": move.next_id}
     if dry_run:
         output.record(
@@ -94,16 +94,14 @@ def _reset(
     skipped = move.consumed - move.was
     if skipped > 0 and not yes:
         confirm(f"This skips {counted(skipped, 'message')} for the {access.name}")
-    told = None
-    if endpoint is not None:
-        told = access.ask(
-            endpoint,
+    if owner is not None:
+        told = access.act(
+            owner[0],
             "/seek",
             to=to,
             force="on" if force else None,
             version=None if expected_version is None else str(expected_version),
         )
-    if told is not None:
         fields = {name: told[name] for name in ("was", "consumed", "next_id")}
         version = told["version"]
     else:
@@ -111,12 +109,9 @@ def _reset(
     output.record(name_fields(topic, subscriber) | {"result": "moved"} | fields | {"version": version})
 
 
-def _look(access: SubscriptionAccess, endpoint: AdminEndpoint, to: int | str) -> _Move | None:
-    """Return the move as the owner sees it; None if it does not own the topic any more."""
-    lag = access.ask(endpoint, "/lag")
-    if lag is None:
-        return None
-    first_id: int = endpoint.get(f"{topic_path(access.topic)}?limit=1")["first_id"]
+def _look(access: SubscriptionAccess, endpoint: AdminEndpoint, lag: Any, to: int | str) -> _Move:
+    """Return the move as the owner sees it."""
+    first_id = access.first_id(endpoint)
     (row,) = lag["subscriptions"]
     match to:
         case "start":

@@ -148,27 +148,42 @@ class OwnerFinder:
         live = self.live_hubs()
         for hub in live or ():
             if hub.info.address == owner.address and hub.info.epoch == owner.epoch:
-                address = self._admin or hub.admin
-                endpoint = None if address is None else self.endpoint_of(owner, address)
-                return OwnerState.ALIVE, "it is registered in the cluster", endpoint
+                return self._registered(owner, hub.admin)
         if live is not None:
             return OwnerState.GONE, "it is not registered in the cluster any more", None
         if is_standalone:
             return OwnerState.GONE, "the standalone hub has been started again since", None
         return OwnerState.UNKNOWN, "no cluster was named in which it could be looked for; give --cluster URL", None
 
-    def _probe(self, owner: HubInfo) -> tuple[OwnerState, str, AdminEndpoint | None]:
-        """Ask the standalone hub."""
-        address = self._admin or f"{owner.host}:{_ADMIN_PORT}"
-        endpoint = self.endpoint_of(owner, address)
+    def _registered(self, owner: HubInfo, announced: str | None) -> tuple[OwnerState, str, AdminEndpoint | None]:
+        """Return what is known of a hub of the cluster; one that is asked elsewhere has to say that it is the one."""
+        why = "it is registered in the cluster"
+        if self._admin is None:
+            return OwnerState.ALIVE, why, None if announced is None else self.endpoint_of(owner, announced)
+        if not self._is_at(owner, self._admin):
+            return (
+                OwnerState.UNKNOWN,
+                f"{why}, and is not what answers at {self._admin}; correct --admin HOST:PORT",
+                None,
+            )
+        return OwnerState.ALIVE, why, self.endpoint_of(owner, self._admin)
+
+    def _is_at(self, owner: HubInfo, address: str) -> bool:
+        """Say whether this very start of the hub answers at `address`."""
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
         try:
             health = AdminEndpoint(self._settings.command, hub_name(owner), address, within_s).get("/health")
         except CommandError:
-            health = None
+            return False
         told = health if isinstance(health, Mapping) else {}
-        if told.get("address") == owner.address and told.get("epoch") == owner.epoch:
-            return OwnerState.ALIVE, f"it answers at {address}", endpoint
+        return bool(told.get("address") == owner.address and told.get("epoch") == owner.epoch)
+
+    def _probe(self, owner: HubInfo) -> tuple[OwnerState, str, AdminEndpoint | None]:
+        """Ask the standalone hub."""
+        address = self._admin or f"{owner.host}:{_ADMIN_PORT}"
+        if self._is_at(owner, address):
+            return OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address)
+        within_s = min(_PROBE_S, self._settings.operation_timeout_s())
         if _is_refused(owner.host, owner.port, within_s):
             return OwnerState.GONE, "nothing listens at its address", None
         return (

@@ -10,6 +10,7 @@ from cli.admin_endpoint import AdminEndpoint, RefusedError, named
 from cli.cluster_access import ClusterAccess, find_hub
 from cli.errors import CommandError, ExitCode
 from cli.fields import name_fields
+from cli.hub_names import complete_hub
 from cli.names import TOPIC, VERSION, complete_topic
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
@@ -83,7 +84,7 @@ def release_topic(
 
 @click.command("move", cls=AdminCommand, example="hedwig-admin topic move news 127.0.0.1:4080")
 @click.argument("name", type=TOPIC, shell_complete=complete_topic)
-@click.argument("hub", metavar="HUB")
+@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
 @_EXPECTED
 @owner_options()
 @click.option("--target-admin", metavar="HOST:PORT", help="A way to the admin endpoint of HUB.")

@@ -132,6 +132,20 @@ def test_move_goes_by_the_version_of_the_owner_record(pair: Pair, topic: str) ->
     assert _owner(pair, topic) == (other.address, "alive")
 
 
+def test_another_hub_than_the_owner_is_not_asked_in_its_place(pair: Pair, topic: str) -> None:
+    """It would say that it does not own the topic, upon which the store would be changed behind the owner's back."""
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    pair.admin.done("subscription", "create", topic, "reader")
+    wrong = ("--admin", other.admin)
+    for command in (("reset", "--to", "start"), ("delete", "--yes")):
+        ran = pair.admin.run("subscription", command[0], topic, "reader", *command[1:], *wrong)
+        assert (ran.code, f"is not what answers at {other.admin}" in ran.err) == (ExitCode.UNAVAILABLE, True), ran
+    pair.admin.done("subscription", "reset", topic, "reader", "--to", "start", "--admin", one.admin)
+    pair.admin.done("subscription", "delete", topic, "reader", "--yes")
+    assert pair.admin.done("subscription", "list", topic, "-o", "ndjson").rows == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
