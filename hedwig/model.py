@@ -104,6 +104,11 @@ class HubInfo:
         """Return `host:port:sslport`, -1 for no TLS listener, as redirects and owner records spell it."""
         return f"{self.host}:{self.port}:{-1 if self.ssl_port is None else self.ssl_port}"
 
+    @property
+    def names_in_requests(self) -> frozenset[bytes]:
+        """Return what clients call a hub that has redirected them: it depends on which of its ports they use."""
+        return frozenset(f"{self.host}:{port}".encode() for port in (self.port, self.ssl_port) if port is not None)
+
 
 def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) <= _PORT_MAX

@@ -1,7 +1,7 @@
 """Who owns a topic: claims and releases of owner records, and whom to redirect to."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -44,8 +44,8 @@ class Liveness(Protocol):
         """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
         ...
 
-    def choose(self) -> HubInfo:
-        """Return the hub that should own a topic nobody asked this hub to take."""
+    def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
+        """Return the hub that should own a topic nobody asked this hub to take, if possible none of those `tried`."""
         ...
 
 
@@ -93,16 +93,18 @@ class Ownership:
         if not tried or not self._is_me(tried[-1]):
             return None
         owner = self._known.find(topic, _JUST_SEEN_S)
-        return None if owner is None or not _names(owner).isdisjoint(tried) else owner
+        return None if owner is None or not owner.names_in_requests.isdisjoint(tried) else owner
 
     def _is_me(self, tried: bytes) -> bool:
         try:
-            return tried in _names(self._liveness.me)
+            return tried in self._liveness.me.names_in_requests
         except ServiceDownError:
             return False
 
-    async def claim(self, topic: Topic, *, should_claim: bool) -> Claim:
+    async def claim(self, topic: Topic, *, should_claim: bool, tried: Collection[bytes] = ()) -> Claim:
         """Make this hub the owner of `topic`, unless a hub that is alive is, or another should be.
+
+        `tried` are the hubs that whoever asks has been at, which are not chosen again.
 
         Raises: NotResponsibleForTopicError - its text is the address of the hub to ask; MetadataError;
             ServiceDownError - this hub may not claim now, or lost every race.
@@ -110,7 +112,7 @@ class Ownership:
         me = self._liveness.me
         self._known.forget(topic)
         is_for_any = self._for_originals is None or self._for_originals(topic)
-        chosen = me if should_claim or not is_for_any else self._liveness.choose()
+        chosen = me if should_claim or not is_for_any else self._liveness.choose(tried)
         version, taken_over = NEW, False
         for _ in range(_TRIES_MAX):
             if chosen == me:
@@ -173,11 +175,6 @@ class Ownership:
             # The record stays and names an incarnation that no longer serves the topic; this hub claims it anew when
             # it is asked, and any other once this hub has ended.
             _log.warning("cannot release topic '%s': %s", show_name(topic), exc)
-
-
-def _names(hub: HubInfo) -> frozenset[bytes]:
-    """Return what clients call a hub that has redirected them: it depends on which of its ports they use."""
-    return frozenset(f"{hub.host}:{port}".encode() for port in (hub.port, hub.ssl_port) if port is not None)
 
 
 def _same(one: HubInfo, other: HubInfo) -> bool:

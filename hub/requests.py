@@ -2,13 +2,21 @@
 
 import logging
 from collections.abc import Coroutine
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
-from hedwig.errors import HedwigError, InvalidArgumentError, MalformedRequestError, ServiceDownError
+from hedwig.errors import (
+    HedwigError,
+    InvalidArgumentError,
+    MalformedRequestError,
+    NotResponsibleForTopicError,
+    ServiceDownError,
+    UncertainStateError,
+)
 from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.names import as_subscriber, as_topic, show_name
 from hedwig.wire import (
+    Action,
     Answer,
     CloseSubscription,
     Consume,
@@ -35,6 +43,32 @@ _REQUEST_BYTES: Final = 1024
 """What a request costs besides its bytes while it waits, roughly."""
 _FAIR_SHARE: Final = 64 * 1024
 """What a channel may have waiting however much others have, and one request more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One of several attempts at a request, with so many `left`, itself included.
+
+    `made` is a SUBSCRIBE as its client sent it, if an earlier attempt has stored its subscription: whatever hinders it
+    now, it was not refused.
+    """
+
+    left: int
+    made: Subscribe | None = None
+
+    def next(self, made: Action | None = None) -> Self:
+        """Return the next one, after `made` has stored its subscription."""
+        if self.made is not None or not isinstance(made, Subscribe) or made.mode is CreateOrAttach.ATTACH:
+            made = self.made
+        return type(self)(self.left - 1, made)
+
+    def outcome(self, error: HedwigError) -> HedwigError:
+        """Return what to answer when it fails with `error`."""
+        if self.made is None:
+            return error
+        if isinstance(error, NotResponsibleForTopicError) and self.made.mode is CreateOrAttach.CREATE_OR_ATTACH:
+            return error
+        return UncertainStateError(f"the subscription was stored, and then the topic was released: {error}")
 
 
 class Requests:
@@ -64,7 +98,7 @@ class Requests:
             if is_answered:
                 self._refuse(channel, size, request.txn_id, exc)
             return
-        self._with_topic(channel, request, size, _TRIES)
+        self._with_topic(channel, request, size, _Attempt(_TRIES))
 
     def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
         """Answer a request with `error`, whatever it asks for."""
@@ -102,26 +136,26 @@ class Requests:
         if their_bytes + requests * _REQUEST_BYTES > _FAIR_SHARE:
             raise ServiceDownError("too many bytes of requests wait in this hub, some of them on this connection")
 
-    def _with_topic(self, channel: Channel, request: Request, size: int, tries: int) -> None:
+    def _with_topic(self, channel: Channel, request: Request, size: int, attempt: _Attempt) -> None:
         topic = self._topics.get(request.topic)
         if topic is not None:
-            self._serve(topic, channel, request, size, tries)
+            self._serve(topic, channel, request, size, attempt)
             return
 
         def serve(topic: OwnedTopic) -> None:
-            self._serve(topic, channel, request, size, tries)
+            self._serve(topic, channel, request, size, attempt)
 
         def refuse(error: HedwigError) -> None:
             # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
             if isinstance(request.action, Consume):
                 self._begin(channel, size)
-            self._refuse(channel, size, request.txn_id, error)
+            self._refuse(channel, size, request.txn_id, attempt.outcome(error))
 
         self._topics.with_topic(
             request.topic, should_claim=request.should_claim, tried=request.tried, serve=serve, refuse=refuse
         )
 
-    def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, tries: int) -> None:
+    def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, attempt: _Attempt) -> None:
         topic.used_at = self._topics.now()
         match request.action:
             case Publish(message):
@@ -145,20 +179,22 @@ class Requests:
                 else:
                     # It has no answer, but it waits for the metadata, so it counts among those that may.
                     self._begin(channel, size)
-                    self.tasks.start(self._consume(topic, channel, request, size, tries, action))
+                    self.tasks.start(self._consume(topic, channel, request, size, attempt, action))
             case Subscribe() as action:
                 self._answer_when_done(
                     self._subscribing.subscribe(topic, channel, size, request.txn_id, action),
                     channel,
                     request,
                     size,
-                    tries,
+                    attempt,
                 )
             case Unsubscribe(subscriber):
-                self._answer_when_done(self._subscribing.unsubscribe(topic, subscriber), channel, request, size, tries)
+                self._answer_when_done(
+                    self._subscribing.unsubscribe(topic, subscriber), channel, request, size, attempt
+                )
             case CloseSubscription(subscriber):
                 self._answer_when_done(
-                    self._subscribing.close(topic, subscriber, channel), channel, request, size, tries
+                    self._subscribing.close(topic, subscriber, channel), channel, request, size, attempt
                 )
 
     def _answer_when_done(
@@ -167,7 +203,7 @@ class Requests:
         channel: Channel,
         request: Request,
         size: int,
-        tries: int,
+        attempt: _Attempt,
     ) -> None:
         """Do `work`, which says whether it has answered the request itself, or there is nobody left to answer."""
 
@@ -181,18 +217,18 @@ class Requests:
             try:
                 was_answered = await work
             except TopicGoneError as gone:
-                if tries > 1:
+                if attempt.left > 1:
                     again = _finding_what_it_made(request) if gone.created else request
-                    self._with_topic(channel, again, size, tries - 1)
+                    self._with_topic(channel, again, size, attempt.next(request.action if gone.created else None))
                 else:
                     error = ServiceDownError("the topic is released again and again; try later")
-                    self._refuse(channel, size, request.txn_id, error)
+                    self._refuse(channel, size, request.txn_id, attempt.outcome(error))
             except HedwigError as exc:
-                self._refuse(channel, size, request.txn_id, exc)
+                self._refuse(channel, size, request.txn_id, attempt.outcome(exc))
             except Exception:
                 _log.exception("%s: a request could not be carried out", channel.peer)
                 error = ServiceDownError("the hub failed to carry the request out; its log says why")
-                self._refuse(channel, size, request.txn_id, error)
+                self._refuse(channel, size, request.txn_id, attempt.outcome(error))
             else:
                 if was_answered is None:
                     channel.answer(size, Answer(txn_id=request.txn_id))
@@ -204,15 +240,15 @@ class Requests:
         self.tasks.start(carry_out())
 
     async def _consume(
-        self, topic: OwnedTopic, channel: Channel, request: Request, size: int, tries: int, action: Consume
+        self, topic: OwnedTopic, channel: Channel, request: Request, size: int, attempt: _Attempt, action: Consume
     ) -> None:
         try:
             await self._subscribing.consume(topic, action)
         except TopicGoneError:
-            if tries > 1:
+            if attempt.left > 1:
                 # Now, so that it stays in front of what the client sent after it, which goes the same way.
                 channel.end_unanswered(size)
-                self._with_topic(channel, request, size, tries - 1)
+                self._with_topic(channel, request, size, attempt.next())
             else:
                 error = ServiceDownError("the topic is released again and again; try later")
                 self._refuse(channel, size, request.txn_id, error)
@@ -237,6 +273,8 @@ class Requests:
 
 
 def _finding_what_it_made(request: Request) -> Request:
-    """Return a SUBSCRIBE that has made its subscription, but was not answered, as one that may find it."""
+    """Return a SUBSCRIBE that has found or made its subscription, but was not answered, as one that may find it."""
     assert isinstance(request.action, Subscribe)
+    if request.action.mode is CreateOrAttach.ATTACH:
+        return request
     return replace(request, action=replace(request.action, mode=CreateOrAttach.CREATE_OR_ATTACH))

@@ -3,6 +3,7 @@
 import logging
 import os
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -107,7 +108,7 @@ class StandaloneLiveness:
     def seems_alive(self, hub: HubInfo) -> bool:  # noqa: ARG002 (of others there is nothing to remember)
         return False
 
-    def choose(self) -> HubInfo:
+    def choose(self, tried: Collection[bytes] = ()) -> HubInfo:  # noqa: ARG002 (there is no other)
         return self._me
 
 

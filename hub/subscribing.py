@@ -54,7 +54,7 @@ _TRIES: Final = 5
 class TopicGoneError(Exception):
     """The topic was released while a request waited: it has to be acquired anew.
 
-    `created`: the request has made its subscription already, so that next time it finds it.
+    `created`: the subscription that it asks for is on record, so that next time it finds it.
     """
 
     def __init__(self, *, created: bool = False) -> None:

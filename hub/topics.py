@@ -9,7 +9,7 @@ import fnmatch
 import logging
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -54,6 +54,7 @@ class Caretaker(Protocol):
 @dataclass(slots=True)
 class _Waiter:
     should_claim: bool
+    tried: Sequence[bytes]
     serve: Callable[[OwnedTopic], None]
     refuse: Callable[[HedwigError], None]
 
@@ -68,6 +69,11 @@ class _Acquisition:
     def should_claim(self) -> bool:
         """Whether any of those who wait was sent here by another hub."""
         return any(waiter.should_claim for waiter in self.waiters)
+
+    @property
+    def tried(self) -> frozenset[bytes]:
+        """The hubs that have sent any of those who wait away."""
+        return frozenset(hub for waiter in self.waiters for hub in waiter.tried)
 
     def refuse_all_not_sent_here(self, error: HedwigError) -> None:
         """Refuse whoever asks here first."""
@@ -170,7 +176,7 @@ class Topics:
         if len(acquisition.waiters) >= self._options.topic_requests_max:
             refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
             return
-        acquisition.waiters.append(_Waiter(should_claim, serve, refuse))
+        acquisition.waiters.append(_Waiter(should_claim, tried, serve, refuse))
         self._begin_turns()
 
     def _begin_turns(self) -> None:
@@ -219,23 +225,23 @@ class Topics:
     async def _own_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
         should_claim = acquisition.should_claim
         try:
-            return await self._own(name, should_claim)
+            return await self._own(name, should_claim, acquisition.tried)
         except NotResponsibleForTopicError as exc:
             if should_claim or not acquisition.should_claim:
                 raise
             # It may have been this hub's choice. Who was sent here meanwhile, perhaps by the very hub that was chosen,
             # must not be sent back: the original client takes that for a loop.
             acquisition.refuse_all_not_sent_here(exc)
-        return await self._own(name, True)
+        return await self._own(name, True, acquisition.tried)
 
-    async def _own(self, name: Topic, should_claim: bool) -> OwnedTopic:
+    async def _own(self, name: Topic, should_claim: bool, tried: Collection[bytes]) -> OwnedTopic:
         may_claim = should_claim and not self.claims_nothing_new and not self._is_left(name)
-        claim = await self._ownership.claim(name, should_claim=may_claim)
+        claim = await self._ownership.claim(name, should_claim=may_claim, tried=tried)
         try:
             log = await self._open_log(name, claim)
         except Exception as exc:
             # Not if it is cancelled: then all topics are abandoned, and there is no time to wait for the store.
-            _log.warning("topic '%s' was claimed, but cannot be served: %s", show_name(name), exc)
+            _log.warning("topic '%s' was claimed, but cannot be served: %s", show_name(name), str(exc) or repr(exc))
             await self._ownership.release(name, claim.version)
             raise
         return OwnedTopic(self, name, claim.version, log, self.now())

@@ -1,5 +1,7 @@
 """One incarnation of this hub: what it is called, and whether it may still serve."""
 
+from collections.abc import Collection
+
 from hedwig.errors import ServiceDownError
 from hedwig.model import HubInfo
 from hub.liveness.lease import Lease
@@ -58,11 +60,18 @@ class Registration:
         """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
         return self._live_set.is_watched and self._live_set.has(hub)
 
-    def choose(self) -> HubInfo:
-        """Return the hub that should own a topic nobody asked this hub to take. Raises ServiceDownError, as `me`."""
+    def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
+        """Return the hub that should own a topic nobody asked this hub to take.
+
+        `tried` are hubs, as clients call them, that have sent whoever asks away: one of them is chosen only if there is
+        no other that takes topics. Raises ServiceDownError, as `me`.
+        """
         mine = LiveHub(self.me, self._load)
-        others = [hub for hub in self._live_set.hubs if hub.info.address != self.hub.address]
-        return choose([mine, *others], self._options.placement, self._options.random).info
+        hubs = [mine, *(hub for hub in self._live_set.hubs if hub.info.address != self.hub.address)]
+        if tried:
+            new = [hub for hub in hubs if not hub.is_draining and hub.info.names_in_requests.isdisjoint(tried)]
+            hubs = new or hubs
+        return choose(hubs, self._options.placement, self._options.random).info
 
     def set_load(self, load: int) -> None:
         """Count with this load when choosing; the others hear of it from the host node."""

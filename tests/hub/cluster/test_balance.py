@@ -10,6 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.clock import SystemClock
+from hedwig.model import HubInfo, Topic
+from hedwig.status import StatusCode
 from hub.balance import Balance
 from hub.cluster_options import ClusterOptions
 from hub.given_up import GivenUp
@@ -277,3 +279,40 @@ async def test_topic_that_was_given_up_for_the_balance_is_claimed_again_by_choic
     sent_on = [topic for topic, answer in zip(left, answers, strict=True) if not is_owner(answer)]
     assert sent_on, "all of them came back"
     assert all([is_owner(await ask(to_other, topic)) for topic in sent_on])
+
+
+async def test_client_is_not_sent_back_to_a_hub_that_gave_the_topic_up(deployment: Deployment) -> None:
+    """Two hubs have given it up, and none is drained: the client finds an owner all the same, at a third or here."""
+    one, other, third = [await deployment.start() for _ in range(3)]
+    hubs = [one, other, third]
+    await _know_each_other(*hubs)
+    clients = {hub.me.address: await deployment.connect(hub) for hub in hubs}
+    for topic in TOPICS:
+        for hub in (one, other):
+            assert is_owner(await ask(clients[hub.me.address], topic))
+            owned = hub.topics.get(Topic(topic))
+            assert owned is not None
+            await hub.topics.leave(owned)
+        tried: list[HubInfo] = []
+        asked = one
+        while not is_owner(answer := await ask(clients[asked.me.address], topic, tried=tried)):
+            assert answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
+            tried.append(asked.me)
+            (asked,) = [hub for hub in hubs if hub.me.address == answer.text]
+            assert asked.me not in tried
+        assert (await deployment.owner(topic)) == asked.me
+        # As another client finds it, which was at both of them already.
+        assert is_owner(await ask(clients[asked.me.address], topic, tried=[one.me, other.me]))
+
+
+async def test_client_of_a_topic_that_every_hub_gave_up_is_served(deployment: Deployment) -> None:
+    one, other = [await deployment.start() for _ in range(2)]
+    await _know_each_other(one, other)
+    to_one, to_other = await deployment.connect(one), await deployment.connect(other)
+    for topic in TOPICS[:10]:
+        for hub, client in ((one, to_one), (other, to_other)):
+            assert is_owner(await ask(client, topic))
+            owned = hub.topics.get(Topic(topic))
+            assert owned is not None
+            await hub.topics.leave(owned)
+        assert is_owner(await ask(to_other, topic, tried=[one.me]))

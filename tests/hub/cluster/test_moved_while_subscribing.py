@@ -1,0 +1,67 @@
+"""Prove what a client is told whose subscription was stored when its topic left the hub: never that it was refused."""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from hedwig.model import SubscriberId, Topic
+from hedwig.status import StatusCode
+from hedwig.wire import pubsub_pb2 as pb
+from hub.hub import Hub
+from tests.faults.waiting import until
+from tests.hub.cluster.deployment import Deployment, liveness_of
+
+_TOPIC: Final = Topic(b"t")
+_S: Final = SubscriberId(b"s")
+
+
+def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task[None]]:
+    """Have a hub give the topic up in the moment in which a subscription of it is on record; return what does so."""
+    leaving: list[asyncio.Task[None]] = []
+    manager = hub.metadata.subscriptions
+    create = manager.create_subscription_data
+
+    async def create_and_leave(*args: Any) -> Any:
+        version = await create(*args)
+        owned = hub.topics.get(_TOPIC)
+        assert owned is not None
+        leaving.append(asyncio.create_task(hub.topics.leave(owned)))
+        await until(lambda: not owned.is_serving, "the topic is on its way out")
+        return version
+
+    patch.setattr(manager, "create_subscription_data", create_and_leave)
+    return leaving
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        # It is told whom to ask, where it attaches to what it finds.
+        (pb.SubscribeRequest.CREATE_OR_ATTACH, StatusCode.NOT_RESPONSIBLE_FOR_TOPIC),
+        # The next hub would say that somebody has this subscription already.
+        (pb.SubscribeRequest.CREATE, StatusCode.UNCERTAIN_STATE),
+    ],
+)
+async def test_client_is_not_told_that_it_was_refused(
+    mode: pb.SubscribeRequest.CreateOrAttach, told: StatusCode, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, other = [await deployment.start() for _ in range(2)]
+    await until(lambda: len(liveness_of(hub).live) == 2, "it knows the other")
+    leaving = _leave_once_stored(hub, monkeypatch)
+    client = await deployment.connect(hub)
+    sent = client.send_raw(
+        topic=_TOPIC,
+        type=pb.SUBSCRIBE,
+        shouldClaim=True,
+        # It gave the topic up, so it does not claim it for a client that comes back; the other one is left.
+        triedServers=list(hub.me.names_in_requests),
+        subscribeRequest=pb.SubscribeRequest(subscriberId=_S, createOrAttach=mode),
+    )
+    answer = await client.answer(sent)
+    await asyncio.gather(*leaving)
+    assert leaving
+    assert answer.status is told
+    if told is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
+        assert answer.text == other.me.address
+    assert await deployment.store.subscriptions.read_subscription_data(_TOPIC, _S) is not None
