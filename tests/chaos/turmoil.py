@@ -13,12 +13,14 @@ from typing import Final, TypeAlias
 from cli.dev import DevError, DevServers, ServerState
 from hedwig.errors import MetadataError
 from hedwig.model import SubscriberId, Topic
+from hub.main import ExitCode
 from metadata import StoreOptions, open_metadata
 from tests.chaos.history import Fault
 from tests.chaos.hubs import SESSION_S, Hubs
 from tests.chaos.starvation import waited_most_s, waits_s
 from tests.chaos.workload import Workload
 from tests.faults.sickbay import heal
+from tests.hub.running import HubNotServingError
 
 __all__ = ["LIMIT_S", "Healing", "Kind", "Turmoil", "too_slow"]
 
@@ -88,6 +90,11 @@ class Healing:
                     raise
                 print(f"HBase is started anew: {str(exc).splitlines()[0]}")
                 await asyncio.to_thread(self._end_hbase)
+            except HubNotServingError as exc:
+                # What it needs did not answer in time: HBase, say, whose session ended while ZooKeeper was away.
+                if exc.returncode != ExitCode.UNAVAILABLE or time.monotonic() > deadline:
+                    raise
+                print("a hub is started again, for what it needs did not answer")
             except MetadataError:
                 if time.monotonic() > deadline:
                     raise

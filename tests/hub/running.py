@@ -11,13 +11,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["RunningHub"]
+__all__ = ["HubNotServingError", "RunningHub"]
 
 _START_S: Final = 60.0
 _END_S: Final = 60.0
 _PAUSE_S: Final = 0.01
 _SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+))?.*\n", re.MULTILINE)
 _SOURCES: Final = Path(__file__).parents[2]
+
+
+class HubNotServingError(RuntimeError):
+    """A hub was started and does not serve; `returncode` is what it ended with, None if it has not ended by itself."""
+
+    def __init__(self, message: str, returncode: int | None = None) -> None:
+        super().__init__(message)
+        self.returncode = returncode
 
 
 class RunningHub:
@@ -93,15 +101,17 @@ class RunningHub:
         return self.process
 
     def start(self) -> Self:
-        """Start the hub, and wait until it serves. Raises RuntimeError, with its log, if it does not."""
+        """Start the hub, and wait until it serves. Raises HubNotServingError, with its log, if it does not."""
         process = self.begin()
         deadline = time.monotonic() + _START_S
         while (found := _SERVING.search(self._log_of_this_start())) is None:
             if process.poll() is not None:
-                raise RuntimeError(f"the hub ended with {process.returncode} as it started: {self.log[-4000:]}")
+                raise HubNotServingError(
+                    f"the hub ended with {process.returncode} as it started: {self.log[-4000:]}", process.returncode
+                )
             if time.monotonic() > deadline:
                 self.kill()
-                raise RuntimeError(f"the hub does not serve after {_START_S:g} s: {self.log[-4000:]}")
+                raise HubNotServingError(f"the hub does not serve after {_START_S:g} s: {self.log[-4000:]}")
             time.sleep(_PAUSE_S)
         self.address = found[1]
         self.admin = found[2] or self.admin
