@@ -13,7 +13,12 @@ from cli.errors import CommandError, ExitCode
 from cli.formats import make_output
 from cli.names import CheckedName
 from cli.program import AdminGroup
-from cli.setting_options import cluster_setting_options, hub_setting_options
+from cli.setting_options import (
+    cluster_setting_options,
+    hub_setting_options,
+    ledger_setting_options,
+    owner_setting_options,
+)
 from cli.settings import Settings, complete_context, pass_settings
 from cli.tls_settings import chosen_tls
 
@@ -69,7 +74,13 @@ def context() -> None:
 
 def _with_settings(command: Any) -> Any:
     """Add the options of the settings that not every command takes."""
-    for option in reversed((*cluster_setting_options(), *hub_setting_options())):
+    options = (
+        *cluster_setting_options(),
+        *hub_setting_options(),
+        *owner_setting_options(),
+        *ledger_setting_options(),
+    )
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -83,7 +94,8 @@ def _with_settings(command: Any) -> Any:
 def save_context(settings: Settings, /, name: str, unset: tuple[str, ...], use: bool) -> None:
     """Save the settings of this command line as NAME; what NAME has of others stays.
 
-    Every setting can be saved: --metadata, --cluster, --hub, those of TLS, --timeout and --output.
+    Every setting can be saved: --metadata, --cluster, --hub, those of TLS, --admin, --data, --bookkeeper, --timeout
+    and --output.
     """
     given = {key: _lasting(key, value) for key, value in settings.flags.items()}
     if not given and not unset:
@@ -181,7 +193,7 @@ def _flag(key: str) -> str:
 def _lasting(key: str, value: Value) -> Value:
     """Return `value` as it means the same in every directory and at any time. Raises ConfigurationError."""
     # Whoever only wants to save must not wait for the client library to load.
-    if key == "tls_ca":
+    if key in ("tls_ca", "data"):
         return str(Path(str(value)).absolute())
     if key == "metadata":
         from metadata import MetadataUrl
@@ -191,6 +203,10 @@ def _lasting(key: str, value: Value) -> Value:
         from cli.cluster_access import cluster_place
 
         cluster_place(str(value))
+    elif key == "bookkeeper":
+        from cli.ledger_access import bookkeeper_place
+
+        bookkeeper_place(str(value))
     elif key == "hub":
         from hedwig.client import HubAddress
 

@@ -89,6 +89,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         Setting("tls", _Kind.SWITCH, False),
         Setting("tls_ca", _Kind.TEXT),
         Setting("tls_insecure", _Kind.SWITCH, False),
+        Setting("admin", _Kind.TEXT),
+        Setting("data", _Kind.TEXT),
+        Setting("bookkeeper", _Kind.TEXT),
         Setting("timeout", _Kind.SECONDS, 30.0),
         Setting("output", _Kind.FORMAT, "table"),
     )

@@ -1,19 +1,17 @@
 """How a command reads ledgers: on bookies, or in the data directory of a standalone hub; without anybody noticing."""
 
-import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from cli.cluster_access import ClusterAccess
 from cli.errors import CommandError, ExitCode
 from cli.option_group import option_group
-from cli.settings import Settings, data_directory
+from cli.setting_options import ledger_setting_options
+from cli.settings import Settings, current_settings, data_directory
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError
 from hedwig.outcomes import NotAppliedError
@@ -22,7 +20,7 @@ from metadata import MetadataUrl
 if TYPE_CHECKING:
     from hub.ledgers.inspection import LedgerInspector
 
-__all__ = ["LedgerAccess", "ledger_options"]
+__all__ = ["LedgerAccess", "bookkeeper_place", "ledger_options"]
 
 _PORT: Final = 2181
 _LEDGERS: Final = "ledgers"
@@ -37,13 +35,18 @@ class LedgerAccess:
     bookkeeper: str | None
 
     @classmethod
-    def of(cls, params: Mapping[str, Any]) -> "LedgerAccess":
-        """Make it of the parsed options and the environment; what the command line says hides all of the other."""
-        if params["data"] and params["bookkeeper"]:
-            raise click.UsageError("give either --data or --bookkeeper")
-        if params["data"] or params["bookkeeper"]:
-            return cls(params["data"], params["bookkeeper"])
-        return cls(os.environ.get("HEDWIG_DATA") or None, os.environ.get("HEDWIG_BOOKKEEPER") or None)
+    def of(cls, settings: Settings) -> "LedgerAccess":
+        """Make it of what was chosen; what says either most directly hides all that is said further away.
+
+        Raises: ConfigurationError - one source says both.
+        """
+        for source, values in settings.layers(("data", "bookkeeper")):
+            data, bookkeeper = values.get("data"), values.get("bookkeeper")
+            if data and bookkeeper:
+                raise ConfigurationError(f"{source} gives both data and bookkeeper: ledgers are in one of them")
+            if data or bookkeeper:
+                return cls(str(data) if data else None, str(bookkeeper) if bookkeeper else None)
+        return cls(None, None)
 
     @property
     def is_given(self) -> bool:
@@ -73,21 +76,7 @@ class LedgerAccess:
 
 def ledger_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options that say where ledgers are; the command gets them as `ledgers`."""
-    options = (
-        click.option(
-            "--data",
-            metavar="DIR",
-            type=click.Path(exists=True, file_okay=False),
-            help="The data directory of the standalone hub, which may run.  [env: HEDWIG_DATA; default: the user's]",
-        ),
-        click.option(
-            "--bookkeeper",
-            metavar="URL",
-            help="Where the bookies of a cluster are registered, its option bookkeeper.zookeeper: "
-            "zookeeper://host:port/ledgers.  [env: HEDWIG_BOOKKEEPER; default: the cluster's ZooKeeper, /ledgers]",
-        ),
-    )
-    return option_group("ledgers", options, ("data", "bookkeeper"), LedgerAccess.of)
+    return option_group("ledgers", ledger_setting_options(), (), lambda _: LedgerAccess.of(current_settings()))
 
 
 def _bookkeeper_of(settings: Settings, cluster: ClusterAccess) -> str | None:
@@ -122,7 +111,7 @@ async def _open_bookies(settings: Settings, place: str, stack: AsyncExitStack) -
             f"ledgers on bookies are read with {exc.name}; in the checkout of hedwig: pip install "
             "'.[zookeeper,bookkeeper]'"
         ) from exc
-    hosts, root = _zookeeper_place(place)
+    hosts, root = bookkeeper_place(place)
     clock = SystemClock()
     bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=settings.operation_timeout_s(), clock=clock))
     stack.push_async_callback(bridge.close)
@@ -138,7 +127,8 @@ async def _open_bookies(settings: Settings, place: str, stack: AsyncExitStack) -
     return inspector
 
 
-def _zookeeper_place(url: str) -> tuple[str, str]:
+def bookkeeper_place(url: str) -> tuple[str, str]:
+    """Return hosts and root of the bookies of a cluster. Raises ConfigurationError."""
     wrong = ConfigurationError(f"the bookies are at {url!r}; it must be like zookeeper://host:2181/ledgers")
     try:
         parsed = MetadataUrl.parse(url)

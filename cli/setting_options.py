@@ -9,7 +9,12 @@ from cli.configuration import SETTINGS
 from cli.hub_names import complete_hub
 from cli.settings import kept_setting
 
-__all__ = ["cluster_setting_options", "hub_setting_options"]
+__all__ = [
+    "cluster_setting_options",
+    "hub_setting_options",
+    "ledger_setting_options",
+    "owner_setting_options",
+]
 
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -56,5 +61,38 @@ def cluster_setting_options() -> Sequence[_Decorator]:
             help="Where the hubs are registered, their option cluster.zookeeper: zookeeper://host:port/hedwig/REGION."
             "  [env: HEDWIG_CLUSTER; default: the metadata store, if it is a ZooKeeper]",
             **kept_setting("cluster"),
+        ),
+    )
+
+
+def owner_setting_options() -> Sequence[_Decorator]:
+    """Return the option that says how the owner of a topic is asked."""
+    return (
+        click.option(
+            "--admin",
+            metavar="HOST:PORT",
+            help="A way to the admin endpoint of the topic's owner, in place of the one that it announces."
+            "  [env: HEDWIG_ADMIN; default, of a standalone hub: its host, port 4081]",
+            **kept_setting("admin"),
+        ),
+    )
+
+
+def ledger_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say where ledgers are."""
+    return (
+        click.option(
+            "--data",
+            metavar="DIR",
+            type=click.Path(exists=True, file_okay=False),
+            help="The data directory of the standalone hub, which may run.  [env: HEDWIG_DATA; default: the user's]",
+            **kept_setting("data"),
+        ),
+        click.option(
+            "--bookkeeper",
+            metavar="URL",
+            help="Where the bookies of a cluster are registered, its option bookkeeper.zookeeper: "
+            "zookeeper://host:port/ledgers.  [env: HEDWIG_BOOKKEEPER; default: the cluster's ZooKeeper, /ledgers]",
+            **kept_setting("bookkeeper"),
         ),
     )

@@ -5,21 +5,19 @@ is asked of its ZooKeeper. A standalone hub is asked itself: at its admin endpoi
 looked whether anything listens where its clients would go.
 """
 
-import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from cli.access import with_store
 from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess, cluster_options, read_cluster
 from cli.errors import CommandError, ExitCode
 from cli.option_group import option_group
-from cli.settings import Settings
+from cli.setting_options import owner_setting_options
+from cli.settings import Settings, current_settings
 from hedwig.errors import ConfigurationError
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
@@ -213,18 +211,15 @@ def _is_refused(host: str, port: int, within_s: float) -> bool:
 
 def owner_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds what a command needs to find owners; the command gets `cluster` and `admin`."""
-    admin = click.option(
-        "--admin",
-        metavar="HOST:PORT",
-        help="A way to the admin endpoint of the topic's owner, in place of the one that it announces."
-        f"  [env: HEDWIG_ADMIN; default, of a standalone hub: its host, port {_ADMIN_PORT}]",
-    )
-    with_admin = option_group(
-        "admin", (admin,), ("admin",), lambda params: params["admin"] or os.environ.get("HEDWIG_ADMIN") or None
-    )
+    with_admin = option_group("admin", owner_setting_options(), (), lambda _: _chosen_admin())
     with_cluster = cluster_options()
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         return with_cluster(with_admin(command))
 
     return add
+
+
+def _chosen_admin() -> str | None:
+    value = current_settings().chosen("admin").value
+    return None if value is None else str(value)

@@ -67,6 +67,9 @@ def test_every_setting_can_be_saved_and_given_by_the_environment(admin: Admin, k
         "tls": "true",
         "tls_ca": str(tmp_path / "ca.pem"),
         "tls_insecure": "true",
+        "admin": "h:4081",
+        "data": str(tmp_path),
+        "bookkeeper": "zookeeper://z:2181/ledgers",
         "timeout": "5",
         "output": "json",
     }[key]
