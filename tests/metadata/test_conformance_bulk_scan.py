@@ -188,6 +188,10 @@ async def test_record_that_cannot_be_read_does_not_end_the_scan(
     }
     with pytest.raises(CorruptRecordError):
         unreadable[0].read()
+    # The tests that follow may use the same store, and read it to empty it.
+    for call, (_, key) in zip(CALLS, broken, strict=True):
+        for outcome in await call.apply(small_pages, [Delete(key, ANY)]):
+            outcome.check()
 
 
 async def test_closed_store_ends_the_scan_with_an_error(clients: Clients, empty_place: Place) -> None:
