@@ -33,6 +33,7 @@ _HEALING_S: Final = 300.0
 _HBASE_S: Final = 75.0
 """HBase that was restarted in an unlucky moment may wait for itself for ever; after so long it is started anew."""
 _ROUND_S: Final = 0.05
+_LOOK_S: Final = 1.0
 _PROBED: Final = 24
 
 Span: TypeAlias = tuple[float, float]
@@ -100,6 +101,9 @@ class Healing:
                     raise
             assert time.monotonic() < deadline, f"the servers do not all answer after {_HEALING_S:g} s"
 
+    def _ended(self) -> list[str]:
+        return [each.name for each in self.stack.status() if each.state is not ServerState.RUNNING]
+
     def _end_hbase(self) -> None:
         for server in self.stack.status():
             if server.kind in ("hbase-master", "regionserver") and server.pid is not None:
@@ -120,15 +124,28 @@ class Healing:
             )
 
     async def measure(self, fault: Fault, clock_from: float) -> None:
-        """Have every topic published to, and write down how long since `clock_from` each takes to be served."""
+        """Have every topic published to, and write down how long since `clock_from` each takes to be served.
+
+        A region server that was paused may end by itself seconds after it answered again. Then everything is healed
+        first, and the clock begins once all answer.
+        """
         load = self._load
         topics = load.topics
         fault.clock_from, fault.limit_s, fault.topics = clock_from, LIMIT_S, len(topics)
         load.wave()
         before = self._waits()
         deadline = clock_from + LIMIT_S + _PATIENCE_S
+        looked = time.monotonic()
         while not topics <= (served := load.served(clock_from)).keys():
             load.check()
+            if time.monotonic() > looked + _LOOK_S:
+                if ended := await asyncio.to_thread(self._ended):
+                    fault.what = f"{fault.what}; {', '.join(ended)} ended meanwhile"
+                    await self.all_answer()
+                    clock_from = fault.clock_from = time.monotonic()
+                    load.wave()
+                    before, deadline = self._waits(), clock_from + LIMIT_S + _PATIENCE_S
+                looked = time.monotonic()
             fault.starved_s = waited_most_s(before, self._waits())
             if time.monotonic() > deadline + fault.starved_s:
                 break

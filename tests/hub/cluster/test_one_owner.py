@@ -181,7 +181,7 @@ async def test_client_that_was_sent_here_is_not_sent_on_with_one_that_was_not(
     proxy, place = await deployment.behind_proxy(plan)
     hub = await deployment.start(place=place)
     other = await deployment.start()
-    monkeypatch.setattr(Registration, "choose", lambda _: other.me)
+    monkeypatch.setattr(Registration, "choose", lambda *_: other.me)
     client = await deployment.connect(hub)
     armed = True
     asks = CloseSubscription(SubscriberId(b"nobody"))
