@@ -6,11 +6,16 @@ from collections.abc import Generator
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 __all__: list[str] = []
 
 # The real servers of a run, shared by the tests of every folder.
 pytest_plugins = ["tests.servers"]
+
+# How long an example takes depends on what else the machine does, and no test is to.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 _deselected_full = pytest.StashKey[int]()
 _COUNT: Final = "long tests left out"
