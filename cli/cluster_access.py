@@ -16,7 +16,15 @@ from metadata import MetadataUrl
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["ClusterAccess", "cluster_options", "cluster_place", "find_hub", "read_cluster", "read_hubs_of"]
+__all__ = [
+    "ClusterAccess",
+    "cluster_options",
+    "cluster_place",
+    "find_hub",
+    "read_cluster",
+    "read_hubs_of",
+    "zookeeper_place",
+]
 
 _SCHEME = "zookeeper"
 _PORT = 2181
@@ -100,12 +108,17 @@ async def read_hubs_of(url: str, timeout_s: float) -> "tuple[LiveHub, ...]":
 
 def cluster_place(url: str) -> tuple[str, str]:
     """Return hosts and prefix of a cluster. Raises ConfigurationError."""
-    wrong = ConfigurationError(f"the cluster is {url!r}; it must be like zookeeper://host:2181/hedwig/REGION")
     try:
-        parsed = MetadataUrl.parse(url)
-        hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_PORT))
+        return zookeeper_place(url)
     except ConfigurationError as exc:
-        raise wrong from exc
+        text = f"the cluster is {url!r}; it must be like zookeeper://host:2181/hedwig/REGION"
+        raise ConfigurationError(text) from exc
+
+
+def zookeeper_place(url: str) -> tuple[str, str]:
+    """Return hosts and path of a place in ZooKeeper. Raises ConfigurationError."""
+    parsed = MetadataUrl.parse(url)
+    hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_PORT))
     if parsed.scheme != _SCHEME or parsed.parameters or not parsed.path.strip("/"):
-        raise wrong
+        raise ConfigurationError(f"{url!r} is no place in ZooKeeper")
     return hosts, parsed.path.rstrip("/")

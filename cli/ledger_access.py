@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.cluster_access import ClusterAccess
+from cli.cluster_access import ClusterAccess, zookeeper_place
 from cli.errors import CommandError, ExitCode
 from cli.option_group import option_group
 from cli.setting_options import ledger_setting_options
@@ -129,12 +129,8 @@ async def _open_bookies(settings: Settings, place: str, stack: AsyncExitStack) -
 
 def bookkeeper_place(url: str) -> tuple[str, str]:
     """Return hosts and root of the bookies of a cluster. Raises ConfigurationError."""
-    wrong = ConfigurationError(f"the bookies are at {url!r}; it must be like zookeeper://host:2181/ledgers")
     try:
-        parsed = MetadataUrl.parse(url)
-        hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_PORT))
+        return zookeeper_place(url)
     except ConfigurationError as exc:
-        raise wrong from exc
-    if parsed.scheme != "zookeeper" or parsed.parameters or not parsed.path.strip("/"):
-        raise wrong
-    return hosts, parsed.path.rstrip("/")
+        text = f"the bookies are at {url!r}; it must be like zookeeper://host:2181/ledgers"
+        raise ConfigurationError(text) from exc

@@ -7,14 +7,12 @@ from random import Random
 from typing import Final, Self
 
 from hedwig.clock import Clock
-from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
 from hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
 from hub.ledgers.bookkeeper.digests import Digest, DigestKind
-from hub.ledgers.bookkeeper.entries import Entry
 from hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.links import BookieLinks
-from hub.ledgers.bookkeeper.reading import ReadAhead, read_entry
+from hub.ledgers.bookkeeper.reading import read_payloads
 from hub.ledgers.bookkeeper.zookeeper import Session
 from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
@@ -54,29 +52,8 @@ class BookkeeperLedgerInspector:
     async def read(self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int) -> list[bytes]:
         metadata, last = await self._extent(ledger_id)
         last = min(last, first_entry_id + entries_max - 1)
-        digest = _digest_of(metadata)
-
-        async def read(entry_id: int) -> Entry:
-            return await read_entry(self._cluster, ledger_id, metadata, digest, entry_id)
-
-        payloads: list[bytes] = []
-        size = 0
-        entries = ReadAhead(read, first_entry_id, last, self._cluster.options.read_ahead)
-        try:
-            for _ in range(first_entry_id, last + 1):
-                try:
-                    entry = await entries.next()
-                except (CorruptEntryError, LedgerStoreUnavailableError):
-                    if not payloads:
-                        raise
-                    break
-                size += len(entry.payload)
-                if payloads and size > bytes_max:
-                    break
-                payloads.append(entry.payload)
-        finally:
-            await entries.aclose()
-        return payloads
+        entries = range(first_entry_id, last + 1)
+        return await read_payloads(self._cluster, ledger_id, metadata, _digest_of(metadata), entries, bytes_max)
 
     async def aclose(self) -> None:
         await self._registry.aclose()

@@ -16,7 +16,7 @@ from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.requests import Answer, ReadEntry
 
-__all__ = ["ReadAhead", "ask_for_entry", "read_entry"]
+__all__ = ["ReadAhead", "ask_for_entry", "read_entry", "read_payloads"]
 
 T = TypeVar("T")
 
@@ -148,3 +148,34 @@ class ReadAhead(Generic[T]):
             if not task.cancelled():
                 task.exception()  # Nobody wants to know.
         self._tasks.clear()
+
+
+async def read_payloads(
+    cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entries: range, bytes_max: int
+) -> list[bytes]:
+    """Return the payloads of consecutive entries: at least one, if there are any, and no more than `bytes_max` bytes.
+
+    It ends before an entry that cannot be read. Raises: CorruptEntryError, LedgerStoreUnavailableError - of the first.
+    """
+
+    async def read(entry_id: int) -> Entry:
+        return await read_entry(cluster, ledger_id, metadata, digest, entry_id)
+
+    payloads: list[bytes] = []
+    size = 0
+    coming = ReadAhead(read, entries.start, entries.stop - 1, cluster.options.read_ahead)
+    try:
+        for _ in entries:
+            try:
+                entry = await coming.next()
+            except (CorruptEntryError, LedgerStoreUnavailableError):
+                if not payloads:
+                    raise
+                break
+            size += len(entry.payload)
+            if payloads and size > bytes_max:
+                break
+            payloads.append(entry.payload)
+    finally:
+        await coming.aclose()
+    return payloads

@@ -26,13 +26,12 @@ from hedwig.errors import (
 from hedwig.versions import Versioned
 from hub.ledgers.bookkeeper.cluster import Cluster
 from hub.ledgers.bookkeeper.digests import Digest, master_key
-from hub.ledgers.bookkeeper.entries import Entry
 from hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
 from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.links import BookieLinks
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hub.ledgers.bookkeeper.placement import choose_ensemble
-from hub.ledgers.bookkeeper.reading import ReadAhead, read_entry
+from hub.ledgers.bookkeeper.reading import read_payloads
 from hub.ledgers.bookkeeper.recovery import recover
 from hub.ledgers.bookkeeper.writer import LedgerWriter
 from hub.ledgers.bookkeeper.zookeeper import Session
@@ -158,30 +157,14 @@ class BookkeeperLedgerStore:
         last = min(last, first_entry_id + entries_max - 1)
         digest = self._digest_of(ledger_id, metadata)
 
-        async def read(entry_id: int) -> Entry:
-            return await read_entry(self._cluster, ledger_id, metadata, digest, entry_id)
-
-        payloads: list[bytes] = []
-        size = 0
-        entries = ReadAhead(read, first_entry_id, last, self._cluster.options.read_ahead)
+        entries = range(first_entry_id, last + 1)
         try:
-            for _ in range(first_entry_id, last + 1):
-                try:
-                    entry = await entries.next()
-                except (CorruptEntryError, LedgerStoreUnavailableError):
-                    if not payloads:
-                        # A deleted ledger looks like this too, and one whose bookies were repaired: the record tells.
-                        self._closed_ledgers.pop(ledger_id, None)
-                        await self._cluster.metadata.read(ledger_id)
-                        raise
-                    break
-                size += len(entry.payload)
-                if payloads and size > bytes_max:
-                    break
-                payloads.append(entry.payload)
-        finally:
-            await entries.aclose()
-        return payloads
+            return await read_payloads(self._cluster, ledger_id, metadata, digest, entries, bytes_max)
+        except (CorruptEntryError, LedgerStoreUnavailableError):
+            # A deleted ledger looks like this too, and one whose bookies were repaired: the record tells.
+            self._closed_ledgers.pop(ledger_id, None)
+            await self._cluster.metadata.read(ledger_id)
+            raise
 
     async def last_entry_id(self, ledger_id: int) -> int:
         self._check_open()
