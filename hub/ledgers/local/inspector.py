@@ -63,6 +63,13 @@ class LocalLedgerInspector:
     async def aclose(self) -> None:
         return
 
+    def ledger_ids(self) -> array[int]:
+        """Return the ids of the ledgers that the last look has seen, ascending."""
+        ids = array("Q")
+        for group in self._catalog.groups():
+            ids.extend(self._catalog.group_ledgers(group))
+        return ids
+
     def _facts(self, ledger_id: int) -> LedgerFacts:
         state = self._reader.state(ledger_id)
         sizes: dict[int, int] = {}

@@ -1,0 +1,59 @@
+"""The ledgers in the data directory of a standalone hub, which may run. They say nothing of themselves but their ids."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from hedwig.errors import NoSuchLedgerError
+from hub.ledgers.census import LedgerEntry
+from hub.ledgers.local.inspector import LocalLedgerInspector
+
+__all__ = ["LocalLedgerCensus"]
+
+_AT_ONCE: Final = 1024
+
+
+class LocalLedgerCensus:
+    """A LedgerCensus of a local store. Only its hub deletes there."""
+
+    def __init__(self, path: Path, inspector: LocalLedgerInspector) -> None:
+        self._path = path
+        self._inspector = inspector
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Look into the directory `path`. Raises as `LocalLedgerInspector.open`."""
+        return cls(path, await LocalLedgerInspector.open(path))
+
+    async def find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
+        found = [await self._find(ledger_id) for ledger_id in ledger_ids]
+        if None in found:
+            # What was made since the last look was not seen by it.
+            self._inspector = await LocalLedgerInspector.open(self._path)
+            found = [
+                await self._find(ledger_id) if entry is None else entry
+                for ledger_id, entry in zip(ledger_ids, found, strict=True)
+            ]
+        return found
+
+    async def pages(self) -> AsyncIterator[list[LedgerEntry]]:
+        batch: list[LedgerEntry] = []
+        for ledger_id in await asyncio.to_thread(self._inspector.ledger_ids):
+            batch.append(LedgerEntry(ledger_id=ledger_id))
+            if len(batch) == _AT_ONCE:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    async def delete(self, entry: LedgerEntry) -> bool:
+        del entry
+        return False
+
+    async def _find(self, ledger_id: int) -> LedgerEntry | None:
+        try:
+            facts = await self._inspector.facts(ledger_id)
+        except NoSuchLedgerError:
+            return None
+        return LedgerEntry(ledger_id=ledger_id, last_entry_id=facts.last_entry_id if facts.is_closed else None)
