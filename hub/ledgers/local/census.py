@@ -1,4 +1,4 @@
-"""The ledgers in the data directory of a standalone hub, which may run. They say nothing of themselves but their ids."""
+"""The ledgers in the data directory of a standalone hub, which may run. They say nothing of themselves but an id."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,0 +1,101 @@
+"""Whether the hubs that owner records name are alive: asked of their cluster, or of the standalone hub's registration.
+
+An incarnation of a hub that is not alive never comes back, so that it is dead is told for good. A record has to be read
+before it is asked about: its hub had begun by then.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from cli.cluster_access import ClusterAccess, read_hubs_of
+from cli.settings import Settings
+from hedwig.errors import ConfigurationError
+from hedwig.model import HubInfo
+from metadata import MetadataStore
+
+__all__ = ["HubState", "HubVerdicts"]
+
+_PROBE_S: Final = 5.0
+_KEPT_MAX: Final = 100_000
+
+
+class HubState(StrEnum):
+    """What is known of an incarnation of a hub."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+class HubVerdicts:
+    """Says of the hubs of one store which are alive. What is dead is asked about once."""
+
+    def __init__(self, settings: Settings, store: MetadataStore, cluster: ClusterAccess) -> None:
+        self._settings = settings
+        self._store = store
+        self._cluster = _cluster_of(settings, cluster)
+        self._dead: set[tuple[str, int]] = set()
+
+    @property
+    def why_not(self) -> str | None:
+        """Say why nothing can be told; None if it can. A file has no cluster, and knows its standalone hub."""
+        if self._cluster is None and self._store.url.scheme != "sqlite":
+            return "no cluster was named in which hubs could be looked for; give --cluster URL"
+        return None
+
+    async def of_all(self, hubs: Iterable[HubInfo]) -> dict[tuple[str, int], HubState]:
+        """Return what is known of hubs, by address and epoch.
+
+        Raises: NotAppliedError, ServiceDownError - ZooKeeper does not answer; MetadataUnavailableError - the store;
+            CorruptRecordError - the registration of the standalone hub cannot be read.
+        """
+        wanted = {(hub.address, hub.epoch): hub for hub in hubs}
+        found = dict.fromkeys(wanted.keys() & self._dead, HubState.DEAD)
+        asked = {name: hub for name, hub in wanted.items() if name not in found}
+        if not asked:
+            return found
+        if self.why_not is not None:
+            return dict.fromkeys(wanted, HubState.UNKNOWN)
+        live: set[tuple[str, int]] = set()
+        if self._cluster is not None:
+            hubs_alive = await read_hubs_of(self._cluster, self._settings.operation_timeout_s())
+            live = {(hub.info.address, hub.info.epoch) for hub in hubs_alive}
+        standalone = await self._store.standalone_hub()
+        if standalone is not None:
+            name = (standalone.address, standalone.starts)
+            if name in asked and not await _is_refused(asked[name]):
+                live.add(name)
+        for name in asked:
+            found[name] = HubState.ALIVE if name in live else HubState.DEAD
+            if name not in live and len(self._dead) < _KEPT_MAX:
+                self._dead.add(name)
+        return found
+
+    async def of(self, hub: HubInfo) -> HubState:
+        """Return what is known of one hub. Raises as `of_all`."""
+        return (await self.of_all([hub]))[hub.address, hub.epoch]
+
+
+def _cluster_of(settings: Settings, cluster: ClusterAccess) -> str | None:
+    """Return where the hubs of a cluster are registered; None if that was not said. Raises ConfigurationError."""
+    if cluster.given is not None:
+        return cluster.url(settings)
+    try:
+        return cluster.url(settings)
+    except ConfigurationError:
+        return None
+
+
+async def _is_refused(hub: HubInfo) -> bool:
+    """Say whether a machine that answers has nothing that listens where the clients of a hub would go."""
+    try:
+        async with asyncio.timeout(_PROBE_S):
+            _, writer = await asyncio.open_connection(hub.host, hub.port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return False
