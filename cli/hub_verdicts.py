@@ -10,9 +10,11 @@ from enum import StrEnum
 from typing import Final
 
 from cli.cluster_access import ClusterAccess, read_hubs_of
+from cli.errors import CommandError, ExitCode
 from cli.settings import Settings
-from hedwig.errors import ConfigurationError
+from hedwig.errors import ConfigurationError, ServiceDownError
 from hedwig.model import HubInfo
+from hedwig.outcomes import NotAppliedError
 from metadata import MetadataStore
 
 __all__ = ["HubState", "HubVerdicts"]
@@ -36,6 +38,7 @@ class HubVerdicts:
         self._settings = settings
         self._store = store
         self._cluster = _cluster_of(settings, cluster)
+        self._is_told = cluster.given is not None
         self._dead: set[tuple[str, int]] = set()
 
     @property
@@ -45,10 +48,20 @@ class HubVerdicts:
             return "no cluster was named in which hubs could be looked for; give --cluster URL"
         return None
 
+    @property
+    def why_no_repair(self) -> str | None:
+        """Say why nobody should be declared dead by what was told; None if they may be.
+
+        Where a store is in a ZooKeeper, hubs need not be registered there: by another place all of them would be dead.
+        """
+        if self._is_told or self._store.url.scheme == "sqlite":
+            return None
+        return "none while it is not said where the hubs are registered; give --cluster URL"
+
     async def of_all(self, hubs: Iterable[HubInfo]) -> dict[tuple[str, int], HubState]:
         """Return what is known of hubs, by address and epoch.
 
-        Raises: NotAppliedError, ServiceDownError - ZooKeeper does not answer; MetadataUnavailableError - the store;
+        Raises: CommandError - the cluster's ZooKeeper does not answer; MetadataUnavailableError - the store does not;
             CorruptRecordError - the registration of the standalone hub cannot be read.
         """
         wanted = {(hub.address, hub.epoch): hub for hub in hubs}
@@ -58,10 +71,7 @@ class HubVerdicts:
             return found
         if self.why_not is not None:
             return dict.fromkeys(wanted, HubState.UNKNOWN)
-        live: set[tuple[str, int]] = set()
-        if self._cluster is not None:
-            hubs_alive = await read_hubs_of(self._cluster, self._settings.operation_timeout_s())
-            live = {(hub.info.address, hub.info.epoch) for hub in hubs_alive}
+        live = set() if self._cluster is None else await self._registered(self._cluster)
         standalone = await self._store.standalone_hub()
         if standalone is not None:
             name = (standalone.address, standalone.starts)
@@ -72,6 +82,16 @@ class HubVerdicts:
             if name not in live and len(self._dead) < _KEPT_MAX:
                 self._dead.add(name)
         return found
+
+    async def _registered(self, cluster: str) -> set[tuple[str, int]]:
+        try:
+            hubs = await read_hubs_of(cluster, self._settings.operation_timeout_s())
+        except (NotAppliedError, ServiceDownError) as exc:
+            raise CommandError(
+                f"{self._settings.command} failed on the cluster {cluster}: {exc}; see that ZooKeeper is up there",
+                ExitCode.UNAVAILABLE,
+            ) from exc
+        return {(hub.info.address, hub.info.epoch) for hub in hubs}
 
     async def of(self, hub: HubInfo) -> HubState:
         """Return what is known of one hub. Raises as `of_all`."""

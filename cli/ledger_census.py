@@ -25,6 +25,7 @@ KEPT_S: Final = 3600
 """How old a ledger has to be before anybody may say that nothing refers to it: it is made before it is on record."""
 
 _LEDGERS: Final = "ledgers"
+_ID_FILE: Final = "hub-id"
 _APPLICATION: Final = b"hedwig"
 
 
@@ -56,13 +57,15 @@ class Deployment:
 class KnownLedgers:
     """The ledgers of a store: where they are, what counts them, and which are this deployment's.
 
-    `is_shared`: others may have ledgers there, too, and ledgers may be deleted from outside.
+    `is_shared`: others may have ledgers there, too, and ledgers may be deleted from outside. `hub_id` is the standalone
+    hub whose ledgers they are.
     """
 
     place: str
     census: "LedgerCensus"
     deployment: Deployment
     is_shared: bool
+    hub_id: str | None = None
 
     def age_s(self, entry: "LedgerEntry") -> float | None:
         """Return how long ago a ledger was made; None if nothing says so."""
@@ -126,7 +129,10 @@ async def _in_directory(directory: Path) -> KnownLedgers:
     path = directory / _LEDGERS
     if not path.is_dir():
         raise ConfigurationError(f"there are no ledgers in {directory}; name the data directory of the hub: --data DIR")
-    return KnownLedgers(str(directory), await LocalLedgerCensus.open(path), Deployment(None), is_shared=False)
+    id_file = directory / _ID_FILE
+    hub_id = id_file.read_text(encoding="ascii", errors="replace").strip() if id_file.is_file() else None
+    census = await LocalLedgerCensus.open(path)
+    return KnownLedgers(str(directory), census, Deployment(None), is_shared=False, hub_id=hub_id)
 
 
 def _embedded(settings: Settings) -> Path | None:

@@ -20,7 +20,16 @@ from metadata.ranges import RangeFault, range_defects
 from metadata.scan import ScannedRecord
 from metadata.store import MetadataStore
 
-__all__ = ["Finding", "FindingKind", "RecordPage", "find_lone_subscriptions", "find_ranges", "find_unreadable", "pages"]
+__all__ = [
+    "Finding",
+    "FindingKind",
+    "RecordPage",
+    "consumed_of",
+    "find_lone_subscriptions",
+    "find_ranges",
+    "find_unreadable",
+    "pages",
+]
 
 
 class FindingKind(enum.StrEnum):
@@ -40,7 +49,7 @@ class Finding:
     """One thing that is wrong: on which record, or which ledger, and `what`, in words.
 
     `record` is what was read of it, with the version by which alone it may be changed; `version` is that of a record
-    that cannot be read.
+    that cannot be read. `of` is the kind of the record, and `ledger_ids` are those that it is about.
     """
 
     kind: FindingKind
@@ -49,7 +58,7 @@ class Finding:
     of: RecordKind[Any] | None = None
     record: Versioned[Any] | None = None
     version: Version | None = None
-    ledger_id: int | None = None
+    ledger_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,18 +168,24 @@ async def find_lone_subscriptions(store: MetadataStore, page: RecordPage) -> lis
     found = []
     for item in page.items:
         if item.kind is SUBSCRIPTIONS and item.error is None and item.key.topic in lone:
-            data: Versioned[SubscriptionData] = item.read()
-            consumed = 0 if data.value.state is None else data.value.state.consumed.local
+            record: Versioned[SubscriptionData] = item.read()
+            what = f"its topic has no persistence record; its consume pointer is {_consumed(record.value)}"
             found.append(
                 Finding(
-                    kind=FindingKind.LONE_SUBSCRIPTION,
-                    what=f"its topic has no persistence record; {consumed} messages were consumed",
-                    key=item.key,
-                    of=SUBSCRIPTIONS,
-                    record=data,
+                    kind=FindingKind.LONE_SUBSCRIPTION, what=what, key=item.key, of=SUBSCRIPTIONS, record=record
                 )
             )
     return found
+
+
+def consumed_of(finding: Finding) -> int:
+    """Return the consume pointer of the subscription that was found."""
+    assert finding.record is not None and finding.of is SUBSCRIPTIONS, "it is a subscription"
+    return _consumed(finding.record.value)
+
+
+def _consumed(data: SubscriptionData) -> int:
+    return 0 if data.state is None else data.state.consumed.local
 
 
 async def _without_record(store: MetadataStore, topics: Iterable[Topic]) -> set[Topic]:

@@ -5,8 +5,6 @@ check finds what is left. What a hub that lives owns is not for these functions;
 """
 
 import enum
-from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError, TopicPersistenceInfoExistsError
@@ -14,7 +12,6 @@ from hedwig.model import HubInfo, LedgerRanges, SubscriptionData, SubscriptionSt
 from hedwig.versions import NEW, Version, Versioned
 from metadata.kinds import OWNERSHIP, SUBSCRIPTIONS, RecordKind
 from metadata.operations import RecordKey
-from metadata.ranges import mend_ranges, without_lost
 from metadata.store import MetadataStore
 
 __all__ = [
@@ -24,8 +21,6 @@ __all__ = [
     "release_dead_owner",
     "renew_ranges",
     "reset_pointer",
-    "write_mended_ranges",
-    "write_ranges_without",
 ]
 
 _TRIES: Final = 8
@@ -98,20 +93,6 @@ async def make_topic(store: MetadataStore, topic: Topic) -> RepairResult:
     return RepairResult.REPAIRED
 
 
-async def write_mended_ranges(
-    store: MetadataStore, topic: Topic, seen: Versioned[LedgerRanges], last_entries: Mapping[int, int]
-) -> RepairResult:
-    """Write the ranges that the ledgers prove; see `mend_ranges`. LEFT if they prove none."""
-    return await _write_ranges(store, topic, mend_ranges(seen.value, last_entries), seen.version)
-
-
-async def write_ranges_without(
-    store: MetadataStore, topic: Topic, seen: Versioned[LedgerRanges], lost: Collection[int]
-) -> RepairResult:
-    """Write the ranges without those of ledgers that are lost; see `without_lost`. LEFT if that would leave a gap."""
-    return await _write_ranges(store, topic, without_lost(seen.value, lost), seen.version)
-
-
 async def delete_unreadable(
     store: MetadataStore, kind: RecordKind[object], key: RecordKey, version: Version | None
 ) -> RepairResult:
@@ -132,24 +113,12 @@ async def delete_unreadable(
     return RepairResult.REPAIRED
 
 
-async def _write_ranges(
-    store: MetadataStore, topic: Topic, ranges: LedgerRanges | None, version: Version
-) -> RepairResult:
-    if ranges is None:
-        return RepairResult.LEFT
-    try:
-        await store.persistence.write_topic_persistence_info(topic, ranges, version)
-    except (BadVersionError, NoRecordError):
-        return RepairResult.CHANGED
-    return RepairResult.REPAIRED
-
-
 async def _renew_once(store: MetadataStore, topic: Topic) -> bool:
     current = await store.persistence.read_topic_persistence_info(topic)
     if current is None:
         return True
     try:
-        await store.persistence.write_topic_persistence_info(topic, replace(current.value), current.version)
+        await store.persistence.write_topic_persistence_info(topic, current.value, current.version)
     except (BadVersionError, NoRecordError):
         return False
     return True

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from hedwig.errors import NoSuchLedgerError
 from hub.ledgers.census import LedgerEntry
 from hub.ledgers.local.inspector import LocalLedgerInspector
 
@@ -27,14 +26,11 @@ class LocalLedgerCensus:
         return cls(path, await LocalLedgerInspector.open(path))
 
     async def find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
-        found = [await self._find(ledger_id) for ledger_id in ledger_ids]
+        found = await self._find(ledger_ids)
         if None in found:
             # What was made since the last look was not seen by it.
             self._inspector = await LocalLedgerInspector.open(self._path)
-            found = [
-                await self._find(ledger_id) if entry is None else entry
-                for ledger_id, entry in zip(ledger_ids, found, strict=True)
-            ]
+            found = await self._find(ledger_ids)
         return found
 
     async def pages(self) -> AsyncIterator[list[LedgerEntry]]:
@@ -51,9 +47,10 @@ class LocalLedgerCensus:
         del entry
         return False
 
-    async def _find(self, ledger_id: int) -> LedgerEntry | None:
-        try:
-            facts = await self._inspector.facts(ledger_id)
-        except NoSuchLedgerError:
-            return None
-        return LedgerEntry(ledger_id=ledger_id, last_entry_id=facts.last_entry_id if facts.is_closed else None)
+    async def _find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
+        pairs = zip(ledger_ids, await self._inspector.extents(ledger_ids), strict=True)
+        return [None if extent is None else _entry(ledger_id, *extent) for ledger_id, extent in pairs]
+
+
+def _entry(ledger_id: int, is_closed: bool, last_entry_id: int) -> LedgerEntry:
+    return LedgerEntry(ledger_id=ledger_id, last_entry_id=last_entry_id if is_closed else None)
