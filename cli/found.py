@@ -51,7 +51,7 @@ SEVERITY: Final[Mapping[FindingKind, Severity]] = {
 
 WHY: Final[Mapping[FindingKind, str]] = {
     FindingKind.DEAD_OWNER: "nobody serves the topic until a client asks for it, which then waits for a takeover",
-    FindingKind.LONE_SUBSCRIPTION: "a topic that is made anew counts from 1, so that messages up to the pointer are skipped",
+    FindingKind.LONE_SUBSCRIPTION: "a topic that is made anew counts from 1: messages up to the pointer are skipped",
     FindingKind.RANGE_OVERLAP: "two ledgers claim the same messages, so subscribers may get the wrong ones, or stop",
     FindingKind.RANGE_GAP: "there are messages that no ledger holds, or no hub can open the topic: subscribers stop",
     FindingKind.UNREADABLE_RECORD: "no hub can open the topic, or serve the subscription, while it stands there",

@@ -1,6 +1,5 @@
 """How `metadata check` and `repair` reach the ledgers of a deployment, and how they know which of them are its own."""
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -69,12 +68,12 @@ class KnownLedgers:
 
     def age_s(self, entry: "LedgerEntry") -> float | None:
         """Return how long ago a ledger was made; None if nothing says so."""
-        return None if entry.made_ms is None else time.time() - entry.made_ms / 1000
+        return None if entry.made_ms is None else SystemClock().wall() - entry.made_ms / 1000
 
 
 @asynccontextmanager
 async def open_known_ledgers(
-    settings: Settings, cluster: ClusterAccess, ledgers: LedgerAccess
+    settings: Settings, cluster: ClusterAccess, ledgers: LedgerAccess, *, is_wanted: bool
 ) -> AsyncIterator[KnownLedgers | str]:
     """Yield the ledgers of the store; or, if it was not said where they are, what to give.
 
@@ -83,10 +82,22 @@ async def open_known_ledgers(
 
     Raises: CommandError, ConfigurationError - they are not where it was said, or do not answer.
     """
+    if not is_wanted:
+        yield "nobody asked for them"
+        return
     place = ledgers.place(settings, cluster)
     async with AsyncExitStack() as stack:
-        if place is not None and (ledgers.bookkeeper or cluster.given):
+        if place is not None and ledgers.bookkeeper:
             yield await _on_bookies(settings, cluster, place, stack)
+            return
+        if place is not None and cluster.given:
+            try:
+                known = await _on_bookies(settings, cluster, place, stack)
+            except ConfigurationError as exc:
+                # They may be elsewhere than hubs keep them unless told otherwise.
+                yield f"{exc}; give --bookkeeper URL"
+                return
+            yield known
             return
         directory = Path(ledgers.data) if ledgers.data else _embedded(settings)
         if directory is None:
@@ -95,9 +106,7 @@ async def open_known_ledgers(
         yield await _in_directory(directory)
 
 
-async def _on_bookies(
-    settings: Settings, cluster: ClusterAccess, place: str, stack: AsyncExitStack
-) -> KnownLedgers:
+async def _on_bookies(settings: Settings, cluster: ClusterAccess, place: str, stack: AsyncExitStack) -> KnownLedgers:
     try:
         from hedwig.zookeeper import Bridge, BridgeOptions
         from hub.ledgers.bookkeeper.bridged_session import BridgedSession

@@ -30,6 +30,9 @@ from metadata.findings import FindingKind
 __all__ = ["CheckWish", "Surroundings", "check_options", "check_store", "limited", "surroundings", "tell_unchecked"]
 
 _SHOWN: Final = ("severity", "kind", "topic", "what")
+_WITHOUT_LEDGERS: Final = frozenset(
+    {FindingKind.DEAD_OWNER, FindingKind.LONE_SUBSCRIPTION, FindingKind.UNREADABLE_RECORD}
+)
 _UNKNOWN: Final = ExitCode(3)
 """What a check ends with that could not look, whatever the reason; 1 and 2 say that it has found something."""
 
@@ -73,9 +76,7 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.command("check", cls=AdminCommand, example="hedwig-admin metadata check")
 @check_options()
 @pass_settings
-def check_store(
-    settings: Settings, /, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess
-) -> int:
+def check_store(settings: Settings, /, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess) -> int:
     """Find what is wrong with the records of a store, and with the ledgers that they name; change nothing.
 
     Hubs may run meanwhile. Of each finding it says what it is, why it matters, and what `metadata repair` would do.
@@ -100,8 +101,8 @@ async def _check(
     severities: Counter[Severity] = Counter()
     kinds: Counter[FindingKind] = Counter()
     wanted = wish.kinds or tuple(FindingKind)
-    output.begin("findings", COLUMNS, _SHOWN)
-    async with surroundings(settings, cluster, ledgers) as around:
+    async with surroundings(settings, cluster, ledgers, wanted) as around:
+        output.begin("findings", COLUMNS, _SHOWN)
         with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(wanted, wish.prefix, lambda records: progress.advance(records, 0))
             async with aclosing(limited(check, wish.limit)) as pages:
@@ -150,15 +151,15 @@ class Surroundings:
 
 @asynccontextmanager
 async def surroundings(
-    settings: Settings, cluster: ClusterAccess, ledgers: LedgerAccess
+    settings: Settings, cluster: ClusterAccess, ledgers: LedgerAccess, wanted: Collection[FindingKind]
 ) -> AsyncIterator[Surroundings]:
-    """Open all that a check needs.
+    """Open all that a check for what is `wanted` needs.
 
     Raises: CommandError, ConfigurationError - something is not where it was said; as `open_metadata`.
     """
     async with (
         await open_metadata(settings.url, settings.store_options()) as store,
-        open_known_ledgers(settings, cluster, ledgers) as known,
+        open_known_ledgers(settings, cluster, ledgers, is_wanted=not _WITHOUT_LEDGERS.issuperset(wanted)) as known,
     ):
         await _check_together(settings, store, known)
         yield Surroundings(store, HubVerdicts(settings, store, cluster), known)

@@ -76,9 +76,9 @@ class _Repairing:
 
     async def run(self, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> None:
         """Look, ask and repair."""
-        async with surroundings(self._settings, cluster, ledgers) as around:
-            self._output.begin("repairs", ("result", *COLUMNS), _SHOWN)
+        async with surroundings(self._settings, cluster, ledgers, self._wish.kinds) as around:
             if dry_run:
+                self._begin()
                 planned = await self._look(around, is_shown=True)
                 self._output.end()
                 click.echo(f"would repair: {_spelled(planned)}; nothing was changed", err=True)
@@ -86,6 +86,7 @@ class _Repairing:
             planned = await self._look(around, is_shown=False)
             if planned.total() and not yes:
                 await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
+            self._begin()
             done = await self._repair(around, planned)
             self._output.end()
         click.echo(
@@ -94,13 +95,14 @@ class _Repairing:
             err=True,
         )
 
+    def _begin(self) -> None:
+        self._output.begin("repairs", ("result", *COLUMNS), _SHOWN)
+
     async def _look(self, around: Surroundings, *, is_shown: bool) -> Counter[FindingKind]:
         """Return how many findings of each kind can be repaired."""
         planned: Counter[FindingKind] = Counter()
         with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
-            check = around.check(
-                self._wish.kinds, self._wish.prefix, lambda records: progress.advance(records, 0)
-            )
+            check = around.check(self._wish.kinds, self._wish.prefix, lambda records: progress.advance(records, 0))
             async with aclosing(limited(check, self._wish.limit)) as pages:
                 async for page in pages:
                     planned.update(found.finding.kind for found in page if found.is_repairable)
@@ -130,7 +132,8 @@ class _Repairing:
         repair = StoreRepair(around.store, around.verdicts, around.known)
         with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(
-                [kind for kind in self._wish.kinds if planned[kind]],
+                # Going through all ledgers is for those who have some to delete.
+                [kind for kind in self._wish.kinds if planned[kind] or kind is not FindingKind.ORPHAN_LEDGER],
                 self._wish.prefix,
                 lambda records: progress.advance(records, 0),
             )
@@ -144,6 +147,8 @@ class _Repairing:
                         done[result] += 1
                         # At once: should the next one fail, this one is done.
                         self._output.page([_row(found, result.value)])
+                    if self._wish.limit is not None and not left.total():
+                        break
             await repair.end()
         return done
 

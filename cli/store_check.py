@@ -4,7 +4,6 @@ Hubs may run meanwhile, so what looks wrong is looked at again before it is told
 a hub registered after the scan passed its place.
 """
 
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
@@ -95,14 +94,14 @@ class StoreCheck:
         wanted = self._wanted
         if FindingKind.UNREADABLE_RECORD in wanted:
             found += map(_unreadable, find_unreadable(page))
-        if FindingKind.DEAD_OWNER in wanted:
-            found += await self._dead_owners(page)
-        if FindingKind.LONE_SUBSCRIPTION in wanted:
-            found += await self._lone_subscriptions(page)
         if wanted & {FindingKind.RANGE_OVERLAP, FindingKind.RANGE_GAP}:
             found += await self._ranges(page)
         if FindingKind.MISSING_LEDGER in wanted:
             found += await self._missing_ledgers(page)
+        if FindingKind.LONE_SUBSCRIPTION in wanted:
+            found += await self._lone_subscriptions(page)
+        if FindingKind.DEAD_OWNER in wanted:
+            found += await self._dead_owners(page)
         if FindingKind.ORPHAN_LEDGER in wanted:
             self._on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
         return found

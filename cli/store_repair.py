@@ -14,11 +14,11 @@ from hedwig.versions import Version, Versioned
 from metadata import MetadataStore, RecordKey
 from metadata.findings import Finding, FindingKind
 from metadata.repairs import (
+    Renewals,
     RepairResult,
     delete_unreadable,
     make_topic,
     release_dead_owner,
-    renew_ranges,
     reset_pointer,
 )
 
@@ -34,7 +34,8 @@ class StoreRepair:
         self._known = known if isinstance(known, KnownLedgers) else None
         self._topic: Topic | None = None
         """A topic that is to be made when its last lone subscription has been seen to: from then on none is lone."""
-        self._written: tuple[RecordKey, Version] | None = None
+        self._written: tuple[RecordKey, Version, LedgerRanges] | None = None
+        self._renewals = Renewals()
 
     async def carry_out(self, found: Found) -> RepairResult:
         """Repair one thing that is repairable.
@@ -58,35 +59,42 @@ class StoreRepair:
         match finding.kind:
             case FindingKind.DEAD_OWNER:
                 key, record = _seen(finding)
-                return await release_dead_owner(self._store, key.topic, record)
+                return await release_dead_owner(self._store, key.topic, record, self._renewals)
             case FindingKind.LONE_SUBSCRIPTION:
                 key, record = _seen(finding)
-                if self._topic != key.topic:
-                    await self.end()
-                result = await reset_pointer(self._store, key, record)
-                if result is RepairResult.REPAIRED:
-                    self._topic = key.topic
-                return result
+                return await self._keep_subscription(key, record)
             case FindingKind.RANGE_OVERLAP | FindingKind.RANGE_GAP | FindingKind.MISSING_LEDGER:
                 return await self._write_ranges(found)
             case FindingKind.UNREADABLE_RECORD:
                 assert finding.key is not None and finding.of is not None, "it is a record's"
-                return await delete_unreadable(self._store, finding.of, finding.key, finding.version)
+                return await delete_unreadable(self._store, finding.of, finding.key, finding.version, self._renewals)
             case FindingKind.ORPHAN_LEDGER:
                 return await self._delete_ledger(found)
             case _:
                 assert_never(finding.kind)
 
+    async def _keep_subscription(self, key: RecordKey, record: Versioned[Any]) -> RepairResult:
+        if self._topic != key.topic:
+            await self.end()
+        if await self._store.persistence.read_topic_persistence_info(key.topic) is not None:
+            return RepairResult.CHANGED  # Somebody has made it, and may have the subscription open.
+        result = await reset_pointer(self._store, key, record)
+        if result is RepairResult.REPAIRED:
+            self._topic = key.topic
+        return result
+
     async def _write_ranges(self, found: Found) -> RepairResult:
         key, record = _seen(found.finding)
         assert found.ranges is not None, "it is repairable"
-        if self._written == (key, record.version):
+        written = key, record.version, found.ranges
+        if self._written == written:
             return RepairResult.REPAIRED  # The same write mended it beside another finding of this record.
+        version = self._renewals.of(key.topic, record.version)
         try:
-            await self._store.persistence.write_topic_persistence_info(key.topic, found.ranges, record.version)
+            await self._store.persistence.write_topic_persistence_info(key.topic, found.ranges, version)
         except (BadVersionError, NoRecordError):
             return RepairResult.CHANGED
-        self._written = key, record.version
+        self._written = written
         return RepairResult.REPAIRED
 
     async def _delete_ledger(self, found: Found) -> RepairResult:
@@ -101,7 +109,7 @@ class StoreRepair:
         if state is HubState.UNKNOWN:
             return RepairResult.LEFT
         if state is HubState.DEAD:
-            await renew_ranges(self._store, found.topic)
+            await self._renewals.renew(self._store, found.topic)
         current = await self._store.persistence.read_topic_persistence_info(found.topic)
         ranges = LedgerRanges() if current is None else current.value
         if any(each.ledger_id == found.entry.ledger_id for each in ranges.ranges):

@@ -171,9 +171,7 @@ async def find_lone_subscriptions(store: MetadataStore, page: RecordPage) -> lis
             record: Versioned[SubscriptionData] = item.read()
             what = f"its topic has no persistence record; its consume pointer is {_consumed(record.value)}"
             found.append(
-                Finding(
-                    kind=FindingKind.LONE_SUBSCRIPTION, what=what, key=item.key, of=SUBSCRIPTIONS, record=record
-                )
+                Finding(kind=FindingKind.LONE_SUBSCRIPTION, what=what, key=item.key, of=SUBSCRIPTIONS, record=record)
             )
     return found
 

@@ -22,11 +22,11 @@ from metadata.findings import (
 )
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from metadata.repairs import (
+    Renewals,
     RepairResult,
     delete_unreadable,
     make_topic,
     release_dead_owner,
-    renew_ranges,
     reset_pointer,
 )
 from tests.metadata import samples
@@ -130,12 +130,14 @@ async def test_unreadable_records_are_deleted_at_the_version_that_was_seen(
     }
     before = await _version(store)
     for each in findings:
-        assert each.of is not None and each.key is not None and each.version is not None
+        assert each.of is not None
+        assert each.key is not None
+        assert each.version is not None
         stale = Version(each.version.raw[:-1] + bytes([each.version.raw[-1] ^ 1]))
-        assert await delete_unreadable(store, each.of, each.key, stale) is RepairResult.CHANGED
-        assert await delete_unreadable(store, each.of, each.key, None) is RepairResult.LEFT
-        assert await delete_unreadable(store, each.of, each.key, each.version) is RepairResult.REPAIRED
-        assert await delete_unreadable(store, each.of, each.key, each.version) is RepairResult.CHANGED
+        assert await delete_unreadable(store, each.of, each.key, stale, Renewals()) is RepairResult.CHANGED
+        assert await delete_unreadable(store, each.of, each.key, None, Renewals()) is RepairResult.LEFT
+        assert await delete_unreadable(store, each.of, each.key, each.version, Renewals()) is RepairResult.REPAIRED
+        assert await delete_unreadable(store, each.of, each.key, each.version, Renewals()) is RepairResult.CHANGED
     assert await _version(store) != before  # Whoever owned it by that record is shut out.
     assert await found(store) == []
 
@@ -149,7 +151,7 @@ async def test_unreadable_ledger_ranges_are_never_deleted(
     (finding,) = await found(empty_store)
     assert (finding.kind, finding.of) == (FindingKind.UNREADABLE_RECORD, PERSISTENCE)
     assert finding.version is not None
-    result = await delete_unreadable(empty_store, PERSISTENCE, RecordKey(TOPIC), finding.version)
+    result = await delete_unreadable(empty_store, PERSISTENCE, RecordKey(TOPIC), finding.version, Renewals())
     assert result is RepairResult.LEFT
     assert len(await found(empty_store)) == 1
 
@@ -161,13 +163,14 @@ async def test_release_of_a_dead_owner_shuts_out_what_it_may_have_sent(empty_sto
     await store.ownership.write_owner_info(TOPIC, DEAD, NEW)
     owner = await store.ownership.read_owner_info(TOPIC)
     assert owner is not None
-    assert await release_dead_owner(store, TOPIC, owner) is RepairResult.REPAIRED
+    assert await release_dead_owner(store, TOPIC, owner, Renewals()) is RepairResult.REPAIRED
     assert await store.ownership.read_owner_info(TOPIC) is None
     kept = await store.persistence.read_topic_persistence_info(TOPIC)
-    assert kept is not None and kept.value == BROKEN
+    assert kept is not None
+    assert kept.value == BROKEN
     with pytest.raises(BadVersionError):
         await store.persistence.write_topic_persistence_info(TOPIC, LedgerRanges(), seen_by_the_dead)
-    assert await release_dead_owner(store, TOPIC, owner) is RepairResult.CHANGED
+    assert await release_dead_owner(store, TOPIC, owner, Renewals()) is RepairResult.CHANGED
 
 
 async def test_release_leaves_an_owner_alone_that_took_over_meanwhile(empty_store: MetadataStore) -> None:
@@ -178,19 +181,20 @@ async def test_release_leaves_an_owner_alone_that_took_over_meanwhile(empty_stor
     assert owner is not None
     taken = await store.ownership.write_owner_info(TOPIC, samples.hub(3), owner.version)
     before = await _version(store)
-    assert await release_dead_owner(store, TOPIC, owner) is RepairResult.CHANGED
+    assert await release_dead_owner(store, TOPIC, owner, Renewals()) is RepairResult.CHANGED
     assert await _version(store) == before
     now = await store.ownership.read_owner_info(TOPIC)
-    assert now is not None and now.version == taken
+    assert now is not None
+    assert now.version == taken
 
 
 async def test_release_of_a_topic_without_ranges_deletes_the_owner_alone(empty_store: MetadataStore) -> None:
     await empty_store.ownership.write_owner_info(TOPIC, DEAD, NEW)
     owner = await empty_store.ownership.read_owner_info(TOPIC)
     assert owner is not None
-    assert await release_dead_owner(empty_store, TOPIC, owner) is RepairResult.REPAIRED
+    assert await release_dead_owner(empty_store, TOPIC, owner, Renewals()) is RepairResult.REPAIRED
     assert [topic async for topic in empty_store.topics()] == []
-    await renew_ranges(empty_store, TOPIC)  # Nothing is there, and nothing is made.
+    assert await Renewals().renew(empty_store, TOPIC)  # Nothing is there, and nothing is made.
     assert [topic async for topic in empty_store.topics()] == []
 
 
@@ -212,3 +216,16 @@ async def test_pointer_is_reset_and_nothing_else(empty_store: MetadataStore) -> 
     assert await reset_pointer(store, KEY, finding.record) is RepairResult.CHANGED
     with pytest.raises(NoRecordError):
         await store.subscriptions.delete_subscription_data(TOPIC, READER, now.version)
+
+
+async def test_renewed_ranges_are_known_to_be_as_they_were_seen(empty_store: MetadataStore) -> None:
+    store, renewals = empty_store, Renewals()
+    first = await store.persistence.write_topic_persistence_info(TOPIC, BROKEN, NEW)
+    assert renewals.of(TOPIC, first) == first
+    for _ in range(2):
+        assert await renewals.renew(store, TOPIC)
+        assert renewals.of(TOPIC, first) == await _version(store) != first
+    written = await store.persistence.write_topic_persistence_info(TOPIC, BROKEN, await _version(store))
+    assert await renewals.renew(store, TOPIC)  # Somebody wrote between: what was seen at first is not known any more.
+    assert renewals.of(TOPIC, first) == first
+    assert renewals.of(TOPIC, written) == await _version(store)
