@@ -5,7 +5,7 @@ before it is asked about: its hub had begun by then.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -32,13 +32,15 @@ class HubState(StrEnum):
 
 
 class HubVerdicts:
-    """Says of the hubs of one store which are alive. What is dead is asked about once."""
+    """Says of the hubs of one store which are alive, as of when somebody was met who was not known."""
 
     def __init__(self, settings: Settings, store: MetadataStore, cluster: ClusterAccess) -> None:
         self._settings = settings
         self._store = store
         self._cluster = _cluster_of(settings, cluster)
         self._is_told = cluster.given is not None
+        self._live: set[tuple[str, int]] = set()
+        """Who was alive when it was asked for last."""
         self._dead: set[tuple[str, int]] = set()
 
     @property
@@ -65,23 +67,29 @@ class HubVerdicts:
             CorruptRecordError - the registration of the standalone hub cannot be read.
         """
         wanted = {(hub.address, hub.epoch): hub for hub in hubs}
-        found = dict.fromkeys(wanted.keys() & self._dead, HubState.DEAD)
-        asked = {name: hub for name, hub in wanted.items() if name not in found}
-        if not asked:
-            return found
         if self.why_not is not None:
             return dict.fromkeys(wanted, HubState.UNKNOWN)
+        asked = {name: hub for name, hub in wanted.items() if name not in self._dead and name not in self._live}
+        if asked:
+            await self._ask(asked)
+        return {name: HubState.ALIVE if name in self._live else HubState.DEAD for name in wanted}
+
+    async def of(self, hub: HubInfo) -> HubState:
+        """Return what is known of one hub. Raises as `of_all`."""
+        return (await self.of_all([hub]))[hub.address, hub.epoch]
+
+    async def _ask(self, asked: Mapping[tuple[str, int], HubInfo]) -> None:
+        """Learn who lives now; of `asked` the others are dead."""
         live = set() if self._cluster is None else await self._registered(self._cluster)
         standalone = await self._store.standalone_hub()
         if standalone is not None:
             name = (standalone.address, standalone.starts)
-            if name in asked and not await _is_refused(asked[name]):
+            if name in self._live or (name in asked and not await _is_refused(asked[name])):
                 live.add(name)
-        for name in asked:
-            found[name] = HubState.ALIVE if name in live else HubState.DEAD
-            if name not in live and len(self._dead) < _KEPT_MAX:
-                self._dead.add(name)
-        return found
+        self._live = live
+        if len(self._dead) > _KEPT_MAX:
+            self._dead.clear()
+        self._dead |= asked.keys() - live
 
     async def _registered(self, cluster: str) -> set[tuple[str, int]]:
         try:
@@ -92,10 +100,6 @@ class HubVerdicts:
                 ExitCode.UNAVAILABLE,
             ) from exc
         return {(hub.info.address, hub.info.epoch) for hub in hubs}
-
-    async def of(self, hub: HubInfo) -> HubState:
-        """Return what is known of one hub. Raises as `of_all`."""
-        return (await self.of_all([hub]))[hub.address, hub.epoch]
 
 
 def _cluster_of(settings: Settings, cluster: ClusterAccess) -> str | None:

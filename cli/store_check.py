@@ -66,12 +66,13 @@ class StoreCheck:
                 self.unchecked[kind] = verdicts.why_not
         self._wanted = frozenset(wanted) - self.unchecked.keys()
         self._on_record = LedgerIds()
+        self._refers: bool | None = None
         self.records = 0
         self.ledgers_found = 0
         """How many of the ledgers on record exist, as far as it was looked."""
 
     async def findings(self) -> AsyncGenerator[list[Found], None]:
-        """Iterate over what is found, page by page, in the order of the topics; ledgers that nobody refers to are last.
+        """Iterate over what is found, a page of records after the other, and at last ledgers that nobody refers to.
 
         Raises: MetadataUnavailableError, LedgerStoreUnavailableError, CommandError - the store, the ledgers or the
             hubs' ZooKeeper do not answer. Close it if it is left early.
@@ -160,7 +161,8 @@ class StoreCheck:
         states = await self._owner_states(finding.key.topic for finding in broken if finding.key is not None)
         found = []
         for finding in broken:
-            assert finding.key is not None and finding.record is not None, "it is a record's"
+            assert finding.key is not None, "it is a record's"
+            assert finding.record is not None, "it was read"
             why_not = _why_left(states[finding.key.topic])
             mended = None if why_not else mend_ranges(finding.record.value, await self._last_entries(finding.record))
             if mended is None and why_not is None:
@@ -263,15 +265,27 @@ class StoreCheck:
                 if self._prefix is None:
                     found.append(self._foreign(entry))
             elif topic.startswith(self._prefix or b"") and not _refers(records[topic], entry.ledger_id):
-                found.append(self._orphan(entry, topic, records[topic]))
+                found.append(self._orphan(entry, topic, records[topic], is_believed=await self._refers_to_any()))
         return found
+
+    async def _refers_to_any(self) -> bool:
+        """Say whether the store refers to any ledger at all, else it may be another's. Looked for once."""
+        if not self._on_record and self._prefix is not None and self._refers is None:
+            async with aclosing(pages(self._store, {FindingKind.ORPHAN_LEDGER}, None, self._advance)) as scanned:
+                async for page in scanned:
+                    if any(record.value.ranges for _, record in page.ranges):
+                        self._refers = True
+                        break
+                else:
+                    self._refers = False
+        return bool(self._on_record) or self._refers is True
 
     def _is_young(self, entry: "LedgerEntry") -> bool:
         assert self._known is not None, "else it is not looked for"
         age_s = self._known.age_s(entry)
         return age_s is not None and age_s < KEPT_S
 
-    def _orphan(self, entry: "LedgerEntry", topic: Topic, record: Outcome[LedgerRanges]) -> Found:
+    def _orphan(self, entry: "LedgerEntry", topic: Topic, record: Outcome[LedgerRanges], *, is_believed: bool) -> Found:
         finding = Finding(
             kind=FindingKind.ORPHAN_LEDGER,
             what=f"ledger {entry.ledger_id} was made for the topic, which does not refer to it",
@@ -282,7 +296,7 @@ class StoreCheck:
             why_not = "none: the persistence record of its topic cannot be read, and may refer to it"
         elif entry.made_ms is None:
             why_not = "none: nothing says when it was made"
-        elif not self._on_record and self._prefix is None:
+        elif not is_believed:
             why_not = "none: the store refers to no ledger at all; see that --metadata is right"
         remedy = "deletes it, after a third look"
         return _found(

@@ -66,7 +66,8 @@ class StoreRepair:
             case FindingKind.RANGE_OVERLAP | FindingKind.RANGE_GAP | FindingKind.MISSING_LEDGER:
                 return await self._write_ranges(found)
             case FindingKind.UNREADABLE_RECORD:
-                assert finding.key is not None and finding.of is not None, "it is a record's"
+                assert finding.key is not None, "it is a record's"
+                assert finding.of is not None, "it is a record's"
                 return await delete_unreadable(self._store, finding.of, finding.key, finding.version, self._renewals)
             case FindingKind.ORPHAN_LEDGER:
                 return await self._delete_ledger(found)
@@ -103,7 +104,9 @@ class StoreRepair:
         Its maker may be a hub that has slept since it made it, with a write that would put it on record. Whoever took
         the topic over has shut that out; where nobody has, that is done here.
         """
-        assert self._known is not None and found.entry is not None and found.topic is not None, "it is repairable"
+        assert self._known is not None, "it was found there"
+        assert found.entry is not None, "it is repairable"
+        assert found.topic is not None, "it is repairable"
         owner = await self._store.ownership.read_owner_info(found.topic)
         state = HubState.DEAD if owner is None else await self._verdicts.of(owner.value)
         if state is HubState.UNKNOWN:
@@ -118,5 +121,6 @@ class StoreRepair:
 
 
 def _seen(finding: Finding) -> tuple[RecordKey, Versioned[Any]]:
-    assert finding.key is not None and finding.record is not None, "it is a record's"
+    assert finding.key is not None, "it is a record's"
+    assert finding.record is not None, "it was read"
     return finding.key, finding.record
