@@ -80,7 +80,9 @@ class HubVerdicts:
 
     async def _ask(self, asked: Mapping[tuple[str, int], HubInfo]) -> None:
         """Learn who lives now; of `asked` the others are dead."""
-        live = set() if self._cluster is None else await self._registered(self._cluster)
+        live: set[tuple[str, int]] = set()
+        if self._cluster is not None:
+            live = await self._registered(self._cluster)
         standalone = await self._store.standalone_hub()
         if standalone is not None:
             name = (standalone.address, standalone.starts)
