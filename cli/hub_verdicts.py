@@ -15,7 +15,7 @@ from cli.settings import Settings
 from hedwig.errors import ConfigurationError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from metadata import MetadataStore
+from metadata import MetadataStore, StandaloneHub
 
 __all__ = ["HubState", "HubVerdicts"]
 
@@ -39,24 +39,24 @@ class HubVerdicts:
         self._store = store
         self._cluster = _cluster_of(settings, cluster)
         self._is_told = cluster.given is not None
+        self._is_file = store.url.scheme == "sqlite"
+        """A cluster is refused there, so all its owners but the present standalone hub have ended."""
+        self._standalone: StandaloneHub | None = None
         self._live: set[tuple[str, int]] = set()
         """Who was alive when it was asked for last."""
         self._dead: set[tuple[str, int]] = set()
 
     @property
-    def why_not(self) -> str | None:
-        """Say why nothing can be told; None if it can. A file has no cluster, and knows its standalone hub."""
-        if self._cluster is None and self._store.url.scheme != "sqlite":
-            return "no cluster was named in which hubs could be looked for; give --cluster URL"
-        return None
+    def why_unknown(self) -> str:
+        """Say why it is not known of a hub whether it lives."""
+        return "no cluster was named in which hubs could be looked for; give --cluster URL"
 
-    @property
-    def why_no_repair(self) -> str | None:
-        """Say why nobody should be declared dead by what was told; None if they may be.
+    def why_no_repair(self, hub: HubInfo) -> str | None:
+        """Say why a hub that seems dead should not be believed to be, by what was told; None if it may be.
 
         Where a store is in a ZooKeeper, hubs need not be registered there: by another place all of them would be dead.
         """
-        if self._is_told or self._store.url.scheme == "sqlite":
+        if self._is_told or self._is_file or self._was_standalone(hub):
             return None
         return "none while it is not said where the hubs are registered; give --cluster URL"
 
@@ -67,31 +67,42 @@ class HubVerdicts:
             CorruptRecordError - the registration of the standalone hub cannot be read.
         """
         wanted = {(hub.address, hub.epoch): hub for hub in hubs}
-        if self.why_not is not None:
-            return dict.fromkeys(wanted, HubState.UNKNOWN)
         asked = {name: hub for name, hub in wanted.items() if name not in self._dead and name not in self._live}
         if asked:
             await self._ask(asked)
-        return {name: HubState.ALIVE if name in self._live else HubState.DEAD for name in wanted}
+        return {name: self._state(name) for name in wanted}
+
+    def _state(self, name: tuple[str, int]) -> HubState:
+        if name in self._live:
+            return HubState.ALIVE
+        return HubState.DEAD if name in self._dead else HubState.UNKNOWN
 
     async def of(self, hub: HubInfo) -> HubState:
         """Return what is known of one hub. Raises as `of_all`."""
         return (await self.of_all([hub]))[hub.address, hub.epoch]
 
     async def _ask(self, asked: Mapping[tuple[str, int], HubInfo]) -> None:
-        """Learn who lives now; of `asked` the others are dead."""
+        """Learn who lives now; of `asked` the others are dead, as far as that can be told."""
         live: set[tuple[str, int]] = set()
         if self._cluster is not None:
             live = await self._registered(self._cluster)
-        standalone = await self._store.standalone_hub()
-        if standalone is not None:
-            name = (standalone.address, standalone.starts)
+        self._standalone = await self._store.standalone_hub()
+        if self._standalone is not None:
+            name = (self._standalone.address, self._standalone.starts)
             if name in self._live or (name in asked and not await _is_refused(asked[name])):
                 live.add(name)
         self._live = live
         if len(self._dead) > _KEPT_MAX:
             self._dead.clear()
-        self._dead |= asked.keys() - live
+        knows_all = self._cluster is not None or self._is_file
+        self._dead |= {
+            name for name, hub in asked.items() if name not in live and (knows_all or self._was_standalone(hub))
+        }
+
+    def _was_standalone(self, hub: HubInfo) -> bool:
+        """Say whether this is a start of the standalone hub; what has a higher epoch is a cluster's at its address."""
+        standalone = self._standalone
+        return standalone is not None and hub.address == standalone.address and hub.epoch <= standalone.starts
 
     async def _registered(self, cluster: str) -> set[tuple[str, int]]:
         try:

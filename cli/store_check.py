@@ -58,12 +58,10 @@ class StoreCheck:
         self._prefix = prefix
         self._advance = advance
         self.unchecked: dict[FindingKind, str] = {}
-        """The kinds that cannot be looked for, and why."""
+        """The kinds that cannot be looked for, or not everywhere, and why."""
         for kind in wanted:
             if isinstance(known, str) and kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
                 self.unchecked[kind] = known
-            elif verdicts.why_not is not None and kind is FindingKind.DEAD_OWNER:
-                self.unchecked[kind] = verdicts.why_not
         self._wanted = frozenset(wanted) - self.unchecked.keys()
         self._on_record = LedgerIds()
         self._refers: bool | None = None
@@ -114,12 +112,15 @@ class StoreCheck:
         found = []
         for key, record in page.owners:
             owner = record.value
-            if states[owner.address, owner.epoch] is not HubState.DEAD:
+            state = states[owner.address, owner.epoch]
+            if state is HubState.UNKNOWN:
+                self.unchecked[FindingKind.DEAD_OWNER] = self._verdicts.why_unknown
+            if state is not HubState.DEAD:
                 continue
             what = f"its owner {owner.host}:{owner.port} of epoch {owner.epoch} is not alive"
             finding = Finding(kind=FindingKind.DEAD_OWNER, what=what, key=key, of=OWNERSHIP, record=record)
             remedy = "writes the ledger ranges anew, as a takeover does, and deletes the owner record"
-            why_not = self._verdicts.why_no_repair
+            why_not = self._verdicts.why_no_repair(owner)
             found.append(_found(finding, why_not or remedy, is_repairable=why_not is None))
         return found
 
