@@ -67,8 +67,8 @@ class HubVerdicts:
             CorruptRecordError - the registration of the standalone hub cannot be read.
         """
         wanted = {(hub.address, hub.epoch): hub for hub in hubs}
-        asked = {name: hub for name, hub in wanted.items() if name not in self._dead and name not in self._live}
-        if asked:
+        asked = {name: hub for name, hub in wanted.items() if name not in self._dead}
+        if asked.keys() - self._live:
             await self._ask(asked)
         return {name: self._state(name) for name in wanted}
 
