@@ -439,3 +439,22 @@ def test_subscriber_and_version_of_a_finding_are_those_of_its_record(admin: Admi
 
     assert {row["subscriber"]: row["version"] for row in rows} == in_store(admin.url, versions)
     assert SubscriberId(b"fresh").decode() in {row["subscriber"] for row in rows}
+
+
+def test_earlier_starts_of_a_standalone_hub_are_dead_wherever_its_metadata_are(anywhere: Admin) -> None:
+    """No cluster is named: a store in HBase knows no other hub, and one in ZooKeeper has none registered."""
+    anywhere.environment["HEDWIG_CLUSTER"] = ""
+    owner = "--kind", "dead-owner"
+    with listening_hub(anywhere.url) as first:
+        in_store(anywhere.url, lambda store: store.ownership.write_owner_info(Topic(b"now"), first, NEW))
+        assert anywhere.run("metadata", "check", *owner).code == OK
+
+    async def start_again(store: MetadataStore) -> int:
+        return await store.register_standalone("planted", first.address)
+
+    in_store(anywhere.url, start_again)
+    ran = anywhere.run("metadata", "check", *owner, "-o", "ndjson")
+    assert [(row["topic"], row["repairable"]) for row in ran.rows] == [("now", True)]
+    done = anywhere.done("metadata", "repair", *owner, "--yes", "-o", "ndjson").rows
+    assert [row["result"] for row in done] == ["repaired"]
+    assert anywhere.run("metadata", "check", *owner).code == OK
