@@ -1,7 +1,6 @@
 """The ledgers on bookies, as their metadata in ZooKeeper say. No bookie is asked."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from typing import Final
 
 from hedwig.errors import CorruptRecordError, NoSuchLedgerError
@@ -34,15 +33,14 @@ class BookkeeperLedgerCensus:
         return [found.get(ledger_id) for ledger_id in ledger_ids]
 
     async def pages(self) -> AsyncIterator[list[LedgerEntry]]:
-        async with aclosing(self._metadata.ledgers()) as ledgers:
-            batch: list[int] = []
-            async for ledger_id in ledgers:
-                batch.append(ledger_id)
-                if len(batch) == _AT_ONCE:
-                    yield await self._entries(batch)
-                    batch = []
-            if batch:
+        batch: list[int] = []
+        async for ledger_id in self._metadata.ledgers():
+            batch.append(ledger_id)
+            if len(batch) == _AT_ONCE:
                 yield await self._entries(batch)
+                batch = []
+        if batch:
+            yield await self._entries(batch)
 
     async def delete(self, entry: LedgerEntry) -> bool:
         assert entry.version is not None, "it was read"
