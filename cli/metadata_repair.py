@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -28,6 +28,8 @@ from metadata.repairs import RepairResult
 __all__ = ["repair_store"]
 
 _SHOWN: Final = ("result", "kind", "topic", "what")
+_ROWS: Final = 25
+"""How many repairs are told of at a time."""
 _WOULD: Final = "would be repaired"
 _DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
     FindingKind.DEAD_OWNER: ("owner record", "of dead hubs to delete"),
@@ -139,18 +141,28 @@ class _Repairing:
             )
             async with aclosing(check.findings()) as pages:
                 async for page in pages:
-                    for found in page:
-                        if found.is_repairable and not left[found.finding.kind]:
-                            continue  # More than was said.
-                        result = await repair.carry_out(found) if found.is_repairable else RepairResult.LEFT
-                        left[found.finding.kind] -= found.is_repairable
-                        done[result] += 1
-                        # At once: should the next one fail, this one is done.
-                        self._output.page([_row(found, result.value)])
+                    for start in range(0, len(page), _ROWS):
+                        await self._carry_out(repair, page[start : start + _ROWS], left, done)
                     if self._wish.limit is not None and not left.total():
                         break
             await repair.end()
         return done
+
+    async def _carry_out(
+        self, repair: StoreRepair, page: Sequence[Found], left: Counter[FindingKind], done: Counter[RepairResult]
+    ) -> None:
+        rows: list[dict[str, Any]] = []
+        try:
+            for found in page:
+                if found.is_repairable and not left[found.finding.kind]:
+                    continue  # More than was said.
+                result = await repair.carry_out(found) if found.is_repairable else RepairResult.LEFT
+                left[found.finding.kind] -= found.is_repairable
+                done[result] += 1
+                rows.append(_row(found, result.value))
+        finally:
+            # Should one of them fail, those before it are done.
+            self._output.page(rows)
 
 
 def _row(found: Found, result: str) -> dict[str, Any]:
