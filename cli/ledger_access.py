@@ -53,13 +53,17 @@ class LedgerAccess:
         """Whether somebody said where the ledgers are."""
         return bool(self.data or self.bookkeeper)
 
+    def place(self, settings: Settings, cluster: ClusterAccess) -> str | None:
+        """Return where the bookies are, as given or as those of the cluster; None if ledgers are in a directory."""
+        return self.bookkeeper or (None if self.data else _bookkeeper_of(settings, cluster))
+
     @asynccontextmanager
     async def open(self, settings: Settings, cluster: ClusterAccess) -> "AsyncIterator[tuple[LedgerInspector, str]]":
         """Open what reads the ledgers; yield it with the name of the place.
 
         Raises: CommandError - it is not there, or does not answer; ConfigurationError - it was not said where it is.
         """
-        place = self.bookkeeper or (None if self.data else _bookkeeper_of(settings, cluster))
+        place = self.place(settings, cluster)
         async with AsyncExitStack() as stack:
             try:
                 if place is not None:

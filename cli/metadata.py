@@ -8,8 +8,10 @@ import click
 from cli.access import with_store
 from cli.confirmation import confirm_by_typing
 from cli.errors import counted
+from cli.metadata_check import check_store
 from cli.metadata_export import export_store, import_store
 from cli.metadata_migrate import migrate_store
+from cli.metadata_repair import repair_store
 from cli.program import AdminGroup
 from cli.progress import working
 from cli.settings import Settings, pass_settings
@@ -21,7 +23,7 @@ __all__ = ["metadata"]
 
 @click.group(cls=AdminGroup, example="hedwig-admin metadata stats")
 def metadata() -> None:
-    """Lay out, describe and count a metadata store; export, import and migrate it."""
+    """Lay out, describe and count a metadata store; check and repair it; export, import and migrate it."""
 
 
 @metadata.command("format", example="hedwig-admin metadata format --regions 16")
@@ -105,7 +107,7 @@ def sweep(settings: Settings, hours: float) -> None:
     with_store(settings, remove)
 
 
-for command in (export_store, import_store, migrate_store):
+for command in (check_store, repair_store, export_store, import_store, migrate_store):
     metadata.add_command(command)
 
 

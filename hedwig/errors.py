@@ -332,7 +332,14 @@ class StandaloneHubExistsError(MetadataError):
 
 
 class CorruptRecordError(MetadataError):
-    """A stored record cannot be decoded; the text names the record and what is wrong with it."""
+    """A stored record cannot be decoded; the text names the record and what is wrong with it.
+
+    `version` is that of what stands there, by which it may be deleted; None if that cannot be read either.
+    """
+
+    def __init__(self, message: str, version: Version | None = None) -> None:
+        super().__init__(message)
+        self.version = version
 
 
 class MetadataUnavailableError(MetadataError):

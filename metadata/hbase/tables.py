@@ -362,7 +362,11 @@ class HBaseTable(Generic[R]):
     def _versioned(self, key: RecordKey, row: Row | None, stamp: Stamp) -> Versioned[R]:
         assert row is not None, "a stamp comes from a row"
         values = [row.value(column) for column in self._columns.parts]
-        return Versioned(self._codec.read(self._kind.noun, key, values), _version(stamp))
+        try:
+            return Versioned(self._codec.read(self._kind.noun, key, values), _version(stamp))
+        except CorruptRecordError as exc:
+            exc.version = _version(stamp)
+            raise
 
 
 def _row(key: RecordKey) -> bytes:

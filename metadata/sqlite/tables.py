@@ -183,8 +183,14 @@ class SqliteTable(Generic[R]):
         try:
             Stamp.decode(raw)
         except ValueError as exc:
-            raise CorruptRecordError(f"the version of the {self._kind.noun} of {key} cannot be read: {exc}") from exc
-        return Versioned(self._codec.read(self._kind.noun, key, parts), _version(raw))
+            raise CorruptRecordError(
+                f"the version of the {self._kind.noun} of {key} cannot be read: {exc}", _version(raw)
+            ) from exc
+        try:
+            return Versioned(self._codec.read(self._kind.noun, key, parts), _version(raw))
+        except CorruptRecordError as exc:
+            exc.version = _version(raw)
+            raise
 
     def _write_work(self, write: Write[R]) -> Callable[[sqlite3.Connection], Version]:
         self._kind.check(write.key)

@@ -48,7 +48,12 @@ class Ground(Generic[R]):
 
     def versioned(self, key: RecordKey, path: str, found: Found, guard: int | None) -> Versioned[R]:
         """Return the record in a node. Raises CorruptRecordError if no record is."""
-        return Versioned(self.decode(key, path, found), version_of(path, found, guard, self.codec))
+        version = version_of(path, found, guard, self.codec)
+        try:
+            return Versioned(self.decode(key, path, found), version)
+        except CorruptRecordError as exc:
+            exc.version = version
+            raise
 
     def decode(self, key: RecordKey, path: str, found: Found) -> R:
         try:

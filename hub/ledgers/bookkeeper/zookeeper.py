@@ -14,6 +14,7 @@ __all__ = [
     "delete",
     "exists",
     "get",
+    "glance",
     "set_at",
 ]
 
@@ -42,6 +43,11 @@ def get(path: str) -> Request:
     return submit
 
 
+def glance(path: str) -> Request:
+    """Return (data, stat), or NoNodeError; as the server at hand has it."""
+    return lambda client: client.get_async(path)
+
+
 def exists(path: str) -> Request:
     """Return the stat, or None."""
     return lambda client: client.exists_async(path)
@@ -67,6 +73,6 @@ def set_at(path: str, data: bytes, version: int) -> Request:
     return lambda client: client.set_async(path, data, version)
 
 
-def delete(path: str) -> Request:
-    """Return True, NoNodeError or NotEmptyError."""
-    return lambda client: client.delete_async(path)
+def delete(path: str, version: int = -1) -> Request:
+    """Return True, NoNodeError or NotEmptyError; with a version BadVersionError, too."""
+    return lambda client: client.delete_async(path, version)

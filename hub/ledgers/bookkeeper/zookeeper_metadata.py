@@ -1,6 +1,7 @@
 """Ledger metadata in ZooKeeper, laid out and changed as the original does."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from kazoo.exceptions import BadVersionError as ZnodeVersionError
@@ -19,13 +20,26 @@ from hedwig.versions import Version, Versioned
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
 from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, parse_layout
-from hub.ledgers.bookkeeper.zookeeper import Request, Session, children, create, delete, get, set_at
+from hub.ledgers.bookkeeper.zookeeper import Request, Session, children, create, delete, get, glance, set_at
 from hub.ledgers.bookkeeper.zookeeper_ids import LedgerIds
 
-__all__ = ["ZookeeperLedgerMetadata"]
+__all__ = ["Glance", "ZookeeperLedgerMetadata"]
 
 _VERSION_MARK: Final = b"k"
 _PAUSE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What is recorded of a ledger: None and no error if there is no such ledger.
+
+    `made_ms` is when its node was made, by the clock of ZooKeeper, in ms since 1970.
+    """
+
+    ledger_id: int
+    held: Versioned[LedgerMetadata] | None = None
+    made_ms: int = 0
+    error: CorruptRecordError | None = None
 
 
 class ZookeeperLedgerMetadata:
@@ -116,11 +130,47 @@ class ZookeeperLedgerMetadata:
         return _version(stat.version)
 
     async def delete(self, ledger_id: int) -> None:
+        await self._delete(ledger_id, -1)
+
+    async def delete_at(self, ledger_id: int, version: Version) -> bool:
+        """Remove the record if it still has this version; say whether there is none now. Raises as `delete`."""
+        return await self._delete(ledger_id, _znode_version(version))
+
+    async def glance(self, ledger_ids: Sequence[int]) -> list[Glance]:
+        """Return what the server at hand has of many ledgers, in their order: for lists, and what is looked at twice.
+
+        Raises: LedgerStoreUnavailableError.
+        """
+        if not ledger_ids:
+            return []
+        deadline = self._deadline()
+        requests = [glance(self._path(ledger_id)) for ledger_id in ledger_ids]
+        while True:
+            try:
+                results = await self._session.send(deadline, *requests)
+                break
+            except LedgerWriteError as exc:
+                if deadline.remaining_s() <= _PAUSE_S:
+                    raise LedgerStoreUnavailableError(f"the metadata of ledgers could not be read: {exc}") from exc
+                await self._clock.sleep(_PAUSE_S)
+        return [_glance(ledger_id, result) for ledger_id, result in zip(ledger_ids, results, strict=True)]
+
+    def can_keep(self, ledger_id: int) -> bool:
+        """Say whether there can be a ledger of this id here."""
+        return 0 <= ledger_id < self._layout.ids_end
+
+    async def _delete(self, ledger_id: int, version: int) -> bool:
         deadline = self._deadline()
         path = self._path(ledger_id)
-        gone = await self._read(deadline, delete(path), f"ledger {ledger_id}, which is to be deleted,")
+        gone = await self._read(deadline, delete(path, version), f"ledger {ledger_id}, which is to be deleted,")
+        if isinstance(gone, ZnodeVersionError):
+            return False
         if isinstance(gone, ZookeeperError) and not isinstance(gone, NoNodeError):
             raise _refused(ledger_id, gone)
+        await self._delete_folders(deadline, path)
+        return True
+
+    async def _delete_folders(self, deadline: Deadline, path: str) -> None:
         # The folders go with their last ledger, as the original does it; whoever makes one there makes them again.
         parent = path.rpartition("/")[0]
         while parent != self._root:
@@ -187,6 +237,19 @@ class ZookeeperLedgerMetadata:
 
     def _path(self, ledger_id: int) -> str:
         return f"{self._root}/{self._layout.path(ledger_id)}"
+
+
+def _glance(ledger_id: int, result: Any) -> Glance:
+    if isinstance(result, NoNodeError):
+        return Glance(ledger_id)
+    if isinstance(result, ZookeeperError):
+        raise _refused(ledger_id, result)
+    content, stat = result
+    try:
+        held = Versioned(decode_metadata(content), _version(stat.version))
+    except CorruptRecordError as exc:
+        return Glance(ledger_id, None, int(stat.ctime), exc)
+    return Glance(ledger_id, held, int(stat.ctime))
 
 
 def _version(number: int) -> Version:

@@ -8,11 +8,12 @@ then the look is taken anew.
 import asyncio
 import errno
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from hedwig.errors import ConfigurationError, CorruptEntryError, LedgerStoreUnavailableError
+from hedwig.errors import ConfigurationError, CorruptEntryError, LedgerStoreUnavailableError, NoSuchLedgerError
 from hub.ledgers.inspection import LedgerFacts
 from hub.ledgers.local.catalog import Catalog, Segment
 from hub.ledgers.local.directory import StoreFiles
@@ -62,6 +63,33 @@ class LocalLedgerInspector:
 
     async def aclose(self) -> None:
         return
+
+    def ledger_ids(self) -> "array[int]":
+        """Return the ids of the ledgers that the last look has seen, ascending."""
+        ids = array("Q")
+        for group in self._catalog.groups():
+            ids.extend(self._catalog.group_ledgers(group))
+        return ids
+
+    async def extents(self, ledger_ids: Sequence[int]) -> list[tuple[bool, int] | None]:
+        """Return of some ledgers whether they are closed, and their last entry; None for one that does not exist.
+
+        Raises: LedgerStoreUnavailableError.
+        """
+        return await asyncio.to_thread(
+            lambda: [self._while_segments_go(partial(self._extent, ledger_id)) for ledger_id in ledger_ids]
+        )
+
+    def _extent(self, ledger_id: int) -> tuple[bool, int] | None:
+        try:
+            state = self._reader.state(ledger_id)
+        except NoSuchLedgerError:
+            return None
+        except CorruptEntryError:
+            if self._is_stale():
+                raise
+            return False, -1  # It is there, and its end is lost.
+        return state.sealed_by is not None, state.last_entry_id
 
     def _facts(self, ledger_id: int) -> LedgerFacts:
         state = self._reader.state(ledger_id)

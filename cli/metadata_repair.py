@@ -1,0 +1,177 @@
+"""The command `hedwig-admin metadata repair`: mend what a check finds, each by compare-and-set at what it saw."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+
+from cli.cluster_access import ClusterAccess
+from cli.confirmation import confirm
+from cli.errors import CommandError, counted
+from cli.found import COLUMNS, ONLY_WHEN_NAMED, Found, found_fields
+from cli.ledger_access import LedgerAccess
+from cli.metadata_check import CheckWish, Surroundings, check_options, limited, surroundings, tell_unchecked
+from cli.output import Output
+from cli.program import AdminCommand
+from cli.progress import load_progress
+from cli.settings import Settings, pass_settings
+from cli.store_check import StoreCheck
+from cli.store_repair import StoreRepair
+from metadata.findings import FindingKind
+from metadata.repairs import RepairResult
+
+__all__ = ["repair_store"]
+
+_SHOWN: Final = ("result", "kind", "topic", "what")
+_ROWS: Final = 25
+"""How many repairs are told of at a time."""
+_WOULD: Final = "would be repaired"
+_DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
+    FindingKind.DEAD_OWNER: ("owner record", "of dead hubs to delete"),
+    FindingKind.LONE_SUBSCRIPTION: ("subscription", "to set to 0, with topics to make"),
+    FindingKind.RANGE_OVERLAP: ("record", "of overlapping ledger ranges to write anew"),
+    FindingKind.RANGE_GAP: ("record", "of ledger ranges with gaps to write anew"),
+    FindingKind.UNREADABLE_RECORD: ("unreadable record", "to delete for good"),
+    FindingKind.MISSING_LEDGER: ("record", "to rid of lost ledgers"),
+    FindingKind.ORPHAN_LEDGER: ("ledger", "to delete for good"),
+}
+
+
+@click.command("repair", cls=AdminCommand, example="hedwig-admin metadata repair --dry-run")
+@check_options()
+@click.option("--dry-run", is_flag=True, help="Show what would be repaired, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_settings
+def repair_store(
+    settings: Settings,
+    /,
+    wish: CheckWish,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Repair what `metadata check` finds, as far as it can be repaired without a doubt; hubs may run meanwhile.
+
+    It looks first, says what it would do and to how many, and asks. Then it looks again, and repairs what it finds,
+    never more than it said: each record only if it is still as it was seen. Records that cannot be read, and records of
+    lost ledgers, are repaired only if --kind names them, since something is given up by that.
+    """
+    output = settings.writer()
+    asyncio.run(_Repairing(settings, output, wish).run(cluster, ledgers, dry_run=dry_run, yes=yes))
+
+
+class _Repairing:
+    """One run of the command."""
+
+    def __init__(self, settings: Settings, output: Output, wish: CheckWish) -> None:
+        self._settings = settings
+        self._output = output
+        kinds = wish.kinds or [kind for kind in FindingKind if kind not in ONLY_WHEN_NAMED]
+        self._wish = replace(wish, kinds=kinds)
+        self._is_named = wish.is_any_named
+
+    async def run(self, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> None:
+        """Look, ask and repair."""
+        async with surroundings(self._settings, cluster, ledgers, self._wish.kinds) as around:
+            if dry_run:
+                self._begin()
+                planned = await self._look(around, is_shown=True)
+                self._output.end()
+                click.echo(f"would repair: {_spelled(planned)}; nothing was changed", err=True)
+                return
+            planned = await self._look(around, is_shown=False)
+            if planned.total() and not yes:
+                await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
+            self._begin()
+            done = await self._repair(around, planned)
+            self._output.end()
+        click.echo(
+            f"repaired {done[RepairResult.REPAIRED]:,}; changed by others meanwhile, and left as it is now: "
+            f"{done[RepairResult.CHANGED]:,}; left: {done[RepairResult.LEFT]:,}",
+            err=True,
+        )
+
+    def _begin(self) -> None:
+        self._output.begin("repairs", ("result", *COLUMNS), _SHOWN)
+
+    async def _look(self, around: Surroundings, *, is_shown: bool) -> Counter[FindingKind]:
+        """Return how many findings of each kind can be repaired."""
+        planned: Counter[FindingKind] = Counter()
+        with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
+            check = around.check(self._wish.kinds, self._wish.prefix, lambda records: progress.advance(records, 0))
+            async with aclosing(limited(check, self._wish.limit)) as pages:
+                async for page in pages:
+                    planned.update(found.finding.kind for found in page if found.is_repairable)
+                    if is_shown:
+                        self._output.page([_row(found, _WOULD) for found in page])
+        self._check_looked(check, planned)
+        tell_unchecked(check)
+        return planned
+
+    def _check_looked(self, check: StoreCheck, planned: Mapping[FindingKind, int]) -> None:
+        """Raise CommandError if what was looked at cannot be what was meant."""
+        if self._is_named and check.unchecked:
+            kind, why = next(iter(check.unchecked.items()))
+            raise CommandError(f"{self._settings.command}: cannot look for {kind}: {why}; nothing was changed")
+        if planned[FindingKind.MISSING_LEDGER] and not check.ledgers_found:
+            raise CommandError(
+                f"{self._settings.command}: not one of the ledgers on record is there; see that --data or --bookkeeper "
+                "names what the hubs use; nothing was changed"
+            )
+
+    async def _repair(self, around: Surroundings, planned: Counter[FindingKind]) -> Counter[RepairResult]:
+        """Repair what is found now, of each kind as many as were planned; return what became of them."""
+        done: Counter[RepairResult] = Counter()
+        if not planned.total():
+            return done
+        left = Counter(planned)
+        repair = StoreRepair(around.store, around.verdicts, around.known)
+        with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
+            check = around.check(
+                # Going through all ledgers is for those who have some to delete.
+                [kind for kind in self._wish.kinds if planned[kind] or kind is not FindingKind.ORPHAN_LEDGER],
+                self._wish.prefix,
+                lambda records: progress.advance(records, 0),
+            )
+            async with aclosing(check.findings()) as pages:
+                async for page in pages:
+                    for start in range(0, len(page), _ROWS):
+                        await self._carry_out(repair, page[start : start + _ROWS], left, done)
+                    if self._wish.limit is not None and not left.total():
+                        break
+            await repair.end()
+        return done
+
+    async def _carry_out(
+        self, repair: StoreRepair, page: Sequence[Found], left: Counter[FindingKind], done: Counter[RepairResult]
+    ) -> None:
+        rows: list[dict[str, Any]] = []
+        try:
+            for found in page:
+                if found.is_repairable and not left[found.finding.kind]:
+                    continue  # More than was said.
+                result = await repair.carry_out(found) if found.is_repairable else RepairResult.LEFT
+                left[found.finding.kind] -= found.is_repairable
+                done[result] += 1
+                rows.append(_row(found, result.value))
+        finally:
+            # Should one of them fail, those before it are done.
+            self._output.page(rows)
+
+
+def _row(found: Found, result: str) -> dict[str, Any]:
+    return {"result": result if found.is_repairable else RepairResult.LEFT.value, **found_fields(found)}
+
+
+def _spelled(planned: Mapping[FindingKind, int]) -> str:
+    parts = []
+    for kind, number in planned.items():
+        noun, does = _DOES[kind]
+        parts.append(f"{counted(number, noun)} {does}")
+    return ", ".join(parts) or "nothing"

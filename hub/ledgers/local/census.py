@@ -1,0 +1,56 @@
+"""The ledgers in the data directory of a standalone hub, which may run. They say nothing of themselves but an id."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from hub.ledgers.census import LedgerEntry
+from hub.ledgers.local.inspector import LocalLedgerInspector
+
+__all__ = ["LocalLedgerCensus"]
+
+_AT_ONCE: Final = 1024
+
+
+class LocalLedgerCensus:
+    """A LedgerCensus of a local store. Only its hub deletes there."""
+
+    def __init__(self, path: Path, inspector: LocalLedgerInspector) -> None:
+        self._path = path
+        self._inspector = inspector
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Look into the directory `path`. Raises as `LocalLedgerInspector.open`."""
+        return cls(path, await LocalLedgerInspector.open(path))
+
+    async def find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
+        found = await self._find(ledger_ids)
+        if None in found:
+            # What was made since the last look was not seen by it.
+            self._inspector = await LocalLedgerInspector.open(self._path)
+            found = await self._find(ledger_ids)
+        return found
+
+    async def pages(self) -> AsyncIterator[list[LedgerEntry]]:
+        batch: list[LedgerEntry] = []
+        for ledger_id in await asyncio.to_thread(self._inspector.ledger_ids):
+            batch.append(LedgerEntry(ledger_id=ledger_id))
+            if len(batch) == _AT_ONCE:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    async def delete(self, entry: LedgerEntry) -> bool:
+        del entry
+        return False
+
+    async def _find(self, ledger_ids: Sequence[int]) -> list[LedgerEntry | None]:
+        pairs = zip(ledger_ids, await self._inspector.extents(ledger_ids), strict=True)
+        return [None if extent is None else _entry(ledger_id, *extent) for ledger_id, extent in pairs]
+
+
+def _entry(ledger_id: int, is_closed: bool, last_entry_id: int) -> LedgerEntry:
+    return LedgerEntry(ledger_id=ledger_id, last_entry_id=last_entry_id if is_closed else None)
