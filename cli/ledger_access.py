@@ -20,7 +20,7 @@ from metadata import MetadataUrl
 if TYPE_CHECKING:
     from hub.ledgers.inspection import LedgerInspector
 
-__all__ = ["LedgerAccess", "bookkeeper_place", "ledger_options"]
+__all__ = ["LedgerAccess", "bookkeeper_of", "bookkeeper_place", "ledger_options"]
 
 _PORT: Final = 2181
 _LEDGERS: Final = "ledgers"
@@ -59,7 +59,7 @@ class LedgerAccess:
 
         Raises: CommandError - it is not there, or does not answer; ConfigurationError - it was not said where it is.
         """
-        place = self.bookkeeper or (None if self.data else _bookkeeper_of(settings, cluster))
+        place = self.bookkeeper or (None if self.data else bookkeeper_of(settings, cluster))
         async with AsyncExitStack() as stack:
             try:
                 if place is not None:
@@ -79,7 +79,7 @@ def ledger_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return option_group("ledgers", ledger_setting_options(), (), lambda _: LedgerAccess.of(current_settings()))
 
 
-def _bookkeeper_of(settings: Settings, cluster: ClusterAccess) -> str | None:
+def bookkeeper_of(settings: Settings, cluster: ClusterAccess) -> str | None:
     """Return where the hubs of a cluster have their bookies unless told otherwise; None without a cluster."""
     try:
         parsed = MetadataUrl.parse(cluster.url(settings))

@@ -21,6 +21,7 @@ _MODULES: Final = {
     "consume": "cli.subscribe",
     "unsubscribe": "cli.subscribe",
     "config": "cli.config",
+    "check": "cli.check",
     "completion": "cli.completion",
     "dev": "cli.dev.commands",
 }

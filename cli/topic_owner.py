@@ -27,9 +27,9 @@ from metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "owner_options"]
+__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "owner_options"]
 
-_ADMIN_PORT: Final = 4081
+ADMIN_PORT: Final = 4081
 _PROBE_S: Final = 5.0
 """How long a hub has to say who it is: it does nothing for that."""
 
@@ -178,7 +178,7 @@ class OwnerFinder:
 
     def _probe(self, owner: HubInfo) -> tuple[OwnerState, str, AdminEndpoint | None]:
         """Ask the standalone hub."""
-        address = self._admin or f"{owner.host}:{_ADMIN_PORT}"
+        address = self._admin or f"{owner.host}:{ADMIN_PORT}"
         if self._is_at(owner, address):
             return OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address)
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
