@@ -1,6 +1,8 @@
 """The command `hedwig-admin check health`: everything that a deployment needs, one line for each, with a verdict."""
 
 import asyncio
+import sys
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -8,11 +10,12 @@ import click
 from cli.cluster_access import ClusterAccess
 from cli.hub_checks import check_hubs
 from cli.program import AdminCommand
+from cli.progress import load_progress
 from cli.setting_options import bookkeeper_setting_option
 from cli.settings import Settings, pass_settings
 from cli.store_checks import check_store
 from cli.topic_owner import owner_options
-from cli.verdicts import Finding, exit_of
+from cli.verdicts import Finding, Verdict, exit_of
 
 __all__ = ["check_health"]
 
@@ -38,14 +41,25 @@ def check_health(settings: Settings, ctx: click.Context, cluster: ClusterAccess,
     output = settings.writer()
     output.begin("checks", _COLUMNS, _SHOWN)
     found: list[Finding] = []
-
-    def note(finding: Finding) -> None:
-        found.append(finding)
-        output.page([finding.fields()])
-
     try:
-        standalone = asyncio.run(check_store(settings, note))
-        check_hubs(settings, cluster, admin, standalone, note)
+        with load_progress("checking", None, noun="checks") as progress:
+
+            def note(finding: Finding) -> None:
+                found.append(finding)
+                progress.advance(1, 0)
+
+            standalone = asyncio.run(check_store(settings, note))
+            check_hubs(settings, cluster, admin, standalone, note)
     finally:
+        output.page([finding.fields() for finding in found])
         output.end()
+    if sys.stdout.isatty():
+        _say_what_is_wrong(found)
     ctx.exit(exit_of(finding.verdict for finding in found))
+
+
+def _say_what_is_wrong(found: Sequence[Finding]) -> None:
+    """Say in full what a table on a terminal cuts, of all that somebody has to do something about."""
+    for finding in found:
+        if finding.verdict not in (Verdict.PASS, Verdict.SKIP):
+            click.echo(f"{finding.verdict} {finding.check}: {finding.detail}", err=True)

@@ -93,6 +93,7 @@ async def _measure(runs: PerfRuns, size: PerfSize, output: Output) -> Sequence[V
     verdicts: list[Verdict] = []
     output.begin("operations", _COLUMNS, _SHOWN)
     try:
+        await runs.warm_up()
         for operation in OPERATIONS:
             with load_progress(f"measuring {operation}", None, noun="operations") as progress:
                 measured = await runs.run(operation, partial(progress.advance, read_bytes=0))

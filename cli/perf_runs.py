@@ -26,6 +26,7 @@ __all__ = ["Measured", "PerfRuns"]
 _SECONDS_MAX: Final = 30.0
 """How long one run goes on at most: a store that is too slow is found out by then."""
 _SAY_EVERY: Final = 100
+_WARM_UP_ROUNDS: Final = 25
 _PAGE: Final = 1000
 _HUB: Final = HubInfo(host="hedwig-check-perf", port=1)
 """It is never alive, so no hub would send anybody there."""
@@ -63,10 +64,15 @@ class PerfRuns:
         self._made = 0
         self._subscribed: dict[int, Version] = {}
 
+    async def warm_up(self) -> None:
+        """Have connections made and code loaded, on both sides: the first calls would be the slowest of all."""
+        for _ in range(_WARM_UP_ROUNDS):
+            await asyncio.gather(*(self._read_owner(number) for number in range(self._size.callers)))
+
     async def run(self, operation: str, advance: Callable[[int], None]) -> Measured:
         """Carry an operation out many times; `advance` is told of more of them now and then.
 
-        The others come after `create topic`, and `update consume` after `subscribe`.
+        The others come after `create topic`, and `move pointer` after `subscribe`.
         """
         self._advance = advance
         match operation:
@@ -79,8 +85,8 @@ class PerfRuns:
                 measured = await self._repeat(self._made, self._read_owner)
             case "subscribe":
                 measured = await self._repeat(self._made, self._subscribe)
-            case "update consume":
-                measured = await self._repeat(len(self._subscribed), self._update_consume)
+            case "move pointer":
+                measured = await self._repeat(len(self._subscribed), self._move_pointer)
             case "list":
                 measured = await self._list()
             case _:
@@ -128,7 +134,7 @@ class PerfRuns:
         topic = self._topics.topic(number)
         self._subscribed[number] = await self._store.subscriptions.create_subscription_data(topic, SUBSCRIBER, data)
 
-    async def _update_consume(self, number: int) -> None:
+    async def _move_pointer(self, number: int) -> None:
         data = SubscriptionData(state=SubscriptionState(MessageSeqId(number + 1)))
         topic, version = self._topics.topic(number), self._subscribed[number]
         await self._store.subscriptions.update_subscription_data(topic, SUBSCRIBER, data, version)

@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["OPERATIONS", "SIZES", "PerfSize", "Threshold"]
 
-OPERATIONS: Final = ("create topic", "claim", "read owner", "subscribe", "update consume", "list")
+OPERATIONS: Final = ("create topic", "claim", "read owner", "subscribe", "move pointer", "list")
 """What is measured, in this order: each finds what those before it left."""
 
 _FILL_S: Final = 3600
@@ -58,7 +58,7 @@ class PerfSize:
             "claim": Threshold(claims, _P99_MS),
             "read owner": Threshold(claims * _READS_PER_CLAIM, _P99_MS),
             "subscribe": Threshold(self.topics / _FILL_S, _P99_MS),
-            "update consume": Threshold(self.topics / _ACTIVE_SHARE / _FLUSH_S, _P99_MS),
+            "move pointer": Threshold(self.topics / _ACTIVE_SHARE / _FLUSH_S, _P99_MS),
             "list": Threshold(self.topics / _LIST_S, _PAGE_P99_MS),
         }
 

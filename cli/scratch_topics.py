@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from cli.cluster_access import cluster_place
 from cli.settings import Settings
+from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import NoRecordError
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
@@ -89,6 +90,7 @@ async def _remove_nodes(settings: Settings, store: MetadataStore, folder: str) -
         return
     from hedwig.zookeeper import Bridge, BridgeOptions
     from metadata.zookeeper.names import Places
+    from metadata.zookeeper.requests import delete
     from metadata.zookeeper.wiping import delete_tree
 
     hosts, prefix = cluster_place(store.url.text)
@@ -96,5 +98,8 @@ async def _remove_nodes(settings: Settings, store: MetadataStore, folder: str) -
     try:
         await bridge.connect()
         await delete_tree(bridge, settings.store_options(), f"{Places(prefix).topics}/{folder}")
+        # The node above all runs goes with the last of them; while there are others it stays.
+        deadline = Deadline.after(SystemClock(), settings.operation_timeout_s())
+        await bridge.send(deadline, delete(f"{Places(prefix).topics}/{SCRATCH_PREFIX}"))
     finally:
         await bridge.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from hub.admin_parameters import state_of
+from hub.admin_parameters import flag_of, state_of
 from hub.admin_server import AdminServer, BadRequestError, Route, json_response
 from hub.admin_topics import TopicRoutes
 from hub.configuration import Configuration
@@ -52,7 +52,7 @@ class AdminEndpoint:
             ("GET", "/ready", self._ready, nothing),
             ("GET", "/metrics", self._show_metrics, nothing),
             ("GET", "/options", self._options, nothing),
-            ("GET", "/load", self._show_load, nothing),
+            ("GET", "/load", self._show_load, frozenset({"lag"})),
             *TopicRoutes(self._hub).routes(),
             ("GET", "/read-only", self._read_only, nothing),
             ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
@@ -113,11 +113,13 @@ class AdminEndpoint:
         }
         return json_response(found)
 
-    async def _show_load(self, _: web.Request) -> web.Response:
+    async def _show_load(self, request: web.Request) -> web.Response:
+        lag = {"attached_lag_messages": await self.load.attached_lag()} if flag_of(request, "lag") else {}
         seconds, rates = self.load.rates_per_s()
         return json_response(
             {
                 **self.load.levels(),
+                **lag,
                 "since_start": self.load.counters(),
                 "rates_per_s": {key: round(rate, 3) for key, rate in rates.items()},
                 "rates_over_s": round(seconds, 3),
