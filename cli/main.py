@@ -22,6 +22,8 @@ _MODULES: Final = {
     "unsubscribe": "cli.subscribe",
     "config": "cli.config",
     "check": "cli.check",
+    "top": "cli.top",
+    "console": "cli.console",
     "completion": "cli.completion",
     "dev": "cli.dev.commands",
 }

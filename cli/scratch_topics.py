@@ -7,9 +7,10 @@ from typing import Any, Final
 from cli.cluster_access import cluster_place
 from cli.settings import Settings
 from hedwig.clock import Deadline, SystemClock
-from hedwig.errors import NoRecordError
+from hedwig.errors import MetadataUnavailableError, NoRecordError
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import Versioned
 from metadata import Delete, MetadataStore, Outcome, Read, RecordKey
 
@@ -101,5 +102,7 @@ async def _remove_nodes(settings: Settings, store: MetadataStore, folder: str) -
         # The node above all runs goes with the last of them; while there are others it stays.
         deadline = Deadline.after(SystemClock(), settings.operation_timeout_s())
         await bridge.send(deadline, delete(f"{Places(prefix).topics}/{SCRATCH_PREFIX}"))
+    except (NotAppliedError, OutcomeUnknownError) as exc:
+        raise MetadataUnavailableError(f"empty nodes below {Places(prefix).topics}/{folder} are left: {exc}") from exc
     finally:
         await bridge.close()

@@ -43,7 +43,7 @@ class Load:
         }
 
     async def attached_lag(self) -> int:
-        """Return how many messages all attached subscriptions together have not consumed; others have turns meanwhile."""
+        """Return how many messages all attached subscriptions together have not consumed."""
         lag = looked_at = 0
         for channel in list(self._hub.channels):
             for subscription in list(channel.subscriptions.values()):
