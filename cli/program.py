@@ -15,8 +15,9 @@ from cli.settings import Settings, shared_options
 from cli.watching import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
 from hedwig.errors import HedwigError
 
-__all__ = ["COMPLETION_VARIABLE", "AdminCommand", "AdminGroup", "Program"]
+__all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", "Program"]
 
+PROGRAM_NAME: Final = "hedwig-admin"
 COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
 """By it a shell asks for completion instead of the command."""
 
@@ -71,6 +72,14 @@ class Program(AdminGroup):
         except BrokenPipeError as exc:
             raise PipeClosedError from exc
         return result
+
+    def run_line(self, arguments: Sequence[str], settings: Settings) -> int:
+        """Run a command as from a shell, and return its exit code: what ends it is a line on standard error."""
+
+        def run(given: Settings) -> Any:
+            return super(Program, self).main(list(arguments), PROGRAM_NAME, standalone_mode=False, obj=given)
+
+        return _exit_code(run, settings)
 
     def main(
         self,

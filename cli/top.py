@@ -64,8 +64,8 @@ def top(
 
     Rates are those since the last time; the first ones those of the last minute. LAG is what attached subscriptions
     have not consumed, CAS-/S how often somebody else had changed a record of the metadata. On a terminal: q quits, r
-    reverses the order, the first letter of what hubs can be sorted by sorts by it. Without a terminal, and with another -o
-    than table, the same is written again and again: by itself as a line of NDJSON for each hub.
+    reverses the order, the first letter of what hubs can be sorted by sorts by it. Without a terminal, and with another
+    -o than table, the same is written again and again: by itself as a line of NDJSON for each hub.
 
     The hubs are those of the cluster; without one, the hub at --admin, else the standalone hub of the store.
     """
