@@ -10,7 +10,7 @@ from cli.cluster_access import ClusterAccess, read_cluster
 from cli.errors import CommandError, ExitCode, counted
 from cli.ledger_access import bookkeeper_of
 from cli.settings import Settings
-from cli.topic_owner import ADMIN_PORT
+from cli.topic_owner import ADMIN_PORT, is_refused
 from cli.verdicts import Finding, Verdict
 from hedwig.client import HubAddress
 from hedwig.errors import ConfigurationError, HedwigError
@@ -62,12 +62,16 @@ def _check_standalone(
         if admin is None:
             note(Finding("hubs", Verdict.SKIP, "no hub has used this store"))
             return
-    if standalone is not None:
-        host = HubAddress.parse(standalone.address).host
-        verdict, detail, _ = _ask(settings, standalone.address, admin or f"{host}:{ADMIN_PORT}")
-    else:
+    if standalone is None:
         assert admin is not None, "it was looked at above"
         verdict, detail, _ = _ask(settings, None, admin)
+    else:
+        address = HubAddress.parse(standalone.address)
+        verdict, detail, _ = _ask(settings, standalone.address, admin or f"{address.host}:{ADMIN_PORT}")
+        within_s = min(_SLOWEST_S, settings.operation_timeout_s())
+        if verdict is Verdict.UNKNOWN and is_refused(address.host, address.port, within_s):
+            verdict = Verdict.FAIL
+            detail = f"nothing listens where the standalone hub served last, {address.host}:{address.port}; start it"
     note(Finding("hub", Verdict.FAIL if verdict is Verdict.WARN else verdict, detail))
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import os
 import sys
 import traceback
@@ -99,6 +100,7 @@ class Program(AdminGroup):
         _write_any_character()
         if os.environ.get(COMPLETION_VARIABLE):
             _complete(run)
+        _keep_libraries_quiet()
         sys.exit(_exit_code(run, Settings()))
 
 
@@ -172,6 +174,11 @@ def _write_any_character() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _keep_libraries_quiet() -> None:
+    """Keep what kazoo logs off standard error, which has one line of ours about it in the end."""
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 
 def _forget_stdout() -> None:

@@ -27,7 +27,7 @@ from metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "owner_options"]
+__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "is_refused", "owner_options"]
 
 ADMIN_PORT: Final = 4081
 _PROBE_S: Final = 5.0
@@ -182,7 +182,7 @@ class OwnerFinder:
         if self._is_at(owner, address):
             return OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address)
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
-        if _is_refused(owner.host, owner.port, within_s):
+        if is_refused(owner.host, owner.port, within_s):
             return OwnerState.GONE, "nothing listens at its address", None
         return (
             OwnerState.UNKNOWN,
@@ -198,7 +198,7 @@ def _records(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
     return [outcome.record for outcome in outcomes]
 
 
-def _is_refused(host: str, port: int, within_s: float) -> bool:
+def is_refused(host: str, port: int, within_s: float) -> bool:
     """Say whether a machine that answers has nothing that listens at a port."""
     try:
         socket.create_connection((host, port), within_s).close()
