@@ -38,6 +38,8 @@ _COLUMNS: Final = (
 _SHOWN: Final = ("hub", "state", "topics", "publishes_per_s", "deliveries_per_s", "attached_lag_messages")
 _SHARE: Final = 0.8
 """Of the time between two pictures, for the hubs to answer in."""
+_FIRST_S: Final = 4.0
+"""For the first one, which would say of a hub that is a little slow only that it has not answered."""
 
 
 @click.command("top", cls=AdminCommand, example="hedwig-admin top --count 1")
@@ -97,7 +99,7 @@ async def _draw(survey: HubSurvey, order: TopOrder, every_s: float, count: int |
 
     from cli.keys import Keys
 
-    readings = await survey.look(every_s * _SHARE)  # What fails at once is said on the terminal as it is.
+    readings = await survey.look(_FIRST_S)  # What fails at once is said on the terminal as it is.
     console = Console()
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         for number in itertools.count(1):
@@ -132,7 +134,7 @@ async def _write(survey: HubSurvey, order: TopOrder, every_s: float, count: int 
     try:
         for number in itertools.count(1):
             began = time.monotonic()
-            readings = await survey.look(every_s * _SHARE)
+            readings = await survey.look(_FIRST_S if number == 1 else every_s * _SHARE)
             if not is_begun:
                 output.begin("hubs", _COLUMNS, _SHOWN)
                 is_begun = True

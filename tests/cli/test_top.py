@@ -30,7 +30,7 @@ from tests.servers import RunningServers
 @pytest.fixture(scope="module")
 def pair(servers: RunningServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Two hubs; the first owns seven topics."""
-    with Pair(servers, tmp_path_factory.mktemp("watched")) as started:
+    with Pair(servers, tmp_path_factory.mktemp("watched"), "cluster.rebalance_interval_s=0") as started:
         started.own(started.hubs[0], 7)
         yield started
 
@@ -149,8 +149,8 @@ def test_a_hub_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         rows = _lines(process)
         assert next(rows)["state"] == "serving"
         both.hub.kill()
-        silent = next(row for row in rows if row["state"] == "silent")
-        assert (silent["topics"], "cannot be reached" in silent["why"]) == (None, True)
+        silent = next(row for row in rows if row["state"] == "silent" and "cannot be reached" in row["why"])
+        assert silent["topics"] is None
         both.start()
         again = next(row for row in rows if row["state"] == "serving")
         # Its counters began anew: that is no rate.
