@@ -82,21 +82,21 @@ def _check_each(
 
     One that is not ready is a warning while another is, whatever it is by itself.
     """
-    found = []
+    found: list[tuple[Verdict, str, Mapping[str, Any] | None]] = []
     for hub in hubs:
         name = f"{hub.info.host}:{hub.info.port}"
         if hub.admin is None:
             why = "it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
-            found.append((name, Verdict.UNKNOWN, f"{name}: {why}", None))
+            found.append((Verdict.UNKNOWN, f"{name}: {why}", None))
             continue
         verdict, detail, options = _ask(settings, hub.info.address, hub.admin)
         if hub.is_draining and verdict is Verdict.PASS:
             verdict, detail = Verdict.WARN, f"{name} is drained; hedwig-admin hub undrain {name} ends that"
-        found.append((name, verdict, detail, options))
-    can_serve = any(verdict in (Verdict.PASS, Verdict.UNKNOWN) for _, verdict, _, _ in found)
-    for _, verdict, detail, _ in found:
+        found.append((verdict, detail, options))
+    can_serve = any(verdict in (Verdict.PASS, Verdict.UNKNOWN) for verdict, _, _ in found)
+    for verdict, detail, _ in found:
         note(Finding("hub", Verdict.FAIL if verdict is Verdict.WARN and not can_serve else verdict, detail))
-    return [options for _, _, _, options in found if options is not None]
+    return [options for _, _, options in found if options is not None]
 
 
 def _ask(settings: Settings, address: str | None, admin: str) -> tuple[Verdict, str, Mapping[str, Any] | None]:

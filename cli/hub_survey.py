@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cli.admin_endpoint import AdminEndpoint, RefusedError
@@ -60,7 +60,7 @@ class HubReading:
 
     def fields(self) -> dict[str, Any]:
         """Return it as a row."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class HubSurvey:
         self._hubs: Sequence[WatchedHub] | None = None
         self._asking: dict[str, asyncio.Future[_Answer]] = {}
         self._answers: dict[str, _Answer] = {}
-        self._rates: dict[str, Mapping[str, float | None]] = {}
+        self._rates: dict[str, Mapping[str, Any]] = {}
         self._silent: dict[str, str] = {}
         self.trouble: str | None = None
 
@@ -149,9 +149,9 @@ class HubSurvey:
 
     def _forget(self, there: set[str]) -> None:
         """Forget all but those that are `there`."""
-        for known in (self._answers, self._rates, self._silent):
-            for name in known.keys() - there:
-                del known[name]
+        _keep_only(there, self._answers)
+        _keep_only(there, self._rates)
+        _keep_only(there, self._silent)
 
     def _reading(self, hub: WatchedHub, *, is_late: bool) -> HubReading:
         if hub.admin is None:
@@ -163,6 +163,11 @@ class HubSurvey:
         state, why = _state(hub, answer, is_late=is_late)
         levels = {name: answer.load.get(name) for name in _LEVELS}
         return HubReading(hub.name, state, why, **levels, **self._rates[hub.name])
+
+
+def _keep_only(there: set[str], known: MutableMapping[str, Any]) -> None:
+    for name in known.keys() - there:
+        del known[name]
 
 
 def _state(hub: WatchedHub, answer: _Answer, *, is_late: bool) -> tuple[str, str | None]:
