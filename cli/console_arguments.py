@@ -17,6 +17,7 @@ __all__ = [
     "Commands",
     "Decorator",
     "by_name",
+    "dry_run_option",
     "go_on",
     "named",
     "rest_argument",
@@ -40,6 +41,7 @@ topic_text_argument: Final = click.argument("topic", shell_complete=complete_top
 subscriber_argument: Final = click.argument("subscriber", type=SUBSCRIBER)
 words_argument: Final = click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 rest_argument: Final = click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS]...")
+dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from cli.access import with_store
@@ -75,8 +75,13 @@ async def _receive(opened: Subscription, wanted: MessageSeqId) -> None:
             return
 
 
-def remove_subscriptions(settings: Settings, hub: HubAccess, wanted: Sequence[tuple[Topic, SubscriberId]]) -> None:
-    """Subscribe and unsubscribe each: then none of them exists. Raises CommandError; those before it are removed."""
+def remove_subscriptions(
+    settings: Settings, hub: HubAccess, topics: str, wanted: Iterable[tuple[Topic, SubscriberId]]
+) -> None:
+    """Subscribe and unsubscribe each: then none of them exists. `topics` spells whose they are.
+
+    Raises: CommandError - a hub refuses; those before it are removed.
+    """
 
     async def remove(client: HedwigClient) -> None:
         with load_progress("removing subscriptions", None, noun="subscriptions") as progress:
@@ -85,6 +90,4 @@ def remove_subscriptions(settings: Settings, hub: HubAccess, wanted: Sequence[tu
                 await client.unsubscribe(topic, subscriber)
                 progress.advance(1, 0)
 
-    first, last = wanted[0], wanted[-1]
-    spelled = f"the subscriptions from {show_name(first[0])} {show_name(first[1])} to {show_name(last[0])} "
-    with_hub(settings, hub, spelled + show_name(last[1]), remove)
+    with_hub(settings, hub, f"subscriptions of topics {topics}", remove)

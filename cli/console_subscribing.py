@@ -9,6 +9,7 @@ from cli.console_arguments import (
     ID_MAX,
     Commands,
     by_name,
+    dry_run_option,
     go_on,
     named,
     subscriber_argument,
@@ -86,17 +87,23 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @topic_argument
     @subscriber_argument
     @yes_option
+    @dry_run_option
     @pass_settings
-    def unsub(settings: Settings, topic: Topic, subscriber: SubscriberId, yes: bool) -> None:
+    def unsub(settings: Settings, topic: Topic, subscriber: SubscriberId, yes: bool, dry_run: bool) -> None:
         """Delete a subscription that is open here; unsubscribe deletes any."""
         output = settings.writer()
         found = session.subscriptions.get(settings, topic, subscriber)
+        if dry_run:
+            output.record(name_fields(topic, subscriber) | {"result": "would delete"})
+            return
         if not yes:
             name = f"the subscription of {show_name(subscriber)!r} to topic {show_name(topic)!r}"
             confirm(f"This deletes {name} for good, with all that it has not consumed")
-        found.client.unsubscribe(topic, subscriber)
-        session.subscriptions.forget(topic, subscriber)
-        found.client.close()
+        try:
+            found.client.unsubscribe(topic, subscriber)
+        finally:  # It is not open any more, whatever the hub says.
+            session.subscriptions.forget(topic, subscriber)
+            found.client.close()
         output.record(name_fields(topic, subscriber) | {"result": "deleted"})
 
     @click.command("rmsub", cls=AdminCommand, example="rmsub news- 1 3 reader- 1 2 --yes")
@@ -107,6 +114,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @click.argument("first_subscriber", type=click.IntRange(0))
     @click.argument("last_subscriber", type=click.IntRange(0))
     @yes_option
+    @dry_run_option
     @hub_options()
     @pass_settings
     def rmsub(
@@ -118,6 +126,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
         first_subscriber: int,
         last_subscriber: int,
         yes: bool,
+        dry_run: bool,
         hub: HubAccess,
     ) -> None:
         """Subscribe to topics TOPICS1, TOPICS2 and so on as SUBSCRIBERS1 and so on, each, and delete these again.
@@ -125,19 +134,20 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
         What is left afterwards is that none of these subscriptions exists, whether it did before or not.
         """
         output = settings.writer()
-        wanted = [
+        if last_topic < first_topic or last_subscriber < first_subscriber:
+            raise click.UsageError("the last number must not be below the first")
+        count = (last_topic - first_topic + 1) * (last_subscriber - first_subscriber + 1)
+        wanted = (
             (named(TOPIC, topics, number), named(SUBSCRIBER, subscribers, other))
             for number in range(first_topic, last_topic + 1)
             for other in range(first_subscriber, last_subscriber + 1)
-        ]
-        if not wanted:
-            raise click.UsageError("the last number must not be below the first")
-        if not yes:
-            confirm(
-                f"This deletes {counted(len(wanted), 'subscription')} for good, with all that they have not consumed"
-            )
-        remove_subscriptions(settings, hub, wanted)
-        output.record({"result": "deleted", "subscriptions": len(wanted)})
+        )
+        if not dry_run:
+            if not yes:
+                spelled = counted(count, "subscription")
+                confirm(f"This deletes {spelled} for good, with all that they have not consumed")
+            remove_subscriptions(settings, hub, f"{topics}{first_topic} to {topics}{last_topic}", wanted)
+        output.record({"result": "would delete" if dry_run else "deleted", "subscriptions": count})
 
     @click.command("consumeto", cls=AdminCommand, example="consumeto news reader 3")
     @topic_argument

@@ -213,6 +213,8 @@ def test_subscriptions_are_removed_by_number(both: HubAndAdmin, topic: str) -> N
     for number in (1, 2):
         both.subscribe(f"{topic}-{number}", "reader-7")
     assert _run(both.admin, f"rmsub {topic}- 1 2 reader- 7 8").code == ExitCode.USAGE  # It asks.
+    (row,) = _run(both.admin, f"rmsub {topic}- 1 2 reader- 7 8 --dry-run").rows
+    assert row == {"result": "would delete", "subscriptions": 4}
     (row,) = _run(both.admin, f"rmsub {topic}- 1 2 reader- 7 8 --yes").rows
     assert row["subscriptions"] == 4
     for number in (1, 2):
