@@ -10,7 +10,7 @@ from typing import Any, Final
 from cli.admin_endpoint import AdminEndpoint, RefusedError
 from cli.errors import CommandError
 
-__all__ = ["HubReading", "HubSurvey", "WatchedHub"]
+__all__ = ["HubReading", "HubSurvey", "TopicReading", "WatchedHub"]
 
 _THREADS: Final = 32
 _PATIENCE_S: Final = 2.0
@@ -64,12 +64,24 @@ class HubReading:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicReading:
+    """A topic that much is published to, at a moment. The rate is None until there are two looks."""
+
+    topic: str
+    hub: str
+    attached: int
+    attached_lag_messages: int
+    publishes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Answer:
     """What a hub said when it was asked at `at`, in seconds of the monotonic clock."""
 
     at: float
     load: Mapping[str, Any]
     hindrances: Sequence[str]
+    busy: Sequence[Mapping[str, Any]]
 
 
 class HubSurvey:
@@ -79,8 +91,17 @@ class HubSurvey:
     what `find` raised.
     """
 
-    def __init__(self, command: str, timeout_s: float, find: Callable[[], Awaitable[Sequence[WatchedHub]]]) -> None:
+    def __init__(
+        self,
+        command: str,
+        timeout_s: float,
+        find: Callable[[], Awaitable[Sequence[WatchedHub]]],
+        *,
+        topics_max: int = 0,
+    ) -> None:
+        """Prepare a survey, which names the busiest topics too, if these are to be some."""
         self._command = command
+        self._topics_max = topics_max
         self._timeout_s = min(timeout_s, _PATIENCE_S)
         self._find = find
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="hub-survey")
@@ -104,6 +125,16 @@ class HubSurvey:
         self._collect()
         self._forget({hub.name for hub in hubs})
         return [self._reading(hub, is_late=hub.name in was_late) for hub in hubs]
+
+    def busiest(self) -> list[TopicReading]:
+        """Return the topics of all hubs that most is published to, those first, as of the last look."""
+        found = [
+            TopicReading(row["topic"], hub, row["attached"], row["attached_lag_messages"], row["publishes_per_s"])
+            for hub, answer in self._answers.items()
+            for row in answer.busy
+        ]
+        found.sort(key=lambda each: (each.publishes_per_s or 0, each.attached_lag_messages), reverse=True)
+        return found[: self._topics_max]
 
     def close(self) -> None:
         """Ask nobody any more. What was asked ends by itself, soon."""
@@ -130,7 +161,8 @@ class HubSurvey:
             hindrances = endpoint.get("/ready")["hindrances"]
         except RefusedError as exc:
             hindrances = exc.answer.get("hindrances") or [exc.said]
-        return _Answer(at, load, hindrances)
+        busy = endpoint.get(f"/busy?limit={self._topics_max}")["topics"] if self._topics_max else ()
+        return _Answer(at, load, hindrances, busy)
 
     def _collect(self) -> None:
         for name, asked in list(self._asking.items()):

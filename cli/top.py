@@ -52,6 +52,13 @@ _FIRST_S: Final = 4.0
     "--sort", type=click.Choice(list(SORT_KEYS)), default="hub", show_default=True, help="By what, to begin with."
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option(
+    "--topics",
+    type=click.IntRange(0, 1000),
+    default=0,
+    metavar="NUMBER",
+    help="On a terminal: show so many topics that most is published to, below the hubs.",
+)
 @pass_settings
 def top(
     settings: Settings,
@@ -61,6 +68,7 @@ def top(
     count: int | None,
     sort: str,
     reverse: bool,
+    topics: int,
 ) -> None:
     """Watch what all hubs have to do: topics, attached subscriptions, rates, lag, refused compare-and-sets.
 
@@ -69,18 +77,22 @@ def top(
     reverses the order, the first letter of what hubs can be sorted by sorts by it. Without a terminal, and with another
     -o than table, the same is written again and again: by itself as a line of NDJSON for each hub.
 
+    With --topics each hub looks through all topics that it owns each time: on hubs with very many, give --every 10.
+
     The hubs are those of the cluster; without one, the hub at --admin, else the standalone hub of the store.
     """
     output = settings.chosen("output")
     is_drawn = sys.stdout.isatty() and output.value == "table"
     if output.source == "default" and not is_drawn:
         settings.flags["output"] = "ndjson"
+    if topics and not is_drawn:
+        raise click.UsageError("--topics goes with a terminal; elsewhere see: hedwig-admin topic stats NAME --watch")
     order = TopOrder(sort, reverse)
     writer = settings.writer()
 
     async def run() -> None:
         async with watched_hubs(settings, cluster, admin) as find:
-            survey = HubSurvey(settings.command, settings.operation_timeout_s(), find)
+            survey = HubSurvey(settings.command, settings.operation_timeout_s(), find, topics_max=topics)
             try:
                 if is_drawn:
                     await _draw(survey, order, every, count)
@@ -107,7 +119,7 @@ async def _draw(survey: HubSurvey, order: TopOrder, every_s: float, count: int |
             if number > 1:
                 readings = await survey.look(every_s * _SHARE)
             while True:
-                view = TopView(readings, order, survey.trouble, every_s)
+                view = TopView(readings, order, survey.trouble, every_s, survey.busiest())
                 live.update(view.render(console.width, console.height), refresh=True)
                 if number == count:
                     return

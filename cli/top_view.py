@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.errors import counted
-from cli.hub_survey import HubReading
+from cli.hub_survey import HubReading, TopicReading
 
 __all__ = ["SORT_KEYS", "TopOrder", "TopView"]
 
@@ -58,12 +58,13 @@ class TopOrder:
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """One picture: the readings, the order of their hubs, and what went wrong."""
+    """One picture: the readings, the order of their hubs, what went wrong, and the busiest topics if asked for."""
 
     readings: Sequence[HubReading]
     order: TopOrder
     trouble: str | None
     every_s: float
+    topics: Sequence[TopicReading] = ()
 
     def render(self, width: int, height: int) -> RenderableType:
         """Return the picture for a terminal of so many columns and lines."""
@@ -73,11 +74,14 @@ class TopView:
             style="bold",
         )
         lines: list[RenderableType] = [title, Text(self.trouble or self._hindrance(), style="red")]
-        room = max(1, height - _FIXED_LINES)
+        topics = self.topics[: max(0, height - _FIXED_LINES - 3)]
+        room = max(1, height - _FIXED_LINES - (len(topics) + 1 if topics else 0))
         shown = self.order.sorted(self.readings)[:room]
         lines.append(self._table(shown, width))
         left_out = len(self.readings) - len(shown)
         lines.append(Text(f"and {counted(left_out, 'more hub')}" if left_out else ""))
+        if topics:
+            lines.append(self._topics_table(topics, width))
         keys = "  ".join(f"{name[0]} {name}" for name in SORT_KEYS)
         lines.append(Text(f"q quit  r reverse  {keys}", style="dim"))
         for line in lines:
@@ -101,6 +105,17 @@ class TopView:
             is_well = reading.state in ("serving", "original")
             numbers = (_number(getattr(reading, field)) for _, field in _COLUMNS)
             table.add_row(Text(reading.hub), reading.state, *numbers, style="" if is_well else "yellow")
+        return table
+
+    def _topics_table(self, topics: Sequence[TopicReading], width: int) -> Table:
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width, header_style="reverse")
+        table.add_column("TOPIC", no_wrap=True, overflow="ellipsis", ratio=1)
+        table.add_column("HUB", no_wrap=True)
+        for title in ("SUBS", "PUB/S", "LAG"):
+            table.add_column(title, no_wrap=True, justify="right")
+        for each in topics:
+            numbers = (each.attached, each.publishes_per_s, each.attached_lag_messages)
+            table.add_row(Text(each.topic), Text(each.hub), *(_number(number) for number in numbers))
         return table
 
     def _sum(self, field: str) -> float | None:

@@ -199,6 +199,50 @@ def _order(lines: list[str], *hubs: str) -> list[str]:
     return [hub for line in lines for hub in hubs if line.startswith(f"{hub} ")]
 
 
+def test_the_busiest_topics_stand_below_the_hubs(standalone: HubAndAdmin) -> None:
+    with (
+        standalone.client() as client,
+        Terminal(standalone.admin, "top", "--topics", "3", "--every", "0.5") as terminal,
+    ):
+        client.subscribe(Topic(b"second"), SubscriberId(b"reader"), auto_consume=False)
+        client.publish(Topic(b"second"), b"x")
+        terminal.wait_for(lambda lines: _topic_row(lines, "second")[-1:] == ["1"], "the lag of a topic")
+
+        def busiest_is_busy(lines: list[str]) -> bool:
+            for _ in range(3):
+                client.publish(Topic(b"busy"), b"x")
+            below = [line for line in lines if line.startswith(("busy ", "second "))]
+            return below[:1] == [line for line in below if line.startswith("busy ") and _rate(line) > 0]
+
+        screen = terminal.wait_for(busiest_is_busy, "the busiest topic comes first")
+        assert any(line.split() == ["TOPIC", "HUB", "SUBS", "PUB/S", "LAG"] for line in screen)
+        terminal.press("q")
+        terminal.wait_for_line("ended 0")
+    assert standalone.admin.run("top", "--topics", "3").code == ExitCode.USAGE
+
+
+def _topic_row(lines: list[str], topic: str) -> list[str]:
+    return next((line.split() for line in lines if line.startswith(f"{topic} ")), [])
+
+
+def _rate(line: str) -> float:
+    rate = line.split()[-2]
+    return 0.0 if rate == "-" else float(rate)
+
+
+def test_a_hub_names_its_busy_topics(standalone: HubAndAdmin) -> None:
+    client = AdminClient(standalone.hub.admin)
+    standalone.publish("often", b"x")
+    client.get("/busy")
+    standalone.publish("seldom", b"x")
+    standalone.publish("often", *(b"x" for _ in range(10)))
+    told = client.get("/busy?limit=1")
+    assert [row["topic"] for row in told["topics"]] == ["often"]
+    assert told["topics"][0]["publishes_per_s"] == pytest.approx(10 / told["rates_over_s"], rel=0.1)
+    assert {row["topic"] for row in client.get("/busy")["topics"]} >= {"often", "seldom"}
+    assert client.ask("GET", "/busy?limit=none").status == 400
+
+
 def test_ctrl_c_leaves_the_terminal_in_order(standalone: HubAndAdmin) -> None:
     with Terminal(standalone.admin, "top", "--every", "0.3") as terminal:
         terminal.wait_for_line("1 hub,")
