@@ -35,6 +35,7 @@ _COLUMNS: Final = (
     ("CAS-/S", "conflicts_per_s"),
 )
 _UNITS: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
+_KEYS: Final = "q quit  r reverse  sort: [h]ub [t]opics [s]ubs [p]ub [d]eliv [l]ag [c]onflicts"
 _FIXED_LINES: Final = 6
 """Those that are no hub's: title, trouble, names of columns, sum, what is left out, keys."""
 
@@ -82,8 +83,7 @@ class TopView:
         lines.append(Text(f"and {counted(left_out, 'more hub')}" if left_out else ""))
         if topics:
             lines.append(self._topics_table(topics, width))
-        keys = "  ".join(f"{name[0]} {name}" for name in SORT_KEYS)
-        lines.append(Text(f"q quit  r reverse  {keys}", style="dim"))
+        lines.append(Text(_KEYS, style="dim"))
         for line in lines:
             if isinstance(line, Text):
                 line.no_wrap = True
