@@ -1,5 +1,6 @@
 """The prompt of the console: editing, history that stays, and completion by what each command takes."""
 
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -74,7 +75,10 @@ class ConsoleCompleter(Completer):
         )
         for item in asked.get_completions(words, incomplete):
             if item.type == "plain":
-                yield Completion(str(item.value), start_position=-len(incomplete), display_meta=item.help or "")
+                value = str(item.value)
+                yield Completion(
+                    shlex.quote(value), start_position=-len(incomplete), display=value, display_meta=item.help or ""
+                )
             else:  # A file, or a directory.
                 yield from self._paths.get_completions(Document(incomplete), complete_event)
 
