@@ -35,7 +35,7 @@ _COLUMNS: Final = (
     "claims_per_s",
     "conflicts_per_s",
 )
-_SHOWN: Final = ("hub", "state", "topics", "publishes_per_s", "deliveries_per_s", "attached_lag_messages")
+_SHOWN: Final = ("hub", "state", "topics", "publishes_per_s", "attached_lag_messages")
 _SHARE: Final = 0.8
 """Of the time between two pictures, for the hubs to answer in."""
 _FIRST_S: Final = 4.0
