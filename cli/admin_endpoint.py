@@ -70,21 +70,26 @@ class AdminEndpoint:
         try:
             connection.connect()
         except OSError as exc:
-            raise CommandError(
-                f"{self._what}: its admin endpoint at {self.address} cannot be reached: {exc.strerror or exc}; it may "
-                "listen on the hub's own machine only: run this there, or name a way to it with --admin HOST:PORT",
-                ExitCode.UNAVAILABLE,
-            ) from exc
+            raise self._is_out_of_reach(exc) from exc
         try:
             connection.request(method, path)
             response = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as exc:
             raise self._is_uncertain(f"did not answer within {self._timeout_s:g} s") from exc
+        except OSError as exc:
+            if method == "GET":  # It changes nothing, whatever became of it.
+                raise self._is_out_of_reach(exc) from exc
+            raise self._is_uncertain(f"hung up: {exc.strerror or exc}") from exc
         except HTTPException as exc:
             raise self._is_none() from exc
-        except OSError as exc:
-            raise self._is_uncertain(f"hung up: {exc.strerror or exc}") from exc
+
+    def _is_out_of_reach(self, exc: OSError) -> CommandError:
+        return CommandError(
+            f"{self._what}: its admin endpoint at {self.address} cannot be reached: {exc.strerror or exc}; it may "
+            "listen on the hub's own machine only: run this there, or name a way to it with --admin HOST:PORT",
+            ExitCode.UNAVAILABLE,
+        )
 
     def _is_uncertain(self, why: str) -> CommandError:
         return CommandError(

@@ -11,7 +11,7 @@ import click
 
 from cli.cluster_access import ClusterAccess, cluster_options
 from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted
+from cli.errors import CommandError, ExitCode, counted, exit_code_of, explain
 from cli.migration_hubs import MigrationHubs
 from cli.program import AdminCommand
 from cli.progress import load_progress, working
@@ -94,7 +94,12 @@ def migrate_store(
         stops_before_pause=no_pause,
         yes=yes,
     )
-    report = asyncio.run(_Migrating(settings, wish).run())
+    try:
+        report = asyncio.run(_Migrating(settings, wish).run())
+    except HedwigError as exc:
+        raise CommandError(
+            f"{settings.command} failed: {explain(exc, f'{source} or {target}')}", exit_code_of(exc)
+        ) from exc
     output.record(report)
     if report["pause_seconds"] is not None and report["hubs"]:
         click.echo(
@@ -119,8 +124,9 @@ class _Migrating:
         wish = self.wish
         name = await self._name_of_source()
         async with AsyncExitStack() as stack:
-            source = await stack.enter_async_context(await self._open(wish.source))
-            target = await stack.enter_async_context(await self._open(wish.target))
+            options = self.settings.store_options()
+            source = await stack.enter_async_context(await open_metadata(wish.source, options))
+            target = await stack.enter_async_context(await open_metadata(wish.target, options))
             hubs = MigrationHubs(
                 self.settings.command, source, wish.cluster, wish.admins, self.settings.operation_timeout_s()
             )
@@ -167,13 +173,6 @@ class _Migrating:
         if source == target and (self.wish.source == self.wish.target or not source.startswith("zookeeper:")):
             raise ConfigurationError(f"{self.wish.source} and {self.wish.target} are the same store")
         return source
-
-    async def _open(self, url: str) -> MetadataStore:
-        try:
-            return await open_metadata(url, self.settings.store_options())
-        except HedwigError as exc:
-            exc.add_note(url)
-            raise
 
     async def _check_hubs(self, hubs: MigrationHubs, source: MetadataStore) -> None:
         """Make sure that the pause at the end will be possible, before anything is copied."""

@@ -138,7 +138,7 @@ class ConfigurationError(HedwigError):
 
 
 class ExportFileError(HedwigError):
-    """A file is no export of metadata, or cut short, damaged, or of a newer format; the text names it and says which."""
+    """A file is no export of metadata, or cut short, damaged or of a newer format; the text names it and says which."""
 
 
 class ProtocolError(HedwigError):

@@ -46,8 +46,12 @@ class HBaseConnection(FrameSocket):
 
     def __enter__(self) -> Self:
         user = _field(1, _USER)
-        self.send(_PREAMBLE)
-        self.send_frame(_field(1, user) + _field(2, self._service.encode()))
+        try:
+            self.send(_PREAMBLE)
+            self.send_frame(_field(1, user) + _field(2, self._service.encode()))
+        except BaseException:
+            self._socket.close()
+            raise
         return self
 
     def live_servers(self) -> set[HBaseServerName]:

