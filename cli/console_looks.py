@@ -1,7 +1,7 @@
 """The commands of the console about metadata: show, describe, format."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,8 +42,8 @@ def look_commands(session: "ConsoleSession") -> Commands:
     @pass_settings
     def subs(settings: Settings) -> None:
         """Show the subscriptions that are open here."""
-        rows = [
-            name_fields(each.opened.topic, each.opened.subscriber)
+        rows: list[dict[str, Any]] = [
+            {**name_fields(each.opened.topic, each.opened.subscriber)}
             | {"receives": each.receives, "attached": each.opened.is_attached, "why_lost": each.why_lost}
             for each in session.subscriptions
         ]

@@ -190,8 +190,7 @@ class HubSurvey:
             return HubReading(hub.name, "original", "it announces no admin endpoint")
         answer = self._answers.get(hub.name)
         if answer is None:
-            why = self._silent.get(hub.name, "it has not answered yet")
-            return HubReading(hub.name, "silent", why)
+            return HubReading(hub.name, "silent", self._silent.get(hub.name, "it has not answered yet"))
         state, why = _state(hub, answer, is_late=is_late)
         levels = {name: answer.load.get(name) for name in _LEVELS}
         return HubReading(hub.name, state, why, **levels, **self._rates[hub.name])

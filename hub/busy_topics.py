@@ -38,7 +38,7 @@ class BusyTopics:
         seconds = None if before_at is None else now - before_at
         recent = self._hub.topics.now() - _RECENT_S
         kept: dict[Topic, int] = {}
-        rows: list[tuple[float, int, bytes, OwnedTopic]] = []
+        rows: list[tuple[float, int, Topic, OwnedTopic]] = []
         is_cut = False
         for index, topic in enumerate(list(self._hub.topics)):
             if index % _SLICE == _SLICE - 1:

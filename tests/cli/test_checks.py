@@ -240,7 +240,7 @@ def test_example_measures_every_operation_and_leaves_nothing(admin: Admin) -> No
 
 
 def test_what_no_store_reaches_fails(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SIZES, "m", PerfSize(topics=10**15, operations=50, callers=4))  # type: ignore[arg-type]
+    monkeypatch.setitem(SIZES, "m", PerfSize(topics=10**15, operations=50, callers=4))
     results = {output: admin.run("check", "perf", "--size", "m", "-o", output) for output in FORMATS}
     assert {ran.code for ran in results.values()} == {CheckExit.CRITICAL}
     check_agreement({output: ran.out for output, ran in results.items()})

@@ -5,7 +5,7 @@ import pytest
 from hedwig.errors import BadVersionError, NoTopicOwnerInfoError, TopicOwnerInfoExistsError
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import Delete, Read, RecordKey, StoreOptions, Write, open_metadata
+from metadata import Delete, Operation, Read, RecordKey, StoreOptions, Write, open_metadata
 
 TOPIC = Topic(b"news")
 HUB = HubInfo(host="hub.example", port=4080)
@@ -34,7 +34,11 @@ async def test_batches_count_what_was_refused_of_them_over_all_kinds_of_records(
         version = await store.persistence.write_topic_persistence_info(TOPIC, LedgerRanges(), NEW)
         key = RecordKey(TOPIC)
         await store.persistence.write_topic_persistence_info(TOPIC, LedgerRanges(), version)
-        refused = [Write(key, LedgerRanges(), NEW), Delete(key, version), Read(RecordKey(Topic(b"none")))]
+        refused: list[Operation[LedgerRanges]] = [
+            Write(key, LedgerRanges(), NEW),
+            Delete(key, version),
+            Read(RecordKey(Topic(b"none"))),
+        ]
         outcomes = await store.persistence.apply(refused)
         assert [isinstance(outcome.error, BadVersionError) for outcome in outcomes] == [True, True, False]
         with pytest.raises(NoTopicOwnerInfoError):
