@@ -10,7 +10,7 @@ from cli.errors import explain
 from cli.names import without_making
 from cli.settings import Settings
 from cli.verdicts import Finding, Verdict
-from hedwig.errors import ConfigurationError, HedwigError
+from hedwig.errors import ConfigurationError, HedwigError, LayoutError
 from metadata import Layout, MetadataStore, StandaloneHub, open_metadata, read_layout
 from metadata.layout import FORMAT_MAJOR, FORMAT_MINOR
 
@@ -52,13 +52,17 @@ async def _open(settings: Settings, url: str, note: Callable[[Finding], None]) -
     if layout is None and settings.chosen("metadata").value is None:
         note(Finding("store", Verdict.SKIP, f"nothing is at {settings.url_to_show} yet: its first user makes it", ms))
         return None
-    note(Finding("store", Verdict.PASS, f"{settings.url_to_show} answers, in {ms:.0f} ms", ms))
+    answers = Finding("store", Verdict.PASS, f"{settings.url_to_show} answers, in {ms:.0f} ms", ms)
     try:
         store = await open_metadata(url, settings.store_options())
-    except HedwigError as exc:
-        said = explain(exc, url).replace(url, settings.url_to_show)
-        note(Finding("layout", _verdict_on(exc), said))
+    except LayoutError as exc:
+        note(answers)
+        note(Finding("layout", Verdict.FAIL, explain(exc, url).replace(url, settings.url_to_show)))
         return None
+    except HedwigError as exc:  # It is there, and cannot be used: another process may hold it.
+        note(Finding("store", _verdict_on(exc), explain(exc, url).replace(url, settings.url_to_show)))
+        return None
+    note(answers)
     if layout is not None:  # One in memory was not there before it was opened.
         note(_layout_finding(layout))
     return store

@@ -110,12 +110,12 @@ def test_a_store_of_a_later_release_is_a_warning_and_of_another_format_a_failure
     assert (ran.code, _verdicts(ran)["layout"]) == (CheckExit.CRITICAL, "FAIL")
 
 
-def test_a_store_that_takes_no_writes_fails_at_the_compare_and_set(admin: Admin) -> None:
+def test_a_store_that_somebody_else_holds_fails(admin: Admin) -> None:
     admin.done("topic", "create", "news")
     assert _health(admin).code == CheckExit.OK
     with admin.locked():
         ran = _health(admin, "--timeout", "0.5")
-    assert (ran.code, _verdicts(ran)["compare-and-set"]) == (CheckExit.CRITICAL, "FAIL")
+    assert (ran.code, _verdicts(ran)["store"]) == (CheckExit.CRITICAL, "FAIL")
 
 
 def test_a_command_line_that_makes_no_sense_is_no_verdict(admin: Admin) -> None:
