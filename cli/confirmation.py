@@ -1,6 +1,10 @@
 """Asking before something is destroyed."""
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -23,8 +27,22 @@ def confirm_by_typing(warning: str, wanted: str) -> None:
 
 def _ask(question: str) -> str:
     click.echo(question, nl=False, err=True)
-    answer = sys.stdin.readline()
+    with _interruptible():
+        answer = sys.stdin.readline()
     if not answer:
         click.echo(err=True)
         raise CommandError("cannot ask for confirmation, as standard input has ended; give --yes", ExitCode.USAGE)
     return answer.strip()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C end the question at once: where an event loop runs, its handler would wait for the answer first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

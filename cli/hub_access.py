@@ -2,7 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -14,7 +15,7 @@ from cli.tls_settings import chosen_tls
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError, ProtocolError, ServiceError, SubscriptionClosedError
 
-__all__ = ["HubAccess", "hub_options", "with_hub"]
+__all__ = ["HubAccess", "client_options", "hub_errors", "hub_options", "with_hub"]
 
 T = TypeVar("T")
 
@@ -58,8 +59,20 @@ def with_hub(
     Args: subject - what the command is about, for errors; options - further ClientOptions.
     Raises: CommandError - a hub refused, failed or could not be reached, in one line.
     """
+    made = client_options(settings, hub, **options)
+
+    async def run() -> T:
+        async with HedwigClient(made) as client:
+            return await work(client)
+
+    with hub_errors(settings, hub, subject):
+        return asyncio.run(run())
+
+
+def client_options(settings: Settings, hub: HubAccess, **options: Any) -> ClientOptions:
+    """Return the options of a client that asks `hub` first."""
     timeout_s = settings.operation_timeout_s()
-    made = ClientOptions(
+    return ClientOptions(
         hub=hub.address,
         tls=hub.tls,
         answer_timeout_s=timeout_s,
@@ -67,12 +80,12 @@ def with_hub(
         **options,
     )
 
-    async def run() -> T:
-        async with HedwigClient(made) as client:
-            return await work(client)
 
+@contextmanager
+def hub_errors(settings: Settings, hub: HubAccess, subject: str) -> Iterator[None]:
+    """Make one line, a CommandError, of what a hub refuses or fails at; `subject` is what the command is about."""
     try:
-        return asyncio.run(run())
+        yield
     except (ServiceError, ProtocolError, SubscriptionClosedError) as exc:
         said = explain(exc, str(hub.address))
         raise CommandError(f"{settings.command} failed on {subject}: {said}", exit_code_of(exc)) from exc

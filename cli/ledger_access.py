@@ -20,7 +20,7 @@ from metadata import MetadataUrl
 if TYPE_CHECKING:
     from hub.ledgers.inspection import LedgerInspector
 
-__all__ = ["LedgerAccess", "bookkeeper_place", "ledger_options"]
+__all__ = ["LedgerAccess", "bookkeeper_of", "bookkeeper_place", "ledger_options"]
 
 _PORT: Final = 2181
 _LEDGERS: Final = "ledgers"
@@ -55,7 +55,7 @@ class LedgerAccess:
 
     def place(self, settings: Settings, cluster: ClusterAccess) -> str | None:
         """Return where the bookies are, as given or as those of the cluster; None if ledgers are in a directory."""
-        return self.bookkeeper or (None if self.data else _bookkeeper_of(settings, cluster))
+        return self.bookkeeper or (None if self.data else bookkeeper_of(settings, cluster))
 
     @asynccontextmanager
     async def open(self, settings: Settings, cluster: ClusterAccess) -> "AsyncIterator[tuple[LedgerInspector, str]]":
@@ -83,7 +83,7 @@ def ledger_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return option_group("ledgers", ledger_setting_options(), (), lambda _: LedgerAccess.of(current_settings()))
 
 
-def _bookkeeper_of(settings: Settings, cluster: ClusterAccess) -> str | None:
+def bookkeeper_of(settings: Settings, cluster: ClusterAccess) -> str | None:
     """Return where the hubs of a cluster have their bookies unless told otherwise; None without a cluster."""
     try:
         parsed = MetadataUrl.parse(cluster.url(settings))

@@ -21,6 +21,9 @@ _MODULES: Final = {
     "consume": "cli.subscribe",
     "unsubscribe": "cli.subscribe",
     "config": "cli.config",
+    "check": "cli.check",
+    "top": "cli.top",
+    "console": "cli.console",
     "completion": "cli.completion",
     "dev": "cli.dev.commands",
 }
@@ -34,8 +37,9 @@ def main() -> None:
 
     publish, subscribe, consume and unsubscribe talk to a hub; topic, subscription and metadata read and change the
     store, and ask the hub that owns a topic; message and ledger look at what is stored; hub is about the hubs of a
-    cluster. Without --metadata the store is a file in the user's data directory, made when it is first used.
+    cluster; check, top and console are about all of it. Without --metadata the store is a file in the user's data
+    directory, made when it is first used.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 version conflict, 5 outcome unknown, 6 store or hub
-    unavailable, 130 interrupted.
+    unavailable, 130 interrupted; of check 0 ok, 1 warning, 2 critical, 3 unknown.
     """

@@ -12,7 +12,7 @@ from hedwig.errors import InvalidArgumentError
 from hedwig.names import as_subscriber, as_topic, parse_name, show_name
 from hedwig.versions import Version
 
-__all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName", "complete_topic"]
+__all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName", "complete_topic", "without_making"]
 
 _COMPLETIONS_MAX: Final = 50
 
@@ -51,7 +51,7 @@ async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
 
     found: list[str] = []
     options = StoreOptions(operation_timeout_s=COMPLETION_TIMEOUT_S, page_rows=_COMPLETIONS_MAX)
-    async with await open_metadata(_without_making(settings.url_to_show), options) as store:
+    async with await open_metadata(without_making(settings.url_to_show), options) as store:
         async for topic in store.topics(parse_name(incomplete) or None):
             found.append(show_name(topic))
             if len(found) == _COMPLETIONS_MAX:
@@ -59,7 +59,7 @@ async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
     return found
 
 
-def _without_making(url: str) -> str:
+def without_making(url: str) -> str:
     """Return the URL of the same store, which is not made if it is not there."""
     if not url.startswith("sqlite:") or "create=" in url:
         return url

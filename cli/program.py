@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import os
 import sys
 import traceback
@@ -15,8 +16,9 @@ from cli.settings import Settings, shared_options
 from cli.watching import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
 from hedwig.errors import HedwigError
 
-__all__ = ["COMPLETION_VARIABLE", "AdminCommand", "AdminGroup", "Program"]
+__all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", "Program"]
 
+PROGRAM_NAME: Final = "hedwig-admin"
 COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
 """By it a shell asks for completion instead of the command."""
 
@@ -72,6 +74,14 @@ class Program(AdminGroup):
             raise PipeClosedError from exc
         return result
 
+    def run_line(self, arguments: Sequence[str], settings: Settings) -> int:
+        """Run a command as from a shell, and return its exit code: what ends it is a line on standard error."""
+
+        def run(given: Settings) -> Any:
+            return super(Program, self).main(list(arguments), PROGRAM_NAME, standalone_mode=False, obj=given)
+
+        return _exit_code(run, settings)
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -90,6 +100,7 @@ class Program(AdminGroup):
         _write_any_character()
         if os.environ.get(COMPLETION_VARIABLE):
             _complete(run)
+        _keep_libraries_quiet()
         sys.exit(_exit_code(run, Settings()))
 
 
@@ -163,6 +174,11 @@ def _write_any_character() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _keep_libraries_quiet() -> None:
+    """Keep what kazoo logs off standard error, which has one line of ours about it in the end."""
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 
 def _forget_stdout() -> None:

@@ -10,6 +10,7 @@ from cli.hub_names import complete_hub
 from cli.settings import kept_setting
 
 __all__ = [
+    "bookkeeper_setting_option",
     "cluster_setting_options",
     "hub_setting_options",
     "ledger_setting_options",
@@ -88,11 +89,16 @@ def ledger_setting_options() -> Sequence[_Decorator]:
             help="The data directory of the standalone hub, which may run.  [env: HEDWIG_DATA; default: the user's]",
             **kept_setting("data"),
         ),
-        click.option(
-            "--bookkeeper",
-            metavar="URL",
-            help="Where the bookies of a cluster are registered, its option bookkeeper.zookeeper: "
-            "zookeeper://host:port/ledgers.  [env: HEDWIG_BOOKKEEPER; default: the cluster's ZooKeeper, /ledgers]",
-            **kept_setting("bookkeeper"),
-        ),
+        bookkeeper_setting_option(),
+    )
+
+
+def bookkeeper_setting_option() -> _Decorator:
+    """Return the option that says where the bookies of a cluster are."""
+    return click.option(
+        "--bookkeeper",
+        metavar="URL",
+        help="Where the bookies of a cluster are registered, its option bookkeeper.zookeeper: "
+        "zookeeper://host:port/ledgers.  [env: HEDWIG_BOOKKEEPER; default: the cluster's ZooKeeper, /ledgers]",
+        **kept_setting("bookkeeper"),
     )

@@ -27,9 +27,9 @@ from metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "owner_options"]
+__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "is_refused", "owner_options"]
 
-_ADMIN_PORT: Final = 4081
+ADMIN_PORT: Final = 4081
 _PROBE_S: Final = 5.0
 """How long a hub has to say who it is: it does nothing for that."""
 
@@ -178,11 +178,11 @@ class OwnerFinder:
 
     def _probe(self, owner: HubInfo) -> tuple[OwnerState, str, AdminEndpoint | None]:
         """Ask the standalone hub."""
-        address = self._admin or f"{owner.host}:{_ADMIN_PORT}"
+        address = self._admin or f"{owner.host}:{ADMIN_PORT}"
         if self._is_at(owner, address):
             return OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address)
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
-        if _is_refused(owner.host, owner.port, within_s):
+        if is_refused(owner.host, owner.port, within_s):
             return OwnerState.GONE, "nothing listens at its address", None
         return (
             OwnerState.UNKNOWN,
@@ -198,7 +198,7 @@ def _records(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
     return [outcome.record for outcome in outcomes]
 
 
-def _is_refused(host: str, port: int, within_s: float) -> bool:
+def is_refused(host: str, port: int, within_s: float) -> bool:
     """Say whether a machine that answers has nothing that listens at a port."""
     try:
         socket.create_connection((host, port), within_s).close()

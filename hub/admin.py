@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from hub.admin_parameters import state_of
+from hub.admin_parameters import flag_of, limit_of, state_of
 from hub.admin_server import AdminServer, BadRequestError, Route, json_response
 from hub.admin_topics import TopicRoutes
+from hub.busy_topics import BusyTopics
 from hub.configuration import Configuration
 from hub.load import Load
 from hub.metrics import CONTENT_TYPE_LATEST, Metrics
@@ -30,6 +31,7 @@ class AdminEndpoint:
         self.load = Load(hub)
         """Its `run` is to be run by whoever makes the endpoint."""
         self._metrics = Metrics(hub, self.load)
+        self._busy = BusyTopics(hub)
         self._server = AdminServer(self._routes(), hub.options.operation_timeout_s)
 
     async def listen(self) -> int:
@@ -52,7 +54,8 @@ class AdminEndpoint:
             ("GET", "/ready", self._ready, nothing),
             ("GET", "/metrics", self._show_metrics, nothing),
             ("GET", "/options", self._options, nothing),
-            ("GET", "/load", self._show_load, nothing),
+            ("GET", "/load", self._show_load, frozenset({"lag"})),
+            ("GET", "/busy", self._show_busy, frozenset({"limit"})),
             *TopicRoutes(self._hub).routes(),
             ("GET", "/read-only", self._read_only, nothing),
             ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
@@ -113,16 +116,21 @@ class AdminEndpoint:
         }
         return json_response(found)
 
-    async def _show_load(self, _: web.Request) -> web.Response:
+    async def _show_load(self, request: web.Request) -> web.Response:
+        lag = {"attached_lag_messages": await self.load.attached_lag()} if flag_of(request, "lag") else {}
         seconds, rates = self.load.rates_per_s()
         return json_response(
             {
                 **self.load.levels(),
+                **lag,
                 "since_start": self.load.counters(),
                 "rates_per_s": {key: round(rate, 3) for key, rate in rates.items()},
                 "rates_over_s": round(seconds, 3),
             }
         )
+
+    async def _show_busy(self, request: web.Request) -> web.Response:
+        return json_response(await self._busy.look(limit_of(request)))
 
     async def _read_only(self, _: web.Request) -> web.Response:
         return json_response({"read_only": self._hub.requests.is_read_only})

@@ -216,7 +216,8 @@ class Hub:
 
     def counters(self) -> Mapping[str, int]:
         """Return what only goes up, since the start."""
-        return {key: number + self._counted[key] for key, number in self.incarnation.counters().items()}
+        counted = {key: number + self._counted[key] for key, number in self.incarnation.counters().items()}
+        return counted | {"metadata_conflicts": self.metadata.conflicts}
 
     async def lost(self, why: str) -> None:
         """Serve nobody under the present registration any more; return once nothing of it goes on."""

@@ -1,5 +1,6 @@
 """What a hub has to do: its counters, and how fast they moved over the last minute."""
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
 __all__ = ["Load"]
 
 _INTERVAL_S: Final = 5.0
+_SLICE: Final = 5000
+"""How many subscriptions are looked at before others have a turn."""
 _SAMPLES: Final = 13
 """A minute, and the sample that it begins with."""
 
@@ -38,6 +41,17 @@ class Load:
             "cache_bytes": hub.tails.bytes,
             "waiting_consume_pointers": hub.subscribing.pointers.waiting,
         }
+
+    async def attached_lag(self) -> int:
+        """Return how many messages all attached subscriptions together have not consumed."""
+        lag = looked_at = 0
+        for channel in list(self._hub.channels):
+            for subscription in list(channel.subscriptions.values()):
+                lag += max(0, subscription.topic.log.last_id - subscription.consumed)
+                looked_at += 1
+                if looked_at % _SLICE == 0:
+                    await asyncio.sleep(0)
+        return lag
 
     def rates_per_s(self) -> tuple[float, Mapping[str, float]]:
         """Return seconds, and how much each counter moved per second in them; a minute, less after the start."""

@@ -26,6 +26,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "acquired_topics": "Topics that this hub became owner of.",
     "released_topics": "Topics that this hub released.",
     "deleted_messages": "Messages deleted after all subscribers had consumed them.",
+    "metadata_conflicts": "Writes of metadata that were refused because somebody else had changed the record.",
 }
 _LEVELS: Final[Mapping[str, str]] = {
     "topics": "Topics that this hub owns.",

@@ -15,7 +15,7 @@ from hub.topic import OwnedTopic
 if TYPE_CHECKING:
     from hub.hub import Hub
 
-__all__ = ["lag_of", "lag_page", "topic_page", "topic_view"]
+__all__ = ["lag_of", "lag_page", "topic_name", "topic_page", "topic_view"]
 
 _SLICE: Final = 5000
 """How many topics are looked at before others have a turn."""
@@ -151,6 +151,11 @@ def _range(each: LedgerRange) -> Mapping[str, Any]:
         "start": each.start,
         "end": each.end.local if each.end is not None else None,
     }
+
+
+def topic_name(name: Topic) -> Mapping[str, str]:
+    """Return the name of a topic, as the fields of an answer."""
+    return _name("topic", name)
 
 
 def _name(field: str, name: Topic | SubscriberId) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeVar
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
 from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
+from metadata.conflicts import ConflictCountingTable
 from metadata.gathering import GatheringTable
 from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.layout import Layout
@@ -54,13 +55,18 @@ class MetadataStore:
         self.url = url
         self._backend = backend
         self._options = options
+        self._counting: list[ConflictCountingTable[Any]] = []
         self.ownership = TableOwnershipManager(self._table(OWNERSHIP))
         self.persistence = TablePersistenceManager(self._table(PERSISTENCE))
         self.subscriptions = TableSubscriptionManager(self._table(SUBSCRIPTIONS), partial_update=backend.partial_update)
 
     def _table(self, kind: RecordKind[R]) -> VersionedTable[R]:
         table = self._backend.table(kind)
-        return GatheringTable(kind, table) if self._options.gather and not self._backend.gathers else table
+        if not self._options.gather:
+            return table
+        counting = ConflictCountingTable(table if self._backend.gathers else GatheringTable(kind, table))
+        self._counting.append(counting)
+        return counting
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,6 +130,14 @@ class MetadataStore:
             PERSISTENCE.name: await self._backend.table(PERSISTENCE).count(),
             SUBSCRIPTIONS.name: await self._backend.table(SUBSCRIPTIONS).count(),
         }
+
+    @property
+    def conflicts(self) -> int:
+        """Return how many writes and deletes through this store were refused, since others had changed the record.
+
+        They are counted for a process with many callers only, that is with `gather`.
+        """
+        return sum(table.conflicts for table in self._counting)
 
     async def sweep(self, older_than_s: float = _TOMBSTONE_AGE_S) -> int:
         """Remove what deleted records left behind; return how many that were. Safe while hubs are running.

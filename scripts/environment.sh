@@ -3,6 +3,7 @@
 #   environment_base          .venv with Hedwig and what its hub needs
 #   environment_development   .venv with the extras and the checks too
 #   environment_java          a JDK and Maven, for the servers that tests start
+#   environment_terminal      tmux, in which tests look at what is drawn on a terminal
 #
 # Each does only what is missing, says in one line what it does, and ends the script with one line when it cannot.
 
@@ -135,4 +136,8 @@ environment_java() {
     [ ${#packages[@]} -gt 0 ] || return 0
     system_packages "a JDK (17 or later) or Maven, for the servers that tests start," "${packages[@]}"
     have_jdk || fail "the JDK that is found first is older than 17; name a later one: JAVA_HOME=/path/to/jdk $0"
+}
+
+environment_terminal() {
+    command -v tmux >/dev/null || system_packages "tmux, in which tests look at terminal views," tmux
 }

@@ -24,15 +24,18 @@ def _commands(command: click.Command, *path: str) -> Iterator[tuple[Path, click.
 EVERY_COMMAND: Final = dict(_commands(main))
 
 STARTS_SERVERS: Final = ("dev",)
-SERVED_BY_HUBS: Final = ("publish", "subscribe", "consume", "unsubscribe", "hub")
-"""Their examples run in test_hub_commands, which has a hub, and in test_hubs_of_a_cluster."""
+SERVED_BY_HUBS: Final = ("publish", "subscribe", "consume", "unsubscribe", "hub", "top")
+"""Their examples run in test_hub_commands, which has a hub, in test_hubs_of_a_cluster, and in test_top."""
 _SERVED_BY_A_CLUSTER: Final = {("topic", "move")}
 """Its example runs in test_topics_of_a_cluster."""
+_JUDGES_THE_MACHINE: Final = {("check", "perf")}
+"""Its exit code says how fast the disk is; its example runs in test_checks."""
 
 ON_THE_STORE: Final = {
     path: command
     for path, command in EVERY_COMMAND.items()
-    if path[:1] not in {(n,) for n in SERVED_BY_HUBS + STARTS_SERVERS} and path not in _SERVED_BY_A_CLUSTER
+    if path[:1] not in {(n,) for n in SERVED_BY_HUBS + STARTS_SERVERS}
+    and path not in _SERVED_BY_A_CLUSTER | _JUDGES_THE_MACHINE
 }
 
 

@@ -18,7 +18,8 @@ from tests.cli.agreement import check_agreement
 from tests.cli.command_tree import ON_THE_STORE, example_of, leaves, prepare
 from tests.cli.screen import shown_on_terminal
 
-GIVES_TEXT = {("completion",)}
+GIVES_TEXT = {("completion",), ("console",)}
+"""A script, and the results of several commands."""
 
 
 @pytest.mark.parametrize("path", [path for path in leaves(ON_THE_STORE) if path not in GIVES_TEXT], ids=" ".join)

@@ -31,7 +31,7 @@ from tests.hub.running import RunningHub
 ON_HUBS: Final = {
     name: command
     for name, command in main.commands.items()
-    if any("--hub" in parameter.opts for parameter in command.params)
+    if name != "console" and any("--hub" in parameter.opts for parameter in command.params)
 }
 
 

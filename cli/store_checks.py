@@ -1,0 +1,112 @@
+"""Checks of a metadata store: that it answers, is laid out, and does what everything else is built on."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+from cli.errors import explain
+from cli.names import without_making
+from cli.settings import Settings
+from cli.verdicts import Finding, Verdict
+from hedwig.errors import ConfigurationError, HedwigError, LayoutError
+from metadata import Layout, MetadataStore, StandaloneHub, open_metadata, read_layout
+from metadata.layout import FORMAT_MAJOR, FORMAT_MINOR
+
+__all__ = ["check_store"]
+
+_RECORD: Final = "health-check"
+_TRIES: Final = 5
+"""How often somebody else who checks at the same moment may be first."""
+_SLOW_MS: Final = 1000.0
+"""A compare-and-set that takes longer than this works, and nobody would be glad of it: each claim waits for one."""
+
+
+async def check_store(settings: Settings, note: Callable[[Finding], None]) -> StandaloneHub | None:
+    """Check the store that was chosen, and `note` what is found; return the standalone hub registered in it, if any.
+
+    Whatever a store does not do is a finding. Raises: CommandError - the command line or the contexts make no sense.
+    """
+    url = without_making(settings.url_to_show)
+    store = await _open(settings, url, note)
+    if store is None:
+        return None
+    async with store:
+        await _check_cas(store, url, note)
+        try:
+            return await store.standalone_hub()
+        except HedwigError as exc:
+            note(Finding("standalone hub", _verdict_on(exc), explain(exc, url)))
+            return None
+
+
+async def _open(settings: Settings, url: str, note: Callable[[Finding], None]) -> MetadataStore | None:
+    began = time.monotonic()
+    try:
+        layout = await read_layout(url, settings.store_options())
+    except HedwigError as exc:
+        note(Finding("store", _verdict_on(exc), explain(exc, settings.url_to_show)))
+        return None
+    ms = (time.monotonic() - began) * 1000
+    if layout is None and settings.chosen("metadata").value is None:
+        note(Finding("store", Verdict.SKIP, f"nothing is at {settings.url_to_show} yet: its first user makes it", ms))
+        return None
+    answers = Finding("store", Verdict.PASS, f"{settings.url_to_show} answers, in {ms:.0f} ms", ms)
+    try:
+        store = await open_metadata(url, settings.store_options())
+    except LayoutError as exc:
+        note(answers)
+        note(Finding("layout", Verdict.FAIL, explain(exc, url).replace(url, settings.url_to_show)))
+        return None
+    except HedwigError as exc:  # It is there, and cannot be used: another process may hold it.
+        note(Finding("store", _verdict_on(exc), explain(exc, url).replace(url, settings.url_to_show)))
+        return None
+    note(answers)
+    if layout is not None:  # One in memory was not there before it was opened.
+        note(_layout_finding(layout))
+    return store
+
+
+def _layout_finding(layout: Layout) -> Finding:
+    said = f"{layout.kind}, format {layout.major}.{layout.minor}"
+    if layout.minor > FORMAT_MINOR:
+        newer = f"{said}; a later release laid it out than this one, which knows {FORMAT_MAJOR}.{FORMAT_MINOR}"
+        return Finding("layout", Verdict.WARN, newer)
+    return Finding("layout", Verdict.PASS, said)
+
+
+async def _check_cas(store: MetadataStore, url: str, note: Callable[[Finding], None]) -> None:
+    """Store a new value where the last one is, read it, and see that the old one is no condition any more."""
+    records = store.named_records
+    began = time.monotonic()
+    try:
+        for _ in range(_TRIES):
+            before = await records.read(_RECORD)
+            value = secrets.token_bytes(16)
+            if await records.replace(_RECORD, before, value):
+                break
+            await asyncio.sleep(0)
+        else:
+            note(Finding("compare-and-set", Verdict.UNKNOWN, "others check at the same time, and were always first"))
+            return
+        ms = (time.monotonic() - began) * 1000
+        seen = await records.read(_RECORD)
+        was_refused = not await records.replace(_RECORD, before, secrets.token_bytes(16))
+    except HedwigError as exc:
+        note(Finding("compare-and-set", _verdict_on(exc), explain(exc, url)))
+        return
+    if not was_refused:
+        note(Finding("compare-and-set", Verdict.FAIL, "a write was done under a condition that did not hold", ms))
+    elif seen is None:
+        note(Finding("compare-and-set", Verdict.FAIL, "what was written cannot be read", ms))
+    else:
+        is_slow = ms > _SLOW_MS
+        more = f": slower than {_SLOW_MS:.0f} ms, and each claim of a topic waits for one" if is_slow else ""
+        verdict = Verdict.WARN if is_slow else Verdict.PASS
+        note(Finding("compare-and-set", verdict, f"done, read and guarded, in {ms:.0f} ms{more}", ms))
+
+
+def _verdict_on(error: HedwigError) -> Verdict:
+    # What cannot be used as it was given says nothing of the store: it could not be looked at.
+    return Verdict.UNKNOWN if isinstance(error, ConfigurationError) else Verdict.FAIL

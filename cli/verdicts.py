@@ -1,0 +1,62 @@
+"""Verdicts of checks, and the exit codes that monitoring branches on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any, Final
+
+__all__ = ["CheckExit", "Finding", "Verdict", "exit_of"]
+
+
+class Verdict(StrEnum):
+    """What came of one check."""
+
+    PASS = "PASS"
+    WARN = "WARN"
+    """It works, and somebody should look."""
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+    """It could not be looked at."""
+    SKIP = "SKIP"
+    """There is nothing of that kind here."""
+
+
+class CheckExit(IntEnum):
+    """How a check ended, as monitoring systems read it."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of the check `check`: a line for people says why, and what to do. `ms` is how long it took."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+    ms: float | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as a row."""
+        return {
+            "verdict": str(self.verdict),
+            "check": self.check,
+            "detail": self.detail,
+            "ms": None if self.ms is None else round(self.ms, 1),
+        }
+
+
+_EXITS: Final = (
+    (Verdict.FAIL, CheckExit.CRITICAL),
+    (Verdict.WARN, CheckExit.WARNING),
+    (Verdict.UNKNOWN, CheckExit.UNKNOWN),
+)
+
+
+def exit_of(verdicts: Iterable[Verdict]) -> CheckExit:
+    """Return the exit code of all `verdicts`: that of the worst. What is known to be wrong hides what is not known."""
+    found = frozenset(verdicts)
+    return next((code for verdict, code in _EXITS if verdict in found), CheckExit.OK)

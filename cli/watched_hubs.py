@@ -1,0 +1,92 @@
+"""Which hubs are watched: those of a cluster as they come and go, or the standalone hub of a store."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, TypeAlias
+
+from cli.cluster_access import ClusterAccess, cluster_place
+from cli.errors import CommandError, ExitCode
+from cli.hub_survey import WatchedHub
+from cli.settings import Settings
+from cli.topic_owner import ADMIN_PORT
+from hedwig.client import HubAddress
+from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.outcomes import NotAppliedError
+from metadata import open_metadata
+
+__all__ = ["watched_hubs"]
+
+_PATIENCE_S: Final = 2.0
+"""How long ZooKeeper has to say who is there, once it was connected: whoever watches waits for it."""
+
+_Find: TypeAlias = Callable[[], Awaitable[Sequence[WatchedHub]]]
+
+
+@asynccontextmanager
+async def watched_hubs(settings: Settings, cluster: ClusterAccess, admin: str | None) -> AsyncIterator[_Find]:
+    """Give what finds the hubs: those of the cluster, if one is known, else the one at `admin`, else the store's.
+
+    It raises CommandError while ZooKeeper does not answer. Raises: CommandError - there is no hub to be watched;
+        ConfigurationError - a URL is none, or an extra is missing; MetadataError - the store cannot be asked.
+    """
+    try:
+        url = cluster.url(settings)
+    except ConfigurationError:
+        found = [await _standalone(settings, admin)]
+
+        async def the_same() -> Sequence[WatchedHub]:
+            return found
+
+        yield the_same
+        return
+    async with _cluster_hubs(settings, url) as find:
+        yield find
+
+
+@asynccontextmanager
+async def _cluster_hubs(settings: Settings, url: str) -> AsyncIterator[_Find]:
+    hosts, prefix = cluster_place(url)
+    try:
+        from hedwig.zookeeper import Bridge, BridgeOptions
+        from hub.liveness import read_hubs
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"
+        ) from exc
+    timeout_s = settings.operation_timeout_s()
+    bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s))
+
+    def unavailable(error: Exception) -> CommandError:
+        said = f"{settings.command} failed on the cluster {url}: {error}; see that ZooKeeper is up there"
+        return CommandError(said, ExitCode.UNAVAILABLE)
+
+    async def find() -> Sequence[WatchedHub]:
+        try:
+            live = await read_hubs(bridge, prefix, timeout_s=min(timeout_s, _PATIENCE_S))
+        except (NotAppliedError, ServiceDownError) as exc:
+            raise unavailable(exc) from exc
+        return [WatchedHub(f"{hub.info.host}:{hub.info.port}", hub.admin, hub.is_draining) for hub in live]
+
+    try:
+        try:
+            await bridge.connect()
+        except NotAppliedError as exc:
+            raise unavailable(exc) from exc
+        yield find
+    finally:
+        await bridge.close()
+
+
+async def _standalone(settings: Settings, admin: str | None) -> WatchedHub:
+    if admin is not None:
+        return WatchedHub(admin, admin)
+    async with await open_metadata(settings.url, settings.store_options()) as store:
+        hub = await store.standalone_hub()
+    if hub is None:
+        raise CommandError(
+            f"{settings.command} failed: no hub is known: name a cluster with --cluster URL, the admin endpoint of a "
+            f"standalone hub with --admin HOST:PORT, or its store with --metadata; {settings.url_to_show} has none",
+            ExitCode.NOT_FOUND,
+        )
+    address = HubAddress.parse(hub.address)
+    return WatchedHub(f"{address.host}:{address.port}", f"{address.host}:{ADMIN_PORT}")
