@@ -45,13 +45,16 @@ class BookieKind:
 
     name: str = "bookie"
     classpath: str = "bookkeeper"
-    port_roles: Sequence[str] = ("bookie",)
     heap_mb: int = 256
     count_option: str | None = "bookies"
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
     # Its address is in the cookie that it checks at every start, and in the metadata of every ledger.
     port_kept_by: PortKeeper = PortKeeper.ITS_DATA
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("bookie",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Set the cluster up in ZooKeeper if that was not done yet, and write bookie.conf."""

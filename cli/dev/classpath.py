@@ -14,7 +14,7 @@ from cli.dev.locks import locked
 
 __all__ = ["CLASSPATHS", "ClasspathCache", "user_cache"]
 
-CLASSPATHS = ("zookeeper", "hbase", "hedwig43", "bookkeeper")
+CLASSPATHS = ("zookeeper", "hbase", "hbase-hadoop3", "hedwig43", "bookkeeper")
 
 # The first download of all HBase jars over a slow line; later runs take seconds.
 _MAVEN_TIMEOUT_S = 900

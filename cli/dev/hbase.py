@@ -77,12 +77,15 @@ class MasterKind:
 
     name: str = MASTER
     classpath: str = "hbase"
-    port_roles: Sequence[str] = ("rpc",)
     heap_mb: int = 384
     count_option: str | None = None
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
     port_kept_by: PortKeeper = PortKeeper.NOBODY
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("rpc",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""
@@ -100,12 +103,15 @@ class RegionServerKind:
 
     name: str = REGION_SERVER
     classpath: str = "hbase"
-    port_roles: Sequence[str] = ("rpc",)
     heap_mb: int = 512
     count_option: str | None = "regionservers"
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
     port_kept_by: PortKeeper = PortKeeper.NOBODY
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("rpc",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""

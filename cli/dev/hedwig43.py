@@ -26,13 +26,16 @@ class Bookie43Kind:
 
     name: str = _BOOKIE
     classpath: str = "hedwig43"
-    port_roles: Sequence[str] = ("bookie",)
     heap_mb: int = 256
     count_option: str | None = "bookies"
     starts_after: Sequence[str] = ("zookeeper",)
     answers_after: Sequence[str] = ()
     # Its address is in the cookie that it checks at every start, and in the metadata of every ledger.
     port_kept_by: PortKeeper = PortKeeper.ITS_DATA
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("bookie",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Make the znodes that bookies expect to find, and write bookie.conf."""
@@ -75,12 +78,15 @@ class JavaHedwigKind:
 
     name: str = "java-hedwig"
     classpath: str = "hedwig43"
-    port_roles: Sequence[str] = ("hub",)
     heap_mb: int = 512
     count_option: str | None = None
     starts_after: Sequence[str] = ("zookeeper", _BOOKIE)
     answers_after: Sequence[str] = ()
     port_kept_by: PortKeeper = PortKeeper.NOBODY
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("hub",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Make its root znode, and write hub.conf with as many copies of an entry as there are bookies, at most two."""

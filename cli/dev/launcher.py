@@ -54,7 +54,8 @@ class DevServers:
     Methods block. Several processes may use one directory: those that change its state wait for each other, and `kill`,
     `pause`, `resume` and `status` wait for nobody. Properties, heap sizes and Java flags hold for servers started from
     now on, and are remembered in the directory. Heap sizes, in MiB, and flags are by kind of server. Flags are those of
-    the virtual machine, as on a command line, and win over ours, which are for small servers that start quickly.
+    the virtual machine, as on a command line, and win over ours, which are for small servers that start quickly. Class
+    paths, one of CLASSPATHS by kind, run another build of the same server.
 
     Raises in every method: DevError - with one line that says what to do.
     """
@@ -70,6 +71,7 @@ class DevServers:
         bookie_properties: Mapping[str, str] | None = None,
         hub_properties: Mapping[str, str] | None = None,
         java_flags: Mapping[str, str] | None = None,
+        classpaths: Mapping[str, str] | None = None,
         classpath_cache: Path | None = None,
     ) -> None:
         self._directory = ServerDirectory(directory)
@@ -81,8 +83,11 @@ class DevServers:
             bookie_properties=bookie_properties or {},
             hub_properties=hub_properties or {},
             java_flags=java_flags or {},
+            classpaths=classpaths or {},
         )
-        for what, kinds in (("heap", self._settings.heap_mb), ("Java flags", self._settings.java_flags)):
+        settings = self._settings
+        by_kind = (("heap", settings.heap_mb), ("Java flags", settings.java_flags), ("class path", settings.classpaths))
+        for what, kinds in by_kind:
             for kind in kinds:
                 if kind not in KINDS:
                     raise DevError(
@@ -126,11 +131,12 @@ class DevServers:
                     f"{self.directory} has {known} ZooKeeper servers, not {zookeepers}: run `hedwig-admin dev down`"
                 )
             plan = planned_servers(kinds, counts, state)
-            for which in dict.fromkeys(kind.classpath for _, kind in plan):
+            for which in dict.fromkeys(state.settings.classpaths.get(kind.name, kind.classpath) for _, kind in plan):
                 self._jars(which)
             for name, kind in plan:
                 if name not in state.servers:
-                    state = state.with_server(self._directory.new_record(name, kind, state))
+                    count = sum(other.name == kind.name for _, other in plan)
+                    state = state.with_server(self._directory.new_record(name, kind, count, state))
             self._directory.write(state)
             self._startup().run([name for name, _ in plan], timeout_s)
 
@@ -189,7 +195,8 @@ class DevServers:
         Raises: DevError - it runs already, its port is taken, it died, or it did not answer in time.
         """
         find_java()
-        self._jars(KINDS[self._record(name).kind].classpath)
+        kind = KINDS[self._record(name).kind]
+        self._jars(self._adopted_state().settings.classpaths.get(kind.name, kind.classpath))
         with self._directory.locked(_LOCK_TIMEOUT_S):
             state = self._adopted_state()
             self._directory.write(state)

@@ -90,11 +90,14 @@ class ServerDirectory:
         """Return all live processes of this directory by the name of their server, recorded or not."""
         return marked_processes(self.marker(""))
 
-    def new_record(self, name: str, kind: ServerKind, state: State) -> ServerRecord:
-        """Return a record with a free port for every role, none of them given to another server of the directory."""
+    def new_record(self, name: str, kind: ServerKind, count: int, state: State) -> ServerRecord:
+        """Return the record of one of `count` servers of a kind.
+
+        It has a free port for every role, none of them given to another server of the directory.
+        """
         taken = {port for record in state.servers.values() for port in record.ports.values()}
         ports = {}
-        for role in kind.port_roles:
+        for role in kind.port_roles(count):
             ports[role] = choose_port(taken, self._rng)
             taken.add(ports[role])
         return ServerRecord(name, kind.name, ports)

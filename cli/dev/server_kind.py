@@ -84,9 +84,11 @@ class ServerKind(Protocol):
     def classpath(self) -> str:
         """Name the class path it runs on."""
 
-    @property
-    def port_roles(self) -> Sequence[str]:
-        """Name the ports it listens on, that of its clients first."""
+    def port_roles(self, count: int) -> Sequence[str]:
+        """Name the ports on which each of `count` servers of the kind listens, that of its clients first.
+
+        A port on which a server does not listen would look free to other programs, and must not be named.
+        """
 
     @property
     def heap_mb(self) -> int:

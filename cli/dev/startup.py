@@ -102,7 +102,7 @@ class Startup:
             another one.
         """
         record, kind = self._record(name), self._kind(name)
-        if not all(map(is_free, record.ports.values())):
+        if self._taken_ports(record):
             record = self._move(record, kind, keep_port)
         state = self._directory.state()
         site = self._directory.site(state)
@@ -110,7 +110,7 @@ class Startup:
         heap_mb = state.settings.heap_mb.get(kind.name, kind.heap_mb)
         own_flags = shlex.split(state.settings.java_flags.get(kind.name, ""))
         scratch, log = site.scratch(name), site.log(name)
-        jars = self._jars(kind.classpath)
+        jars = self._jars(state.settings.classpaths.get(kind.name, kind.classpath))
         command = [
             find_java(),
             self._directory.marker(name),
@@ -147,22 +147,33 @@ class Startup:
 
     def _handle_death(self, record: ServerRecord, losses: int) -> None:
         """Let a server that lost its port before it could bind it be started again on another; else give up."""
-        if losses >= _PORT_LOSSES_MAX or all(map(is_free, record.ports.values())):
+        if losses >= _PORT_LOSSES_MAX or not self._taken_ports(record):
             raise self._died(record.name)
 
     def _move(self, record: ServerRecord, kind: ServerKind, keep_port: bool) -> ServerRecord:
         """Give a server fresh ports in place of those that another program has."""
-        taken = ", ".join(str(port) for port in record.ports.values() if not is_free(port))
+        taken = ", ".join(map(str, self._taken_ports(record)))
         if keep_port or self._is_port_kept(record, kind):
             raise DevError(
                 f"cannot start {record.name}: another program has taken its port {taken}: "
                 "stop that program, or run `hedwig-admin dev down`"
             )
         state = self._directory.state()
-        moved = replace(self._directory.new_record(record.name, kind, state), process=None)
+        count = len(state.of_kind(kind.name))
+        moved = replace(self._directory.new_record(record.name, kind, count, state), process=None)
         self._directory.write(state.with_server(moved))
         self._progress(f"{record.name}: another program has taken port {taken}, moved to {moved.port}")
         return moved
+
+    def _taken_ports(self, record: ServerRecord) -> list[int]:
+        """Return the ports that the server would listen on and another program has.
+
+        A record that an earlier release wrote may name more, which are any other program's to take.
+        """
+        count = len(self._directory.state().of_kind(record.kind))
+        return [
+            record.ports[role] for role in self._kind(record.name).port_roles(count) if not is_free(record.ports[role])
+        ]
 
     def _is_port_kept(self, record: ServerRecord, kind: ServerKind) -> bool:
         match kind.port_kept_by:

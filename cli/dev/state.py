@@ -45,6 +45,7 @@ class Settings:
     bookie_properties: Mapping[str, str] = field(default_factory=dict)
     hub_properties: Mapping[str, str] = field(default_factory=dict)
     java_flags: Mapping[str, str] = field(default_factory=dict)
+    classpaths: Mapping[str, str] = field(default_factory=dict)
 
     def overridden_by(self, other: "Settings") -> "Settings":
         """Return these settings with those of `other` on top."""
@@ -55,6 +56,7 @@ class Settings:
             bookie_properties={**self.bookie_properties, **other.bookie_properties},
             hub_properties={**self.hub_properties, **other.hub_properties},
             java_flags={**self.java_flags, **other.java_flags},
+            classpaths={**self.classpaths, **other.classpaths},
         )
 
 

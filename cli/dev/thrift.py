@@ -19,13 +19,16 @@ class GatewayKind:
     name: str
     main_class: str
     classpath: str = "hbase"
-    port_roles: Sequence[str] = ("thrift",)
     heap_mb: int = 384
     count_option: str | None = None
     starts_after: Sequence[str] = ("zookeeper",)
     # Asked earlier it would try for minutes, with growing pauses, to reach HBase.
     answers_after: Sequence[str] = (MASTER, REGION_SERVER)
     port_kept_by: PortKeeper = PortKeeper.NOBODY
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("thrift",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write its hbase-site.xml."""

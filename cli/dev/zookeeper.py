@@ -20,12 +20,15 @@ class ZooKeeperKind:
 
     name: str = "zookeeper"
     classpath: str = "zookeeper"
-    port_roles: Sequence[str] = ("client", "peer", "election")
     heap_mb: int = 256
     count_option: str | None = "zookeepers"
     starts_after: Sequence[str] = ()
     answers_after: Sequence[str] = ()
     port_kept_by: PortKeeper = PortKeeper.THOSE_WHO_NEED_IT
+
+    def port_roles(self, count: int) -> Sequence[str]:
+        """Name its ports: a server that has no peers listens for clients only."""
+        return ("client", "peer", "election") if count > 1 else ("client",)
 
     def prepare(self, site: Site, record: ServerRecord) -> Launch:
         """Write zoo.cfg, and myid when there are several."""

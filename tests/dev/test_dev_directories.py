@@ -132,6 +132,20 @@ def test_a_taken_port_stops_a_server_whose_data_name_it(directory: Path, service
     assert servers.port(bookie) == port
 
 
+def test_a_port_on_which_nobody_listens_is_anybodys(directory: Path) -> None:
+    """A record may name more ports than its server has: earlier releases named those of peers that were not there."""
+    servers = DevServers(directory)
+    servers.up(["zookeeper"])
+    servers.kill("zookeeper-1")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        path = directory / "state.json"
+        state = json.loads(path.read_text())
+        state["servers"]["zookeeper-1"]["ports"]["peer"] = other.getsockname()[1]
+        path.write_text(json.dumps(state))
+        servers.start("zookeeper-1")
+    assert "Mode: standalone" in four_letter_word(servers.port("zookeeper-1"), "srvr", 5)
+
+
 def test_bookies_of_both_releases_stand_side_by_side(directory: Path) -> None:
     servers = DevServers(directory, bookie_properties={"journalMaxGroupWaitMSec": "2"})
     servers.up(["bookkeeper"], bookies=2)

@@ -130,9 +130,20 @@ def test_removal_spares_files_that_came_later(tmp_path: Path) -> None:
 def test_ports_of_a_directory_never_collide(tmp_path: Path) -> None:
     directory, state = ServerDirectory(tmp_path), State()
     for number in range(1, 30):
-        state = state.with_server(directory.new_record(f"zookeeper-{number}", KINDS["zookeeper"], state))
+        state = state.with_server(directory.new_record(f"zookeeper-{number}", KINDS["zookeeper"], 29, state))
     ports = [port for record in state.servers.values() for port in record.ports.values()]
     assert len(set(ports)) == len(ports) == 29 * 3
+
+
+def test_no_server_names_a_port_on_which_it_will_not_listen(tmp_path: Path) -> None:
+    """Another program, which finds it free, would take it, and the server could not be started again."""
+    directory = ServerDirectory(tmp_path)
+    assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 1, State()).ports) == {"client"}
+    assert set(directory.new_record("zookeeper-1", KINDS["zookeeper"], 3, State()).ports) == {
+        "client",
+        "peer",
+        "election",
+    }
 
 
 def test_servers_of_a_kind_come_in_numerical_order(tmp_path: Path) -> None:
