@@ -25,7 +25,6 @@ _ABSENT: Final = delimited(b"\x2a", delimited(b"\x0a", (_FILTERS + "NullComparat
 _EQUAL: Final = b"\x20\x02"
 _PUT: Final = b"\x10\x02"
 _DELETE: Final = b"\x10\x03"
-_SYNC_WAL: Final = b"\x30\x03"
 _PROCESSED: Final = {b"\x10\x01": True, b"\x10\x00": False}
 _TOO_OLD: Final = "HBase did not say whether a batched condition held; servers before 2.4.0 ignore conditions"
 
@@ -155,9 +154,12 @@ def condition(row: bytes, column: bytes, expected: bytes | None) -> bytes:
 
 
 def _mutation(row: bytes, kind: bytes, families: Mapping[bytes, bytes]) -> bytes:
-    """Return a mutation of families, each its encoded name and cells."""
+    """Return a mutation of families, each its encoded name and cells.
+
+    It names no durability, so that the cluster's holds: SYNC_WAL would win over `hbase.wal.hsync`.
+    """
     cells = b"".join([delimited(b"\x1a", family) for family in families.values()])
-    return delimited(b"\x0a", row) + kind + cells + _SYNC_WAL
+    return delimited(b"\x0a", row) + kind + cells
 
 
 # The same columns and sizes come again with every record, so what surrounds a value is put together once.

@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 _EQUAL: Final = 2
 _DELETE_COLUMNS: Final = 1
-_SYNC_WAL: Final = 3
 _READ_POINTWISE: Final = 3
 _READ_STREAM: Final = 2
 _FEW_ROWS: Final = 100
@@ -92,7 +91,7 @@ class Thrift2Driver:
         deadline: Deadline,
     ) -> bool:
         columns = [_column(name, timestamp=timestamp_ms) for name, timestamp_ms in cells.items()]
-        delete = GATEWAY.TDelete(row=row, columns=columns, deleteType=_DELETE_COLUMNS, durability=_SYNC_WAL)
+        delete = GATEWAY.TDelete(row=row, columns=columns, deleteType=_DELETE_COLUMNS)
         mutations = [GATEWAY.TMutation(deleteSingle=delete)]
         return await self._run(
             table, deadline, lambda call: _check_and_mutate(call, table, row, column, expected, mutations)
@@ -229,7 +228,8 @@ def _put(row: bytes, values: Mapping[bytes, bytes], attributes: dict[bytes, byte
     for name, value in values.items():
         family, _, qualifier = name.partition(b":")
         cells.append(GATEWAY.TColumnValue(family=family, qualifier=qualifier, value=value))
-    return GATEWAY.TPut(row=row, columnValues=cells, attributes=attributes, durability=_SYNC_WAL)
+    # No durability is named, so that the cluster's holds: SYNC_WAL would win over `hbase.wal.hsync`.
+    return GATEWAY.TPut(row=row, columnValues=cells, attributes=attributes)
 
 
 def _receipt_column(put: ConditionalPut) -> bytes:

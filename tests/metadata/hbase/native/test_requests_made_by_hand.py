@@ -64,7 +64,6 @@ def test_conditional_put(row: bytes, column: bytes, expected: bytes | None, valu
         row=row,
         mutate_type=MutationProto.PUT_CELLS,
         column_value=families({name: QualifierValue(value=value) for name, value in values.items()}),
-        durability=MutationProto.SYNC_WAL,
     )
     condition = expected_condition(row, column, expected)
     assert MutateRequest.FromString(made.request()) == MutateRequest(
@@ -86,7 +85,6 @@ def test_conditional_delete(row: bytes, column: bytes, expected: bytes, cells: d
         row=row,
         mutate_type=MutationProto.DELETE_CELLS,
         column_value=families(versions),
-        durability=MutationProto.SYNC_WAL,
     )
     assert made == MutateRequest(
         region=SPECIFIER, mutation=mutation, condition=expected_condition(row, column, expected)
