@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from hub.admin_parameters import flag_of, limit_of, state_of
-from hub.admin_server import AdminServer, BadRequestError, Route, json_response
+from hub.admin_server import AdminServer, BadRequestError, ConflictError, Route, json_response
 from hub.admin_topics import TopicRoutes
 from hub.busy_topics import BusyTopics
 from hub.configuration import Configuration
+from hub.freezing import NotFrozenError, StillFrozenError
 from hub.load import Load
 from hub.metrics import CONTENT_TYPE_LATEST, Metrics
 from hub.option_keys import find_key
@@ -59,6 +60,9 @@ class AdminEndpoint:
             *TopicRoutes(self._hub).routes(),
             ("GET", "/read-only", self._read_only, nothing),
             ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
+            ("GET", "/freeze", self._frozen, nothing),
+            ("POST", "/freeze", self._freeze, nothing),
+            ("POST", "/thaw", self._thaw, nothing),
             ("GET", "/drain", self._draining, nothing),
             ("POST", "/drain", self._drain, frozenset({"state"})),
         ]
@@ -91,6 +95,8 @@ class AdminEndpoint:
         incarnation = self._hub.incarnation
         if incarnation.why_over is not None:
             found.append(incarnation.why_over)
+        if self._hub.freezing.why is not None:
+            found.append(f"nothing is written: {self._hub.freezing.why}")
         if self._hub.requests.is_read_only:
             found.append("the hub is read-only: publishes are refused")
         if not self._hub.is_closing and (await self._hub.ledgers.stats()).is_full:
@@ -138,6 +144,23 @@ class AdminEndpoint:
     async def _set_read_only(self, request: web.Request) -> web.Response:
         self._hub.requests.is_read_only = state_of(request)
         return await self._read_only(request)
+
+    async def _frozen(self, _: web.Request) -> web.Response:
+        return json_response(self._hub.freezing.state())
+
+    async def _freeze(self, _: web.Request) -> web.Response:
+        """Answer once this hub writes nothing to the metadata any more; who froze the store asks for it."""
+        try:
+            return json_response(await self._hub.freezing.freeze(self._hub.incarnation))
+        except NotFrozenError as exc:
+            raise ConflictError(str(exc)) from exc
+
+    async def _thaw(self, _: web.Request) -> web.Response:
+        """Go on at once if the store is not frozen any more."""
+        try:
+            return json_response(await self._hub.freezing.thaw())
+        except StillFrozenError as exc:
+            raise ConflictError(str(exc), **self._hub.freezing.state()) from exc
 
     async def _draining(self, _: web.Request) -> web.Response:
         balance = self._hub.shape.balance

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -43,12 +43,14 @@ class Balance:
         self._random = random
         self._given_up = GivenUp(clock)
         self._topics: Topics | None = None
+        self._is_frozen: Callable[[], bool] = lambda: False
         self.is_draining = False
         self._is_closing = False
 
-    def attach(self, topics: Topics) -> None:
-        """Go on with the topics of another incarnation."""
+    def attach(self, topics: Topics, is_frozen: Callable[[], bool] | None = None) -> None:
+        """Go on with the topics of another incarnation; none is given up while `is_frozen` says so."""
         self._topics = topics
+        self._is_frozen = is_frozen or self._is_frozen
         topics.claims_nothing_new = self.is_draining
         self.announce()
 
@@ -93,7 +95,7 @@ class Balance:
             await self._clock.sleep(_LOOK_S / _SLICES if self.is_draining else _LOOK_S)
             try:
                 self.announce()
-                if self._is_closing:
+                if self._is_closing or self._is_frozen():
                     continue
                 if self.is_draining:
                     # What nobody else takes would only come back, and its subscribers be cut off for nothing.

@@ -162,7 +162,8 @@ class Cluster:
             self._session, self._root, self._ledger_options(), self._clock, self._random
         )
         self._serving = registration
-        self.balance.attach(hub.registered(registration.hub, registration, self._store).topics)
+        incarnation = hub.registered(registration.hub, registration, self._store)
+        self.balance.attach(incarnation.topics, incarnation.is_frozen)
 
     async def _stop(self, hub: Member, registration: Registration) -> None:
         if self._serving is not registration:

@@ -18,6 +18,7 @@ from hub.channel import Channel
 from hub.delivery import Delivery
 from hub.descriptors import ConnectionLimits
 from hub.filters import FilterRegistry
+from hub.freezing import Freezing
 from hub.incarnation import Incarnation
 from hub.ledgers import LedgerStore
 from hub.options import HubOptions
@@ -31,7 +32,7 @@ from hub.tail import TailMemory
 from hub.tasks import Tasks
 from hub.tls import tls_context
 from hub.topics import Topics
-from metadata import MetadataStore, StoreOptions, open_metadata
+from metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 
 if TYPE_CHECKING:
     from hub.admin import AdminEndpoint
@@ -60,6 +61,8 @@ class Hub:
         self.failed: asyncio.Future[HedwigError] = asyncio.get_running_loop().create_future()
         """Done, with the reason, once this hub can serve nobody any more and is to be closed."""
         self._tasks = Tasks()
+        self._gate = WriteGate(clock, options.operation_timeout_s)
+        self.freezing = Freezing(self._gate, options.metadata_url, clock)
         self._connections: set[Channel] = set()
         """The channels whose connections are not closed yet, though they may have ended."""
         self._all_gone = asyncio.Event()
@@ -106,8 +109,10 @@ class Hub:
         self.shape = _shape_of(options, self.clock, replace_standalone=replace_standalone)
         stack.push_async_callback(self.shape.close)
         await self.shape.open()
-        store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True)
+        store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
+        self.freezing.attach(self.metadata.named_records)
+        await self.freezing.check_not_moved()
         # The sockets listen before the owner record can name them, and answer once everything is there.
         listeners = await self._listen(tls)
         admin = await self._listen_admin(origins) if options.admin_port >= 0 else None
@@ -116,6 +121,10 @@ class Hub:
         stack.push_async_callback(self._end_incarnation)
         stack.push_async_callback(self._tasks.cancel)
         await self.shape.join(address, self.admin_port, self, self.metadata)
+        # Now that whoever freezes the store finds this hub, it can be told whether somebody has.
+        await self.freezing.check_not_moved()
+        await self.freezing.look()
+        self._tasks.start(self.freezing.run())
         if admin is not None:
             await admin.serve()
             self._tasks.start(admin.load.run())
@@ -204,7 +213,10 @@ class Hub:
 
     def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> Incarnation:
         """Serve under a new registration, from nothing."""
-        incarnation = Incarnation(me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock)
+        incarnation = Incarnation(
+            me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock, self._gate
+        )
+        self.freezing.registered()
         if hasattr(self, "incarnation"):
             # What it was told by hand, and what it counted, are the hub's: not what it owned.
             incarnation.requests.is_read_only = self.requests.is_read_only
@@ -297,7 +309,10 @@ class Hub:
             self.shape.balance.close()  # The others would send clients here that nobody serves.
         incarnation = self.incarnation
         try:
-            if incarnation.why_over is None:
+            if incarnation.why_over is None and self.freezing.why is not None:
+                _log.warning("%d topics are left as they are: %s", len(self.topics), self.freezing.why)
+                await self.topics.abandon()
+            elif incarnation.why_over is None:
                 async with asyncio.timeout(self.options.shutdown_s or None):
                     await incarnation.close()
                     await self._settle()

@@ -1,7 +1,7 @@
 """An incarnation: what a hub serves with from one registration to the next. It starts empty, and ends for good."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hedwig.clock import Clock
 from hedwig.errors import ServiceDownError
@@ -20,7 +20,7 @@ from hub.subscribing import Subscribing
 from hub.tail import TailMemory
 from hub.tasks import Tasks, repeat
 from hub.topics import Topics
-from metadata import MetadataStore
+from metadata import MetadataStore, WriteGate
 
 if TYPE_CHECKING:
     from hub.channel import Channel
@@ -44,13 +44,16 @@ class Incarnation:
         options: HubOptions,
         filters: FilterRegistry,
         clock: Clock,
+        gate: WriteGate,
     ) -> None:
+        """`gate` is what all writes of `metadata` go through."""
         self.me = me
         self.why_over: str | None = None
         self.ledgers = ledgers
         self.tails = TailMemory(options.cache_bytes)
         self._options = options
         self._clock = clock
+        self._gate = gate
         self._log_store = LogStore(ledgers, metadata.persistence, options, self.tails, options.region.encode())
         cluster = options.cluster
         kept_s, for_originals = cluster.owners_kept_s, None
@@ -63,18 +66,31 @@ class Incarnation:
         ownership = Ownership(metadata.ownership, liveness, known, for_originals)
         self.topics = Topics(options, ownership, self._log_store, clock)
         self.delivery = Delivery(options, clock)
-        self.subscribing = Subscribing(options, metadata.subscriptions, self.delivery, filters, clock)
+        self.subscribing = Subscribing(options, metadata.subscriptions, self.delivery, filters, clock, gate)
         self.retention = Retention(options, self.topics, metadata.subscriptions, self.subscribing)
         self.topics.attach_caretaker(self.retention)
-        self.requests = Requests(options, self.topics, self.subscribing)
+        self.requests = Requests(options, self.topics, self.subscribing, gate)
         self._upkeep = Tasks()
 
     def begin(self) -> None:
         """Begin the work that goes on for as long as this incarnation lives."""
         options, start = self._options, self._upkeep.start
-        start(repeat("topic sweep", self._clock, options.topic_sweep_s, self.topics.sweep))
-        start(repeat("retention", self._clock, options.retention_interval_s, self.retention.sweep))
+        start(repeat("topic sweep", self._clock, options.topic_sweep_s, self._unless_frozen(self.topics.sweep)))
+        start(repeat("retention", self._clock, options.retention_interval_s, self._unless_frozen(self.retention.sweep)))
         start(self.subscribing.pointers.run())
+
+    def _unless_frozen(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Return `work` that is left out while nothing can be written of it."""
+
+        async def do() -> None:
+            if not self.is_frozen():
+                await work()
+
+        return do
+
+    def is_frozen(self) -> bool:
+        """Say whether nothing may be written to the metadata now."""
+        return self._gate.why_closed is not None
 
     def counters(self) -> Mapping[str, int]:
         """Return what only goes up, since the beginning of this incarnation."""

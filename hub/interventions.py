@@ -130,6 +130,7 @@ class Interventions:
     ) -> tuple[Versioned[SubscriptionData], str | None]:
         """Have the subscription on record only, and return it, and the peer that had it open."""
         _check_serving(topic)
+        self._subscribing.check_not_frozen()
         found = await self._read(topic, subscriber)
         if expected is not None and found.version != expected:
             raise BadVersionError(f"{_name(topic, subscriber)} is at version {found.version}, not {expected}", found)

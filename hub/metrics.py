@@ -75,6 +75,8 @@ class Metrics(Collector):
         yield GaugeMetricFamily(
             f"{_NAMESPACE}_read_only", "1 while publishes are refused.", value=int(self._hub.requests.is_read_only)
         )
+        frozen = int(self._hub.freezing.why is not None)
+        yield GaugeMetricFamily(f"{_NAMESPACE}_frozen", "1 while nothing is written to the metadata.", value=frozen)
         hub = {"address": self._hub.me.address, "epoch": str(self._hub.me.epoch)}
         yield InfoMetricFamily(_NAMESPACE, "Which hub this is.", value=hub)
         if self._ledgers is not None:

@@ -18,7 +18,7 @@ from hub.options import HubOptions
 from hub.tasks import Tasks
 from hub.topic import Subscription
 from hub.turns import Turns
-from metadata import Outcome, RecordKey, SubscriptionDataManager, Write
+from metadata import Outcome, RecordKey, SubscriptionDataManager, Write, WriteGate
 
 __all__ = ["Pointers"]
 
@@ -38,13 +38,19 @@ class Pointers:
         turns: Turns,
         clock: Clock,
         on_deleted: Callable[[Subscription], None],
+        gate: WriteGate | None = None,
     ) -> None:
-        """`on_deleted` is told of a subscription that somebody deleted behind the hub's back."""
+        """`on_deleted` is told of a subscription that somebody deleted behind the hub's back.
+
+        While `gate` is closed, pointers stay in memory; there is one for each subscription there, however often it
+        moves.
+        """
         self._options = options
         self._manager = manager
         self._turns = turns
         self._clock = clock
         self._on_deleted = on_deleted
+        self._gate = gate
         self._dirty: dict[Subscription, None] = {}
         self._due: dict[Subscription, None] = {}
         self._is_due = asyncio.Event()
@@ -64,7 +70,12 @@ class Pointers:
 
     def _is_due_now(self, subscription: Subscription) -> bool:
         behind = subscription.consumed - subscription.stored
-        return subscription.is_dirty and behind >= self._options.consume_interval
+        return subscription.is_dirty and behind >= self._options.consume_interval and not self.is_frozen
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing can be stored now."""
+        return self._gate is not None and self._gate.why_closed is not None
 
     def forget(self, subscription: Subscription) -> None:
         """Store nothing for a subscription any more."""
@@ -95,8 +106,18 @@ class Pointers:
                 # A defect of ours; the pointers stay in memory, and the next one that moves brings this about again.
                 _log.exception("consume pointers could not be stored")
 
+    async def flush(self) -> None:
+        """Store all that moved, but for what waits for its turn."""
+        self._due.update(self._dirty)
+        self._dirty.clear()
+        due, self._due = self._due, {}
+        await self.store(list(due))
+
     async def store(self, subscriptions: Sequence[Subscription]) -> None:
         """Store the consume pointers of `subscriptions`; what fails is tried again at the next flush."""
+        if self.is_frozen:
+            self._dirty.update((subscription, None) for subscription in subscriptions if subscription.is_dirty)
+            return
         for start in range(0, len(subscriptions), _BATCH):
             batch: list[Subscription] = []
             turns: set[tuple[bytes, bytes]] = set()

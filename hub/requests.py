@@ -33,6 +33,7 @@ from hub.subscribing import Subscribing, TopicGoneError
 from hub.tasks import Tasks
 from hub.topic import OwnedTopic
 from hub.topics import Topics
+from metadata import WriteGate
 
 __all__ = ["Requests"]
 
@@ -74,8 +75,10 @@ class _Attempt:
 class Requests:
     """Carries out the requests of all channels."""
 
-    def __init__(self, options: HubOptions, topics: Topics, subscribing: Subscribing) -> None:
+    def __init__(self, options: HubOptions, topics: Topics, subscribing: Subscribing, gate: WriteGate) -> None:
+        """`gate`: while it is closed, whatever changes the metadata, or may have to, is refused."""
         self._options = options
+        self._gate = gate
         self._topics = topics
         self._subscribing = subscribing
         self.tasks = Tasks()
@@ -118,6 +121,8 @@ class Requests:
         as_topic(request.topic)
         if self.unanswered_bytes > self._options.request_bytes_max:
             self._check_share(channel)
+        if self._gate.why_closed is not None and isinstance(request.action, Publish | Subscribe | Unsubscribe):
+            raise ServiceDownError(self._gate.why_closed)
         match request.action:
             case Malformed(reason):
                 raise MalformedRequestError(reason)

@@ -42,7 +42,7 @@ from hub.options import HubOptions
 from hub.pointers import Pointers
 from hub.topic import OwnedTopic, Subscription
 from hub.turns import Turns
-from metadata import SubscriptionDataManager
+from metadata import SubscriptionDataManager, WriteGate
 
 __all__ = ["Subscribing", "TopicGoneError"]
 
@@ -72,14 +72,18 @@ class Subscribing:
         delivery: Delivery,
         filters: FilterRegistry,
         clock: Clock,
+        gate: WriteGate,
     ) -> None:
         self._manager = manager
+        self._gate = gate
         self._delivery = delivery
         self._filters = filters
         self._turns = Turns()
         self._starting: dict[Topic, list[int]] = {}
         """Where subscriptions start that are not on record yet, or not surely."""
-        self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted)
+        self._parked: dict[Subscription, None] = {}
+        """Subscriptions that were detached while nothing could be stored, and wait for that."""
+        self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted, gate)
 
     async def subscribe(self, topic: OwnedTopic, channel: Channel, size: int, txn_id: int, action: Subscribe) -> bool:
         """Attach a subscription to `channel`, answer, and begin delivery; return False if there is nobody to answer.
@@ -87,6 +91,7 @@ class Subscribing:
         Raises: ClientAlreadySubscribedError, ClientNotSubscribedError, TopicBusyError, InvalidMessageFilterError,
             MetadataError; TopicGoneError. Then nothing was answered.
         """
+        self.check_not_frozen()
         subscriber = action.subscriber
         # Whatever is acknowledged after this moment is delivered to a new subscriber.
         pointer = MessageSeqId(topic.log.last_id)
@@ -162,12 +167,18 @@ class Subscribing:
             if subscription is not None:
                 self.consume_attached(subscription, action.seq_id)
                 return
+            self.check_not_frozen()  # What is not in memory would have to be kept there, and there are millions.
             found = await self._manager.read_subscription_data(topic.name, action.subscriber)
             if found is None:
                 return
             subscription = _from_record(topic, action.subscriber, found)
             if subscription.consume(action.seq_id):
                 await self.pointers.store_now(subscription)
+
+    def check_not_frozen(self) -> None:
+        """Raise ServiceDownError if nothing may be written now."""
+        if self._gate.why_closed is not None:
+            raise ServiceDownError(self._gate.why_closed)
 
     def consume_attached(self, subscription: Subscription, seq_id: MessageSeqId) -> None:
         """Move the consume pointer of a subscription in memory."""
@@ -358,6 +369,9 @@ class Subscribing:
             cursor.close()
             cursor.channel.subscriptions.pop((subscription.topic.name, subscription.subscriber), None)
             subscription.cursor = None
+        if self.pointers.is_frozen and subscription.is_dirty:
+            self._park(subscription)
+            return
         try:
             await self.pointers.store_now(subscription)
         except (MetadataError, ServiceDownError) as exc:
@@ -367,6 +381,23 @@ class Subscribing:
         finally:
             if subscription.cursor is None:
                 subscription.topic.drop(subscription)
+
+    def _park(self, subscription: Subscription) -> None:
+        """Keep a subscription that was detached in memory until its consume pointer can be stored."""
+        if not self._parked:
+            self.pointers.tasks.start(self._detach_parked())
+        self._parked[subscription] = None
+
+    async def _detach_parked(self) -> None:
+        """Let go of the parked subscriptions once the metadata are not frozen any more."""
+        while self._parked:
+            await self._gate.wait_open()
+            parked, self._parked = list(self._parked), {}
+            await self.pointers.store(parked)
+            for subscription in parked:
+                async with self._turns.turn((subscription.topic.name, subscription.subscriber)):
+                    if subscription.cursor is None:
+                        await self._detach(subscription)
 
     def _let_go(self, subscription: Subscription) -> None:
         """Forget a subscription that does not exist any more."""

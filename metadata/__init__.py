@@ -10,6 +10,7 @@ from metadata.standalone import StandaloneHub
 from metadata.store import MetadataStore, format_metadata, open_metadata, read_layout
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
+from metadata.write_gate import WriteGate
 
 __all__ = [
     "Backend",
@@ -31,6 +32,7 @@ __all__ = [
     "TopicPersistenceManager",
     "VersionedTable",
     "Write",
+    "WriteGate",
     "format_metadata",
     "open_metadata",
     "read_layout",

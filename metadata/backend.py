@@ -7,7 +7,7 @@ with the functions of `BackendFactory`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError
@@ -17,6 +17,9 @@ from metadata.layout import Layout
 from metadata.named_records import NamedRecords
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
+
+if TYPE_CHECKING:
+    from metadata.write_gate import WriteGate
 
 __all__ = ["Backend", "BackendFactory", "StoreOptions"]
 
@@ -42,6 +45,8 @@ class StoreOptions:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     """Draws the tokens of writes. Seeded by the system once: asking it each time is a system call for every write."""
+    gate: "WriteGate | None" = None
+    """What all writes of the managers go through, so that whoever has it can hold them back."""
 
     def __post_init__(self) -> None:
         if self.operation_timeout_s <= 0 or min(self.in_flight_max, self.page_rows, self.regions) < 1:

@@ -28,6 +28,7 @@ from metadata.scan import ScannedRecord, merge_records
 from metadata.standalone import StandaloneHub, read_standalone, register_standalone
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
+from metadata.write_gate import GatedTable
 
 __all__ = ["MetadataStore", "format_metadata", "open_metadata", "read_layout"]
 
@@ -62,6 +63,9 @@ class MetadataStore:
 
     def _table(self, kind: RecordKind[R]) -> VersionedTable[R]:
         table = self._backend.table(kind)
+        if self._options.gate is not None:
+            # Innermost, so that it sees what travels: whoever waits for it may be cancelled, and it goes on.
+            table = GatedTable(table, self._options.gate)
         if not self._options.gather:
             return table
         counting = ConflictCountingTable(table if self._backend.gathers else GatheringTable(kind, table))

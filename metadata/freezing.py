@@ -1,0 +1,219 @@
+"""The freeze of a store: a named record by which all who use a store agree that nobody writes to it any more.
+
+A migration freezes its source for the pause at its end. The record is the one arbiter, changed by compare-and-set:
+
+    frozen    nobody may write; whoever froze it changes the record every so often, and nobody else does
+    moved     what the store held is elsewhere: nobody may write, for good
+    lifted    everybody may write again
+
+A hub that starts or registers anew looks at the record after it was registered and before it writes; a migration
+writes the record before it looks who is registered. So a hub is either seen by the migration or sees the freeze.
+
+If the record stays as it is for the time it grants, whoever froze the store is gone. Then any hub may lift the freeze,
+and only who has lifted it writes. The migration makes `moved` of its own `frozen` and of nothing else, so it never
+takes a store for moved that somebody has lifted, whatever the clocks of all of them say.
+"""
+
+import asyncio
+import enum
+import logging
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final, Self
+
+import msgpack
+
+from hedwig.clock import Clock
+from hedwig.errors import CorruptRecordError, HedwigError, MetadataUnavailableError, UncertainStateError
+from metadata.named_records import NamedRecords
+from metadata.stamps import make_token
+
+__all__ = ["RECORD_NAME", "Freeze", "FreezeLostError", "FreezeState", "StoreFreeze", "read_freeze", "replace_freeze"]
+
+_log = logging.getLogger(__name__)
+
+RECORD_NAME: Final = "freeze"
+
+_TRIES: Final = 16
+
+
+class FreezeState(enum.StrEnum):
+    """What those who use a store may do."""
+
+    FROZEN = "frozen"
+    MOVED = "moved"
+    LIFTED = "lifted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freeze:
+    """The record: for which migration (`migration`, its id, and `target`, the URL it fills) a store is frozen.
+
+    `lease_s`: the record changes more often than that for as long as somebody sees to the freeze. `wall_ms`: when this
+    state began, by the clock of whoever brought it about.
+    """
+
+    state: FreezeState
+    migration: bytes
+    target: str
+    lease_s: float
+    wall_ms: int
+    token: bytes = b""
+    """Makes each value one that was never there before."""
+
+    @property
+    def forbids_writes(self) -> bool:
+        return self.state is not FreezeState.LIFTED
+
+    @property
+    def what(self) -> str:
+        """Say in a few words what it means, for people."""
+        if self.state is FreezeState.MOVED:
+            return f"the metadata were moved to {self.target}"
+        return f"the metadata are frozen for their migration to {self.target}"
+
+    def encode(self) -> bytes:
+        """Return the stored form."""
+        lease_s = float(self.lease_s)  # As it is read, so that what was read is encoded to the same bytes again.
+        fields = {"s": self.state.value, "m": self.migration, "u": self.target, "l": lease_s, "w": self.wall_ms}
+        packed: bytes = msgpack.packb({**fields, "t": self.token})
+        return packed
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        """Read what `encode` made. Raises CorruptRecordError."""
+        try:
+            fields = msgpack.unpackb(raw)
+            return cls(
+                state=FreezeState(fields["s"]),
+                migration=bytes(fields["m"]),
+                target=str(fields["u"]),
+                lease_s=float(fields["l"]),
+                wall_ms=int(fields["w"]),
+                token=bytes(fields["t"]),
+            )
+        except (ValueError, KeyError, TypeError, msgpack.UnpackException) as exc:
+            raise CorruptRecordError(
+                f"the record {RECORD_NAME!r}, which says whether the store may be written to, cannot be read: {exc}"
+            ) from exc
+
+
+class FreezeLostError(HedwigError):
+    """Somebody else has changed the record of a freeze: it is not this migration's any more."""
+
+
+async def read_freeze(records: NamedRecords) -> Freeze | None:
+    """Return the record of a store, or None. Raises CorruptRecordError, MetadataUnavailableError."""
+    raw = await records.read(RECORD_NAME)
+    return None if raw is None else Freeze.decode(raw)
+
+
+async def replace_freeze(
+    records: NamedRecords, expected: Freeze | None, state: Freeze, random: Random
+) -> Freeze | None:
+    """Store `state` if the record is still `expected`; return it as it was stored, or None: somebody was faster.
+
+    Raises: MetadataUnavailableError - surely not stored; UncertainStateError - not known.
+    """
+    fresh = replace(state, token=make_token(random))
+    raw, value = None if expected is None else expected.encode(), fresh.encode()
+    for _ in range(_TRIES):
+        try:
+            done = await records.replace(RECORD_NAME, raw, value)
+        except UncertainStateError:
+            done = False
+        found = value if done else await records.read(RECORD_NAME)
+        if found == value:
+            return fresh
+        if found != raw:
+            return None
+    raise UncertainStateError(f"the record {RECORD_NAME!r} of the store could not be written; try again")
+
+
+class StoreFreeze:
+    """The freeze of one store by one migration: begun, kept up, and either lifted or made a move."""
+
+    def __init__(
+        self, records: NamedRecords, migration: bytes, target: str, *, lease_s: float, clock: Clock, random: Random
+    ) -> None:
+        self.lease_s = lease_s
+        self._records = records
+        self._migration = migration
+        self._target = target
+        self._clock = clock
+        self._random = random
+        self._before: Freeze | None = None
+        self._mine: Freeze | None = None
+        self._turn = asyncio.Lock()
+
+    async def is_moved(self) -> bool:
+        """Say whether this very migration has come so far that nobody writes to the store ever again."""
+        found = await read_freeze(self._records)
+        return found is not None and found.state is FreezeState.MOVED and found.migration == self._migration
+
+    async def begin(self) -> None:
+        """Freeze the store for those who look from now on. Takes over what an earlier start of this migration left.
+
+        Raises: FreezeLostError - another migration has it frozen, and is at work.
+        """
+        found = await read_freeze(self._records)
+        if found is not None and found.state is FreezeState.FROZEN and found.migration != self._migration:
+            found = await self._outlive(found)
+        if found is not None and found.state is FreezeState.MOVED:
+            self._before = found
+        await self._become(found, FreezeState.FROZEN)
+
+    async def keep(self) -> None:
+        """Keep the freeze up, until cancelled. Raises FreezeLostError - somebody lifted it."""
+        while True:
+            await self._clock.sleep(self.lease_s / 4)
+            try:
+                # A write that is left half way would have this migration not know its own freeze.
+                await asyncio.shield(self._renew())
+            except MetadataUnavailableError as exc:
+                _log.warning("the freeze of the store is not renewed yet: %s", exc)
+
+    async def move(self) -> None:
+        """Say that everything is in the target. Raises FreezeLostError - the freeze was lifted; UncertainStateError."""
+        async with self._turn:
+            await self._become(self._mine, FreezeState.MOVED)
+
+    async def lift(self) -> None:
+        """Undo `begin`, if that is still in force. Raises MetadataUnavailableError."""
+        async with self._turn:
+            mine, self._mine = self._mine, None
+            if mine is None:
+                return
+            # A store that had been left for another before stays what it was.
+            state = self._before or replace(mine, state=FreezeState.LIFTED, wall_ms=self._now_ms())
+            await replace_freeze(self._records, mine, state, self._random)
+
+    async def _renew(self) -> None:
+        async with self._turn:
+            if self._mine is not None:
+                await self._become(self._mine, FreezeState.FROZEN)
+
+    async def _become(self, expected: Freeze | None, state: FreezeState) -> None:
+        wall_ms = self._mine.wall_ms if self._mine is not None and state is self._mine.state else self._now_ms()
+        wanted = Freeze(
+            state=state, migration=self._migration, target=self._target, lease_s=self.lease_s, wall_ms=wall_ms
+        )
+        done = await replace_freeze(self._records, expected, wanted, self._random)
+        if done is None:
+            raise FreezeLostError(
+                "the freeze was lifted, or somebody else froze the store: it may have been written to since"
+            )
+        self._mine = done
+
+    async def _outlive(self, found: Freeze) -> Freeze | None:
+        """Wait for as long as the other migration has to show that it is at work."""
+        await self._clock.sleep(found.lease_s)
+        now = await read_freeze(self._records)
+        if now is not None and now.state is FreezeState.FROZEN and now != found:
+            raise FreezeLostError(
+                f"another migration, to {now.target}, is at work with the store frozen; let it come to its end first"
+            )
+        return now
+
+    def _now_ms(self) -> int:
+        return int(self._clock.wall() * 1000)
