@@ -12,6 +12,7 @@ from cli.metadata_check import check_store
 from cli.metadata_export import export_store, import_store
 from cli.metadata_migrate import migrate_store
 from cli.metadata_repair import repair_store
+from cli.metadata_thaw import thaw_store
 from cli.program import AdminGroup
 from cli.progress import working
 from cli.settings import Settings, pass_settings
@@ -107,7 +108,7 @@ def sweep(settings: Settings, hours: float) -> None:
     with_store(settings, remove)
 
 
-for command in (check_store, repair_store, export_store, import_store, migrate_store):
+for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store):
     metadata.add_command(command)
 
 

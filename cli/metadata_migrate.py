@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final
 
 import click
@@ -13,20 +14,20 @@ from cli.cluster_access import ClusterAccess, cluster_options
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted, exit_code_of, explain
 from cli.migration_hubs import MigrationHubs
+from cli.migration_run import MigrationRun
 from cli.program import AdminCommand
-from cli.progress import load_progress, working
 from cli.settings import Settings, pass_settings
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, HedwigError
 from metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
-from metadata.comparison import StoreDigest
+from metadata.freezing import StoreFreeze
 from metadata.kinds import OWNERSHIP
 from metadata.migration import Migration, MigrationError
 
 __all__ = ["migrate_store"]
 
-_CATCH_UP_ROUNDS: Final = 3
-_FINAL_ROUNDS: Final = 5
+_LEASE_S: Final = 15.0
+"""Hubs go on so long after a migration that was killed in the pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +61,8 @@ class _Wish:
     help="Admin endpoint of a running hub that no cluster announces; may be given again.",
 )
 @click.option("--hubs-down", is_flag=True, help="No hub uses the source: take my word for it.")
-@click.option(
-    "--no-pause", is_flag=True, help="Stop before hubs are set read-only; given without it later, it goes on."
-)
-@click.option("--yes", is_flag=True, help="Do not ask before hubs are set read-only.")
+@click.option("--no-pause", is_flag=True, help="Stop before hubs are frozen; given without it later, it goes on.")
+@click.option("--yes", is_flag=True, help="Do not ask before hubs are frozen.")
 @pass_settings
 def migrate_store(
     settings: Settings,
@@ -78,9 +77,10 @@ def migrate_store(
 ) -> None:
     """Copy all metadata from one store to another, and prove that both hold the same.
 
-    Hubs go on while records are copied and while what changed meanwhile is caught up with. Then they are set read-only
-    through their admin endpoints, or must be down, until both sides were found equal. After that they stay read-only:
-    restart them with the new URL. However it is ended, the same command goes on where it was.
+    Hubs go on while records are copied and while what changed meanwhile is caught up with. Then the store is frozen,
+    and each hub through its admin endpoint, or hubs are down, until both sides were found equal. After that no hub
+    writes to the source again: restart them with the new URL. However it is ended before, hubs go on, and the same
+    command goes on where it was.
     """
     output = settings.writer()
     given = None if hubs_down else cluster.given or (source if source.startswith("zookeeper:") else None)
@@ -101,11 +101,16 @@ def migrate_store(
             f"{settings.command} failed: {explain(exc, f'{source} or {target}')}", exit_code_of(exc)
         ) from exc
     output.record(report)
-    if report["pause_seconds"] is not None and report["hubs"]:
-        click.echo(
-            f"{counted(len(report['hubs']), 'hub')} read-only now: restart each with the option metadata = {target}",
-            err=True,
-        )
+    if report["verified"]:
+        click.echo(_what_next(source, target, report["hubs"]), err=True)
+
+
+def _what_next(source: str, target: str, hubs: Sequence[str]) -> str:
+    which = f"{counted(len(hubs), 'hub')} frozen now: restart each" if hubs else "start hubs"
+    return (
+        f"{which} with the option metadata = {target}; no hub writes to {source} again, unless you have them go back "
+        f"with: hedwig-admin metadata thaw --metadata {source}"
+    )
 
 
 @dataclass(slots=True)
@@ -114,8 +119,6 @@ class _Migrating:
 
     settings: Settings
     wish: _Wish
-    caught_up: int = 0
-    mended: int = 0
     hubs: list[str] = field(default_factory=list)
 
     async def run(self) -> Mapping[str, Any]:
@@ -136,11 +139,17 @@ class _Migrating:
                 await migration.begin()
             except MigrationError as exc:
                 raise CommandError(f"{self.settings.command}: cannot use {wish.target}: {exc}") from exc
+            freeze = StoreFreeze(
+                source.named_records,
+                migration.state.id,
+                wish.target,
+                lease_s=_LEASE_S,
+                clock=SystemClock(),
+                random=Random(),
+            )
+            run = MigrationRun(self.settings.command, migration, source, freeze, None if wish.hubs_down else hubs)
             try:
-                total = await self._copy(migration, source)
-                if self.hubs or wish.stops_before_pause:
-                    total = await self._catch_up(migration, total)
-                pause_s = None if wish.stops_before_pause else await self._pause(migration, hubs, total)
+                pause_s = await self._carry_out(migration, freeze, run)
             except (Exception, asyncio.CancelledError):
                 click.echo("stopped: to go on from there, give the same command again", err=True)
                 raise
@@ -151,13 +160,23 @@ class _Migrating:
             "records": {kind: number for kind, number in counts.items() if wish.owners or kind != OWNERSHIP.name},
             "copied": migration.state.copied,
             "resumed": migration.is_resumed,
-            "caught_up": self.caught_up,
-            "changed_in_pause": self.mended,
+            "caught_up": run.caught_up,
+            "compared_in_pause": run.compared,
+            "changed_in_pause": run.mended,
             "verified": pause_s is not None,
             "pause_seconds": None if pause_s is None else round(pause_s, 3),
-            "hubs": self.hubs,
+            "hubs": hubs.frozen,
             "seconds": round(time.monotonic() - began, 3),
         }
+
+    async def _carry_out(self, migration: Migration, freeze: StoreFreeze, run: MigrationRun) -> float | None:
+        if migration.is_resumed and await freeze.is_moved():
+            # It was ended between its last two writes. Hubs may use the target by now, so nothing is compared again.
+            await migration.prepare_target()
+            await migration.finish()
+            return 0.0
+        pauses = not self.wish.stops_before_pause
+        return await run.run(pauses=pauses, catches_up=bool(self.hubs) or not pauses)
 
     async def _name_of_source(self) -> str:
         """Return what the source is called from wherever it is opened. Raises if it is the target, too."""
@@ -188,58 +207,7 @@ class _Migrating:
         self.hubs = await hubs.find()
         if self.hubs and not self.wish.yes:
             await asyncio.to_thread(
-                confirm, f"at the end this sets {counted(len(self.hubs), 'hub')} read-only: {', '.join(self.hubs)}"
+                confirm,
+                f"at the end this freezes {counted(len(self.hubs), 'hub')} until you restart them: "
+                f"{', '.join(self.hubs)}",
             )
-
-    async def _copy(self, migration: Migration, source: MetadataStore) -> int:
-        async with working("counting the records of the source"):
-            counts = await source.count()
-        total = sum(number for kind, number in counts.items() if self.wish.owners or kind != OWNERSHIP.name)
-        with load_progress("copying", max(total, 1), noun="records") as progress:
-            if migration.is_resumed:
-                progress.say(f"going on with a migration that copied {migration.state.copied:,} records so far")
-            progress.begin(migration.state.copied)
-            await migration.copy(lambda rows: progress.advance(rows, migration.state.copied))
-        return total
-
-    async def _catch_up(self, migration: Migration, total: int) -> int:
-        for number in range(_CATCH_UP_ROUNDS):
-            source, target = await self._compare(migration, total, f"comparing, {number + 1}")
-            total = source.counts.total()
-            differing = source.differing(target)
-            if not differing:
-                break
-            self.caught_up += await self._mend(migration, differing)
-        return total
-
-    async def _pause(self, migration: Migration, hubs: MigrationHubs, total: int) -> float:
-        """Stop changes of the source, and bring both sides to be equal; return how many seconds that took."""
-        began = time.monotonic()
-        try:
-            self.hubs = [] if self.wish.hubs_down else await hubs.set_read_only()
-            for _ in range(_FINAL_ROUNDS):
-                source, target = await self._compare(migration, total, "verifying")
-                differing = source.differing(target)
-                if not differing:
-                    await migration.finish()
-                    return time.monotonic() - began
-                self.mended += await self._mend(migration, differing)
-            raise CommandError(
-                f"{self.settings.command}: something still changes {self.wish.source} while hubs are read-only or "
-                f"down: after {_FINAL_ROUNDS} rounds both sides differ in {counted(len(differing), 'place')}; stop the "
-                "hubs, or what else writes there, and give the command again"
-            )
-        except BaseException:
-            try:
-                await hubs.set_back()
-            except CommandError as exc:
-                click.echo(f"a hub may have stayed read-only: {exc}", err=True)
-            raise
-
-    async def _compare(self, migration: Migration, total: int, title: str) -> tuple[StoreDigest, StoreDigest]:
-        with load_progress(title, max(2 * total, 1), noun="records") as progress:
-            return await migration.compare(lambda rows: progress.advance(rows, min(progress.rows + rows, 2 * total)))
-
-    async def _mend(self, migration: Migration, differing: frozenset[int]) -> int:
-        async with working("copying what changed"):
-            return await migration.mend(differing)

@@ -1,4 +1,4 @@
-"""The hubs that use a store while it is migrated: found, set read-only for the pause at the end, and set back."""
+"""The hubs that use a store while it is migrated: found, frozen for the pause at the end, and thawed."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ _PROBE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Hub:
-    """A hub that is running, and the way to have it do something."""
+    """A hub that is running, which registration of it that is, and the way to have it do something."""
 
     address: str
+    epoch: int
     endpoint: AdminEndpoint
 
 
@@ -36,34 +37,57 @@ class MigrationHubs:
         self._cluster = cluster
         self._admins = admins
         self._timeout_s = timeout_s
-        self._set: list[_Hub] = []
+        self._frozen: dict[tuple[str, int], _Hub] = {}
+        self._told: set[str] = set()
+        """The admin endpoints of hubs that were frozen."""
+
+    @property
+    def frozen(self) -> list[str]:
+        """The addresses of the hubs that were frozen."""
+        return sorted({hub.address for hub in self._frozen.values()})
 
     async def find(self) -> list[str]:
         """Return the addresses of the hubs that are running.
 
-        Raises: CommandError - one of them cannot be set read-only, or it cannot be learned which there are.
+        Raises: CommandError - one of them cannot be frozen, or it cannot be learned which there are.
         """
         return [hub.address for hub in await self._find()]
 
-    async def set_read_only(self) -> list[str]:
-        """Have every running hub refuse publishes; return their addresses. Raises as `find`."""
-        hubs = await self._find()
-        for hub in hubs:
-            before = await asyncio.to_thread(hub.endpoint.get, "/read-only")
-            if not before["read_only"]:
-                await asyncio.to_thread(hub.endpoint.post, "/read-only?state=on")
-                self._set.append(hub)
-        return [hub.address for hub in hubs]
+    async def freeze(self) -> list[str]:
+        """Freeze the running hubs that are not, as after a former call; return the addresses of these.
 
-    async def set_back(self) -> None:
-        """Have the hubs that `set_read_only` set accept publishes again. Raises CommandError if one does not answer."""
-        while self._set:
-            await asyncio.to_thread(self._set.pop().endpoint.post, "/read-only?state=off")
+        When this returns, none of the hubs that were running writes to the store, or will before the freeze of the
+        store is over. Raises: CommandError - as `find`, or one could not be frozen; it may be all the same.
+        """
+        new = [hub for hub in await self._find() if (hub.address, hub.epoch) not in self._frozen]
+        # Also those of which it is not known: whoever thaws asks them all.
+        self._frozen |= {(hub.address, hub.epoch): hub for hub in new}
+        done = await asyncio.gather(
+            *(asyncio.to_thread(hub.endpoint.post, "/freeze") for hub in new), return_exceptions=True
+        )
+        for outcome in done:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        self._told |= {hub.endpoint.address for hub in new}
+        return [hub.address for hub in new]
+
+    async def thaw(self) -> list[str]:
+        """Have the hubs that were frozen look at once whether the freeze is over; return what is not well."""
+        hubs, self._frozen = list(self._frozen.values()), {}
+        done = await asyncio.gather(
+            *(asyncio.to_thread(hub.endpoint.post, "/thaw") for hub in hubs), return_exceptions=True
+        )
+        return [str(outcome) for outcome in done if isinstance(outcome, BaseException)]
 
     async def _find(self) -> list[_Hub]:
         found = {}
         for address in self._admins:
-            hub = await self._ask(address, address)
+            try:
+                hub = await self._ask(address, address)
+            except CommandError:
+                if address not in self._told:
+                    raise
+                continue  # It was frozen, and has ended since.
             found[hub.address] = hub
         for hub in await self._registered():
             found.setdefault(hub.address, hub)
@@ -87,11 +111,15 @@ class MigrationHubs:
         found = []
         for hub in hubs:
             name = f"{hub.info.host}:{hub.info.port}"
+            known = self._frozen.get((hub.info.address, hub.info.epoch))
+            if known is not None:  # It may have ended a moment ago, and be registered yet.
+                found.append(known)
+                continue
             if hub.admin is None:
                 raise CommandError(
                     f"{self._command}: hub {name} is running and announces no admin endpoint, as no original hub does, "
-                    "so it cannot be set read-only; copy with --no-pause while it runs, then stop it, and give the "
-                    "command again"
+                    "so it cannot be frozen; copy with --no-pause while it runs, then stop it, and give the command "
+                    "again"
                 )
             asked = await self._ask(name, hub.admin)
             if asked.address != hub.info.address:
@@ -102,7 +130,7 @@ class MigrationHubs:
     async def _ask(self, name: str, admin: str) -> _Hub:
         endpoint = AdminEndpoint(self._command, name, admin, self._timeout_s)
         health: dict[str, Any] = await asyncio.to_thread(endpoint.get, "/health")
-        return _Hub(str(health.get("address")), endpoint)
+        return _Hub(str(health.get("address")), int(health.get("epoch", 0)), endpoint)
 
     async def _check_down(self, standalone: StandaloneHub, info: HubInfo) -> None:
         """Raise CommandError if something answers where the standalone hub served."""
@@ -114,7 +142,7 @@ class MigrationHubs:
         writer.close()
         raise CommandError(
             f"{self._command}: the standalone hub of the source is running at {standalone.address}; stop it, or name "
-            "its admin endpoint with --hub-admin HOST:PORT, so that it can be set read-only"
+            "its admin endpoint with --hub-admin HOST:PORT, so that it can be frozen"
         )
 
 

@@ -19,7 +19,7 @@ from metadata.operations import RecordKey
 from metadata.packing import part_codec
 from metadata.store import MetadataStore
 
-__all__ = ["BUCKETS", "StoreDigest", "bucket_of", "digest_store"]
+__all__ = ["BUCKETS", "StoreDigest", "bucket_of", "digest_store", "plain_record"]
 
 BUCKETS: Final = 1 << 16
 
@@ -67,13 +67,13 @@ def bucket_of(topic: bytes) -> int:
 
 def _digest(kind: RecordKind[Any], key: RecordKey, record: Any) -> int:
     hashed = blake2b(kind.name.encode(), digest_size=16)
-    for part in (key.topic, key.subscriber, *part_codec(kind).pack(_plain(record))):
+    for part in (key.topic, key.subscriber, *part_codec(kind).pack(plain_record(record))):
         # The length in front keeps neighbours apart, and an absent part from an empty one.
         hashed.update(b"-" if part is None else b"%d:%b" % (len(part), part))
     return int.from_bytes(hashed.digest(), "big")
 
 
-def _plain(record: HubInfo | LedgerRanges | SubscriptionData) -> HubInfo | LedgerRanges | SubscriptionData:
+def plain_record(record: HubInfo | LedgerRanges | SubscriptionData) -> HubInfo | LedgerRanges | SubscriptionData:
     """Return a record in the one form that all equal ones have: known fields only, options in order."""
     match record:
         case HubInfo(unknown=None):

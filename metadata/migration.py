@@ -4,6 +4,9 @@
     catch up    both sides are compared, and what differs is copied anew or deleted; again until little differs
     final       the same once nothing changes the source any more, until both sides are equal: that is the proof
 
+A source that tells which records are changed need not be read once more at the end. Then the proof is a comparison of
+everything while hubs go on, and of what was changed since it began once they do not.
+
 How far it has come is a named record of the target, changed by compare-and-set: so it goes on from any machine, two of
 them cannot work on one target, and a target is known by it as one that a migration may write to. The position is behind
 what is in the target, never ahead of it, and what is done twice does no harm.
@@ -25,11 +28,14 @@ from hedwig.errors import BadVersionError, CorruptRecordError, HedwigError, NoRe
 from hedwig.model import Topic
 from hedwig.names import as_topic
 from metadata.bulk import BATCH_ROWS, load_batches
+from metadata.changes import ChangedRecord
 from metadata.comparison import StoreDigest, bucket_of, digest_store
 from metadata.copying import CopyResult, Existing, apply_to, copy_records
 from metadata.export_file import PlainRecord
+from metadata.freezing import FreezeState, read_freeze, replace_freeze
 from metadata.kinds import KINDS, OWNERSHIP, RecordKind
 from metadata.operations import Delete, Operation, Read
+from metadata.reconciling import Reconciler
 from metadata.scan import ScannedRecord
 from metadata.stamps import make_token
 from metadata.standalone import RECORD_NAME as STANDALONE
@@ -64,10 +70,13 @@ class State:
     phase: Phase = Phase.COPY
     position: Topic | None = None
     copied: int = 0
+    id: bytes = b""
+    """Tells this migration from every other."""
 
     def encode(self, token: bytes) -> bytes:
         """Return the stored form, which `token` makes one that was never there before."""
         fields = {"f": self.source, "o": self.owners, "p": self.phase.value, "a": self.position, "n": self.copied}
+        fields["i"] = self.id
         packed: bytes = msgpack.packb({**fields, "t": token})
         return packed
 
@@ -83,6 +92,7 @@ class State:
                 phase=Phase(fields["p"]),
                 position=position,
                 copied=int(fields["n"]),
+                id=bytes(fields.get("i", b"")),
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as exc:
             raise CorruptRecordError(f"the record {RECORD_NAME!r} of the target cannot be read: {exc}") from exc
@@ -102,12 +112,13 @@ class Migration:
     ) -> None:
         self._source = source
         self._target = target
-        self._kinds: Sequence[RecordKind[Any]] = [kind for kind in KINDS if owners or kind is not OWNERSHIP]
+        self.kinds: Sequence[RecordKind[Any]] = [kind for kind in KINDS if owners or kind is not OWNERSHIP]
         self._clock = clock
         self._random = Random()
+        self.reconciler = Reconciler(source, target)
         self._stored: bytes | None = None
         self._saved_at = clock.monotonic()
-        self.state = State(source=source_name, owners=owners)
+        self.state = State(source=source_name, owners=owners, id=make_token(self._random))
         self.is_resumed = False
 
     async def begin(self) -> None:
@@ -136,7 +147,7 @@ class Migration:
                 "or empty the target with: hedwig-admin metadata format --wipe"
             )
         else:
-            self.state = found
+            self.state = replace(found, id=found.id or self.state.id)
             self.is_resumed = True
         await self._save()
 
@@ -159,7 +170,7 @@ class Migration:
             self.state = replace(self.state, position=position, copied=self.state.copied + len(batch))
             advance(len(batch))
 
-        async with aclosing(self._batches(self._source.scan(None, self.state.position, kinds=self._kinds))) as batches:
+        async with aclosing(self._batches(self._source.scan(None, self.state.position, kinds=self.kinds))) as batches:
             await load_batches(batches, write, note)
         self.state = replace(self.state, phase=Phase.CATCH_UP, position=None)
         await self._save()
@@ -167,7 +178,7 @@ class Migration:
     async def compare(self, advance: Callable[[int], None]) -> tuple[StoreDigest, StoreDigest]:
         """Return what source and target hold. `advance` is told how many more records were read, on both sides."""
         sides = [
-            asyncio.create_task(digest_store(store, self._kinds, advance)) for store in (self._source, self._target)
+            asyncio.create_task(digest_store(store, self.kinds, advance)) for store in (self._source, self._target)
         ]
         try:
             source, target = await asyncio.gather(*sides)
@@ -190,28 +201,48 @@ class Migration:
             nonlocal mended
             mended += number
 
-        async with aclosing(self._batches(self._source.scan(kinds=self._kinds), buckets)) as batches:
+        async with aclosing(self._batches(self._source.scan(kinds=self.kinds), buckets)) as batches:
             await load_batches(batches, write, count)
-        async with aclosing(self._found(self._target.scan(kinds=self._kinds), buckets)) as pages:
+        async with aclosing(self._found(self._target.scan(kinds=self.kinds), buckets)) as pages:
             await load_batches(pages, self._delete_gone, count)
         return mended
 
-    async def finish(self) -> None:
-        """Note that both sides were found equal; the standalone hub's registration, if there is one, goes along.
+    async def settle_buckets(self, buckets: frozenset[int]) -> list[ChangedRecord]:
+        """Compare each record in `buckets`, of both sides, and mend what differs.
 
-        Its count of starts is that hub's epoch, which must not begin anew. A target that has one already keeps it.
+        Returns those that were not found equal in the end. A record that comes into being meanwhile may be missed.
+        """
+        left: list[ChangedRecord] = []
+        for store in (self._source, self._target):
+            async with aclosing(self._found(store.scan(kinds=self.kinds), buckets)) as pages:
+                async for page in pages:
+                    left += await self.reconciler.settle(ChangedRecord(item.kind, item.key) for item in page)
+        return left
+
+    async def prepare_target(self) -> None:
+        """Give the target what is no record of a topic, and is needed by the hubs that will use it.
+
+        The standalone hub's registration, if there is one, goes along: its count of starts is that hub's epoch, which
+        must not begin anew. A target that has one already keeps it. And a target that was the source of an earlier
+        migration is to be used again.
         """
         registration = await self._source.named_records.read(STANDALONE)
         records = self._target.named_records
         if registration is not None and await records.read(STANDALONE) is None:
             await records.replace(STANDALONE, None, registration)
+        freeze = await read_freeze(records)
+        if freeze is not None and freeze.forbids_writes:
+            await replace_freeze(records, freeze, replace(freeze, state=FreezeState.LIFTED), self._random)
+
+    async def finish(self) -> None:
+        """Note that both sides were found equal, and that nobody writes to the source any more."""
         self.state = replace(self.state, phase=Phase.DONE)
         await self._save()
 
     async def _delete_gone(self, items: list[ScannedRecord]) -> int:
         """Delete from the target what the source does not have."""
         deleted = 0
-        for kind in self._kinds:
+        for kind in self.kinds:
             of_kind = [item for item in items if item.kind is kind]
             if not of_kind:
                 continue

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeVar
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
 from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
+from metadata.changes import Changes, TracksChanges
 from metadata.conflicts import ConflictCountingTable
 from metadata.gathering import GatheringTable
 from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
@@ -126,6 +127,10 @@ class MetadataStore:
         topic = await anext(listing, None)
         if topic is not None:
             heapq.heappush(heads, (self._backend.sort_key(topic), index, topic))
+
+    def changes(self, kinds: Sequence[RecordKind[Any]] = KINDS) -> Changes | None:
+        """Return what tells which records of `kinds` are changed; None if this backend cannot tell exactly."""
+        return self._backend.changes(kinds) if isinstance(self._backend, TracksChanges) else None
 
     async def count(self) -> Mapping[str, int]:
         """Return how many records each manager keeps, by the manager's name."""

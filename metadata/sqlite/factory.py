@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -13,6 +13,7 @@ from hedwig.model import Topic
 from metadata.backend import StoreOptions
 from metadata.kinds import KINDS, RecordKind
 from metadata.layout import Layout, check_layout
+from metadata.sqlite.changes import SqliteChanges
 from metadata.sqlite.lane import Lane, connect
 from metadata.sqlite.named_records import SqliteNamedRecords
 from metadata.sqlite.tables import SqliteTable, table_schema
@@ -103,6 +104,10 @@ class SqliteBackend:
 
     def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
         return cast(VersionedTable[R], self._tables[kind.name])
+
+    def changes(self, kinds: Sequence[RecordKind[Any]]) -> SqliteChanges:
+        """As TracksChanges.changes."""
+        return SqliteChanges(kinds, self.writer)
 
     def sort_key(self, topic: Topic) -> bytes:
         return topic
