@@ -18,7 +18,8 @@ from cli.program import AdminGroup
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
 from cli.topic_deletion import TopicRecords, delete_topic, read_topic
-from cli.topic_ownership import move_topic, release_topic, show_owners
+from cli.topic_move import move_topic
+from cli.topic_ownership import release_topic, show_owners
 from cli.topic_stats import show_stats
 from hedwig.errors import BadVersionError
 from hedwig.model import LedgerRanges, Topic

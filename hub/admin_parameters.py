@@ -5,18 +5,20 @@ from typing import Final
 
 from aiohttp import web
 
-from hedwig.model import SubscriberId, Topic
+from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, parse_name
 from hedwig.versions import Version
 from hub.admin_server import BadRequestError
 from hub.name_page import start_of
 
 __all__ = [
+    "HUB",
     "PAGE",
     "SUBSCRIBER",
     "TOPIC",
     "flag_of",
     "has_subscriber",
+    "hub_of",
     "limit_of",
     "number_of",
     "page_of",
@@ -29,6 +31,7 @@ __all__ = [
 PAGE: Final = frozenset({"limit", "start_after", "token"})
 TOPIC: Final = frozenset({"topic", "topic_base64"})
 SUBSCRIBER: Final = frozenset({"subscriber", "subscriber_base64"})
+HUB: Final = frozenset({"to", "epoch"})
 
 _LIMIT: Final = 100
 _LIMIT_MAX: Final = 10_000
@@ -65,6 +68,14 @@ def subscriber_of(request: web.Request) -> SubscriberId:
 def has_subscriber(request: web.Request) -> bool:
     """Say whether a request names a subscriber."""
     return not SUBSCRIBER.isdisjoint(request.query)
+
+
+def hub_of(request: web.Request) -> HubInfo | None:
+    """Return the hub, and the start of it, that a request is to; None if it names none."""
+    address = request.query.get("to")
+    if (address is None) != ("epoch" not in request.query):
+        raise BadRequestError("name a hub, and which start of it: to=HOST:PORT:SSLPORT&epoch=NUMBER")
+    return None if address is None else HubInfo.at(address, epoch=number_of(request, "epoch"))
 
 
 def version_of(request: web.Request) -> Version | None:

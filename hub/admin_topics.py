@@ -1,6 +1,5 @@
 """What the admin endpoint tells of topics and subscriptions, and does to them."""
 
-import asyncio
 import base64
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,19 +10,19 @@ from aiohttp import web
 from hedwig.errors import (
     BadVersionError,
     ClientNotSubscribedError,
-    HedwigError,
     NoRecordError,
-    NotResponsibleForTopicError,
     TopicBusyError,
 )
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic, parse_name, show_name
 from hub.admin_parameters import (
+    HUB,
     PAGE,
     SUBSCRIBER,
     TOPIC,
     flag_of,
     has_subscriber,
+    hub_of,
     limit_of,
     number_of,
     page_of,
@@ -34,6 +33,7 @@ from hub.admin_parameters import (
 from hub.admin_server import ConflictError, NotFoundError, Route, json_response
 from hub.interventions import Edge, Interventions
 from hub.message_page import message_page
+from hub.moves import Moves
 from hub.topic import OwnedTopic
 from hub.topic_view import lag_of, lag_page, topic_page, topic_view
 
@@ -50,6 +50,7 @@ class TopicRoutes:
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
+        self._moves = Moves(hub)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -58,8 +59,9 @@ class TopicRoutes:
             ("GET", "/topics/{name:.+}", self._topic, frozenset({"limit"})),
             ("GET", "/lag", self._lag, PAGE | TOPIC | SUBSCRIBER),
             ("GET", "/messages", self._messages, TOPIC | {"from", "limit"}),
-            ("POST", "/claim", self._claim, TOPIC),
-            ("POST", "/release", self._release, TOPIC | {"version", "leave"}),
+            ("GET", "/claim", self._would_claim, frozenset()),
+            ("POST", "/claim", self._claim, TOPIC | {"version"}),
+            ("POST", "/release", self._release, TOPIC | HUB | {"version"}),
             ("POST", "/seek", self._seek, TOPIC | SUBSCRIBER | {"to", "force", "version"}),
             ("POST", "/unsubscribe", self._unsubscribe, TOPIC | SUBSCRIBER | {"force", "version"}),
         ]
@@ -99,44 +101,26 @@ class TopicRoutes:
 
     # ----------------------------------------------------------------------------------------------- ownership
 
+    async def _would_claim(self, _: web.Request) -> web.Response:
+        """Say whether this hub takes topics that are moved here, before another gives one up for it."""
+        self._moves.check_takes()
+        me = self._hub.me
+        return json_response({"takes": True, "address": me.address, "epoch": me.epoch})
+
     async def _claim(self, request: web.Request) -> web.Response:
-        """Have this hub own the topic, on the way that a client takes which was sent here."""
-        name = topic_of(request)
-        claimed: asyncio.Future[OwnedTopic] = asyncio.get_running_loop().create_future()
-
-        def serve(topic: OwnedTopic) -> None:
-            if not claimed.done():
-                claimed.set_result(topic)
-
-        def refuse(error: HedwigError) -> None:
-            if not claimed.done():
-                claimed.set_exception(error)
-
-        self._hub.topics.with_topic(name, should_claim=True, serve=serve, refuse=refuse)
-        try:
-            topic = await claimed
-        except NotResponsibleForTopicError as exc:
-            raise await self._why_not_claimed(name, exc) from exc
+        """Have this hub own the topic."""
+        topic = await self._moves.claim(topic_of(request), version_of(request))
         facts = {"owner": self._hub.me.address, "owner_version": str(topic.owner_version)}
-        return json_response({**_names(name), "claimed": True, **facts})
-
-    async def _why_not_claimed(self, name: Topic, redirect: NotResponsibleForTopicError) -> ConflictError:
-        """Tell an owner from a mere choice of another hub, which is what redirects have in common."""
-        found = await self._hub.metadata.ownership.read_owner_info(name)
-        if found is not None and found.value.address == redirect.text:
-            return ConflictError(
-                f"topic '{show_name(name)}' is owned by {redirect.text}", reason="owned", owner=redirect.text
-            )
-        if self._hub.topics.claims_nothing_new:
-            return ConflictError("this hub is drained: it takes no topics; undrain it first", reason="drained")
-        return ConflictError(
-            f"this hub gave topic '{show_name(name)}' up a moment ago, and leaves it to others for some seconds",
-            reason="left",
-        )
+        return json_response({**_names(topic.name), "claimed": True, **facts})
 
     async def _release(self, request: web.Request) -> web.Response:
-        topic = self._owned(topic_of(request))
-        expected = version_of(request)
+        """Have this hub own the topic no longer: nobody does, or the hub that is named."""
+        name, expected, target = topic_of(request), version_of(request), hub_of(request)
+        if target is not None:
+            is_named = await self._moves.hand_over(name, target, expected)
+            return json_response({**_names(name), "released": True, "owner": target.address if is_named else None})
+        self._moves.check_writes()
+        topic = self._owned(name)
         if expected is not None and topic.owner_version != expected:
             raise ConflictError(
                 f"the owner record of topic '{show_name(topic.name)}' is at version {topic.owner_version}, not "
@@ -144,8 +128,7 @@ class TopicRoutes:
                 reason="version",
                 version=str(topic.owner_version),
             )
-        release = self._hub.topics.leave if flag_of(request, "leave") else self._hub.topics.release
-        await release(topic)
+        await self._hub.topics.release(topic)
         return json_response({"topic": show_name(topic.name), "released": True})
 
     # ------------------------------------------------------------------------------------------- subscriptions

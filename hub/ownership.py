@@ -165,6 +165,28 @@ class Ownership:
                 return
         raise NotResponsibleForTopicError(chosen.address)
 
+    async def may_hand_over(self, target: HubInfo) -> bool:
+        """Say whether `target` is another hub that lives. Raises ServiceDownError if that cannot be told."""
+        return not _same(target, self._liveness.me) and await self._liveness.is_alive(target)
+
+    async def hand_over(self, topic: Topic, version: Version, target: HubInfo) -> bool:
+        """Name `target` as the owner in place of this hub, which serves the topic no more; return whether that is done.
+
+        One write, so nobody finds the topic without an owner. What `target` finds is a record that names it for a topic
+        that it does not serve: it takes that up, once it is asked, as it would what another hub left behind. If it has
+        died by then, the record names a dead owner, whose topic any hub takes over.
+        """
+        try:
+            await self._manager.write_owner_info(topic, target, version)
+        except (BadVersionError, NoRecordError):
+            return False  # Others found this hub dead, and have the topic.
+        except MetadataError as exc:
+            # Whoever the record names now lives, and serves the topic once it is asked for it.
+            _log.warning("cannot hand topic '%s' over to hub %s: %s", show_name(topic), target.address, exc)
+            return False
+        self._known.note(topic, target)
+        return True
+
     async def release(self, topic: Topic, version: Version) -> None:
         """Delete the owner record of this hub. A record that changed meanwhile is not ours to delete."""
         try:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError, LedgerError, MetadataError, NotResponsibleForTopicError, ServiceDownError
-from hedwig.model import Topic
+from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hub.durable_log import DurableLog
 from hub.fleeting_log import FleetingLog
@@ -83,12 +83,20 @@ class _Acquisition:
             waiter.refuse(error)
 
 
+@dataclass(slots=True)
+class _Handover:
+    """A release to a hub that is named, and whether that hub is the owner now."""
+
+    target: HubInfo
+    is_done: bool = False
+
+
 class Topics:
     """The owned topics, and those on their way in and out."""
 
     def __init__(self, options: HubOptions, ownership: Ownership, store: LogStore, clock: Clock) -> None:
         self._options = options
-        self._ownership = ownership
+        self.ownership = ownership
         self._store = store
         self._clock = clock
         self._owned: dict[Topic, OwnedTopic] = {}
@@ -99,6 +107,7 @@ class Topics:
         self._pace = Pace(options.cluster.claims_rate if options.is_clustered else 0, clock)
         self._next_turn: asyncio.TimerHandle | None = None
         self._releases: dict[Topic, asyncio.Task[None]] = {}
+        """Topics on their way out."""
         self._tasks = Tasks()
         self._released = asyncio.Event()
         """Set whenever a release has ended."""
@@ -136,6 +145,11 @@ class Topics:
     def acquiring(self) -> int:
         return len(self._acquisitions)
 
+    @property
+    def waiting(self) -> int:
+        """How many topics wait for their turn to be acquired."""
+        return len(self._turns)
+
     def now(self) -> int:
         """Return whole seconds of the hub's clock: one object for all topics that are used in the same second."""
         return int(self._clock.monotonic())
@@ -164,7 +178,7 @@ class Topics:
             if topic is not None:
                 serve(topic)
                 return
-            owner = self._ownership.known_owner(name, should_claim=should_claim, tried=tried)
+            owner = self.ownership.known_owner(name, should_claim=should_claim, tried=tried)
             if owner is not None:
                 refuse(NotResponsibleForTopicError(owner.address))
                 return
@@ -236,14 +250,15 @@ class Topics:
 
     async def _own(self, name: Topic, should_claim: bool, tried: Collection[bytes]) -> OwnedTopic:
         may_claim = should_claim and not self.claims_nothing_new and not self._is_left(name)
-        claim = await self._ownership.claim(name, should_claim=may_claim, tried=tried)
+        claim = await self.ownership.claim(name, should_claim=may_claim, tried=tried)
         try:
             log = await self._open_log(name, claim)
         except Exception as exc:
             # Not if it is cancelled: then all topics are abandoned, and there is no time to wait for the store.
             _log.warning("topic '%s' was claimed, but cannot be served: %s", show_name(name), str(exc) or repr(exc))
-            await self._ownership.release(name, claim.version)
+            await self.ownership.release(name, claim.version)
             raise
+        self._left.pop(name, None)
         return OwnedTopic(self, name, claim.version, log, self.now())
 
     async def _open_log(self, name: Topic, claim: Claim) -> TopicLog:
@@ -270,6 +285,10 @@ class Topics:
             self._left.popitem(last=False)
         await self.release(topic)
 
+    def take_back(self, name: Topic) -> None:
+        """Leave a topic to others no longer: somebody wants it here."""
+        self._left.pop(name, None)
+
     def _is_left(self, name: Topic) -> bool:
         until = self._left.get(name)
         if until is None:
@@ -286,24 +305,42 @@ class Topics:
         if (task := self._releases.get(topic.name)) is not None:
             await asyncio.wait([task])
 
-    def _begin_release(self, topic: OwnedTopic, *, close_log: bool) -> None:
+    async def hand_over(self, topic: OwnedTopic, target: HubInfo) -> bool:
+        """Release a topic to the hub `target`; return whether it is surely that hub's from now on.
+
+        Requests that come meanwhile wait, and are sent there. If not, then the topic was on its way out already, or the
+        store fails, or others have the topic: whoever the owner record names serves it.
+        """
+        handover = None
+        if topic.state is TopicState.SERVING:
+            handover = _Handover(target)
+            self._begin_release(topic, close_log=True, handover=handover)
+        if (task := self._releases.get(topic.name)) is not None:
+            await asyncio.wait([task])
+        return handover is not None and handover.is_done
+
+    def _begin_release(self, topic: OwnedTopic, *, close_log: bool, handover: _Handover | None = None) -> None:
         topic.state = TopicState.RELEASING
-        task = self._tasks.start(self._release(topic, close_log))
+        task = self._tasks.start(self._release(topic, close_log, handover))
         self._releases[topic.name] = task
 
-    async def _release(self, topic: OwnedTopic, close_log: bool) -> None:
+    async def _release(self, topic: OwnedTopic, close_log: bool, handover: _Handover | None) -> None:
         try:
             assert self._caretaker is not None
             await self._caretaker.detach_all(topic)
             if close_log:
                 await topic.log.close()
-                if not self._closing:  # At a shutdown time is short, and the next owner collects as well.
+                # At a shutdown time is short, and in a hand-over clients wait; the next owner collects as well.
+                if not self._closing and handover is None:
                     await self._caretaker.collect(topic)
         except (MetadataError, LedgerError, ServiceDownError, TimeoutError) as exc:
             _log.warning("topic '%s' is left for the next owner to recover: %r", show_name(topic.name), exc)
         except Exception:
             _log.exception("topic '%s' is left for the next owner to recover", show_name(topic.name))
-        await self._ownership.release(topic.name, topic.owner_version)
+        if handover is None:
+            await self.ownership.release(topic.name, topic.owner_version)
+        else:
+            handover.is_done = await self.ownership.hand_over(topic.name, topic.owner_version, handover.target)
         topic.state = TopicState.RELEASED
         self.released += 1
         self._owned.pop(topic.name, None)

@@ -12,7 +12,6 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
 from metadata import open_metadata
-from tests.cli.admin import wait_until
 from tests.cli.command_tree import example_of
 from tests.cli.test_hubs_of_a_cluster import Pair
 from tests.hub.admin_client import AdminClient
@@ -44,6 +43,12 @@ def _owner(pair: Pair, topic: str) -> tuple[str, str]:
     return row["owner"], row["state"]
 
 
+def _to(hub: RunningHub) -> str:
+    """Return the parameters that name a hub, as it is registered."""
+    health = AdminClient(hub.admin).get("/health")
+    return f"to={health['address']}&epoch={health['epoch']}"
+
+
 def _claim(pair: Pair, topic: str, hub: RunningHub) -> None:
     """Have a hub own a topic, whichever owns it."""
     pair.admin.done("topic", "create", topic, "--if-not-exists")
@@ -67,30 +72,89 @@ def test_move_takes_a_topic_to_another_hub_and_back(pair: Pair, topic: str) -> N
     assert AdminClient(one.admin).ask("GET", f"/topics/{topic}").status == 404
     _publish(one, topic, b"second")
     assert AdminClient(other.admin).get(f"/topics/{topic}")["last_id"] == 2
-    # The hub that gave it up leaves it to others for some seconds, which the command waits for.
     back = pair.admin.done("topic", "move", topic, one.address, "-o", "json").json
     assert (back["result"], back["owner"]) == ("moved", one.address)
     again = pair.admin.done("topic", "move", topic, one.address, "-o", "json").json
     assert (again["result"], again["version"]) == ("unchanged", back["version"])
 
 
-def test_move_of_a_topic_that_is_read_ends_with_one_owner_and_no_message_lost(pair: Pair, topic: str) -> None:
-    """A reader comes back at once, so another hub than the one that was named may get the topic: then that is said."""
+def test_move_of_a_topic_that_is_read_takes_its_reader_along(pair: Pair, topic: str) -> None:
+    """A reader comes back at once: it waits where it was, and is sent to the new owner."""
     one, other = pair.hubs
     _claim(pair, topic, one)
     with BlockingClient(ClientOptions(hub=HubAddress.parse(one.address))) as client:
         opened = client.subscribe(Topic(topic.encode()), SubscriberId(b"reader"))
-        client.publish(Topic(topic.encode()), b"0")
-        assert next(opened).body == b"0"
-        ran = pair.admin.run("topic", "move", topic, other.address, "-o", "json")
-        owner, state = wait_until(lambda: (found := _owner(pair, topic))[0] and found, "somebody owns it")
-        assert state == "alive"
-        if ran.code == 0:
-            assert owner == other.address
-        else:
-            assert (ran.code, "claimed it meanwhile" in ran.err) == (ExitCode.VERSION_CONFLICT, True), ran
-        client.publish(Topic(topic.encode()), b"1")
-        assert next(opened).body == b"1"
+        for number, hub in enumerate((other, one, other)):
+            client.publish(Topic(topic.encode()), b"%d" % number)
+            assert next(opened).body == b"%d" % number
+            pair.admin.done("topic", "move", topic, hub.address)
+            assert _owner(pair, topic) == (hub.address, "alive")
+
+
+def test_dry_run_of_a_move_says_what_would_be_done_and_changes_nothing(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    version = AdminClient(one.admin).get(f"/topics/{topic}")["owner_version"]
+    would = pair.admin.done("topic", "move", topic, other.address, "--dry-run", "-o", "json").json
+    assert would == {
+        "topic": topic,
+        "result": "would move",
+        "from": one.address,
+        "owner": other.address,
+        "version": version,
+    }
+    assert AdminClient(one.admin).get(f"/topics/{topic}")["owner_version"] == version
+    there = pair.admin.done("topic", "move", topic, one.address, "--dry-run", "-o", "json").json
+    assert (there["result"], there["version"]) == ("unchanged", version)
+
+
+def test_move_of_what_its_owner_has_not_taken_up_yet_goes_by_the_record(pair: Pair, topic: str) -> None:
+    """As where the command was killed that had a hub named the owner, before that hub was asked for the topic."""
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    told = AdminClient(one.admin).post(f"/release?topic={topic}&{_to(other)}")
+    assert told["owner"] == f"{other.address}:-1"
+    assert _owner(pair, topic) == (other.address, "alive")
+    assert AdminClient(other.admin).ask("GET", f"/topics/{topic}").status == 404
+    moved = pair.admin.done("topic", "move", topic, one.address, "-o", "json").json
+    assert (moved["result"], moved["from"]) == ("moved", other.address)
+    assert _owner(pair, topic) == (one.address, "alive")
+
+
+def test_hub_that_is_named_by_another_serves_whoever_asks(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    _publish(one, topic, b"1")
+    AdminClient(one.admin).post(f"/release?topic={topic}&{_to(other)}")
+    _publish(one, topic, b"2")
+    assert AdminClient(other.admin).get(f"/topics/{topic}")["last_id"] == 2
+
+
+def test_hub_hands_nothing_over_to_one_that_does_not_live(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    admin = AdminClient(one.admin)
+    for to in (f"to={other.address}:-1&epoch=1", "to=127.0.0.1:1:-1&epoch=7", _to(one)):
+        told = admin.ask("POST", f"/release?topic={topic}&{to}")
+        assert (told.status, told.json["reason"]) == (409, "target"), told
+    assert admin.ask("POST", f"/release?topic={topic}&to={other.address}:-1").status == 400
+    assert admin.get(f"/topics/{topic}")["state"] == "serving"
+
+
+def test_claim_and_release_go_by_the_version_they_are_given(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    stale = AdminClient(one.admin).get(f"/topics/{topic}")["owner_version"]
+    _claim(pair, topic, other)
+    _claim(pair, topic, one)
+    requests = (
+        (one, f"/release?topic={topic}&version={stale}&{_to(other)}"),
+        (other, f"/claim?topic={topic}&version={stale}"),
+    )
+    for hub, request in requests:
+        told = AdminClient(hub.admin).ask("POST", request)
+        assert (told.status, told.json["reason"]) == (409, "version"), told
+    assert _owner(pair, topic) == (one.address, "alive")
 
 
 def test_move_of_what_a_dead_hub_owns_takes_it_over(pair: Pair, topic: str) -> None:
