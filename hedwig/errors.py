@@ -36,6 +36,7 @@
     │   │   └── LayoutMismatchError             another backend, or a newer major format, wrote it
     │   ├── StandaloneHubExistsError            the store belongs to another standalone hub; names it
     │   ├── CorruptRecordError                  stored bytes that no codec of ours understands
+    │   ├── TooManyNamesError                   ZooKeeper would tell more names in one reply than are taken
     │   └── MetadataUnavailableError            the store could not be asked: surely not applied
     │       └── UncertainStateError             it was asked and did not answer: the outcome is not known
     └── LedgerError
@@ -104,6 +105,7 @@ __all__ = [
     "StandaloneHubExistsError",
     "SubscriptionClosedError",
     "SubscriptionStateExistsError",
+    "TooManyNamesError",
     "TopicBusyError",
     "TopicOwnerInfoExistsError",
     "TopicPersistenceInfoExistsError",
@@ -340,6 +342,10 @@ class CorruptRecordError(MetadataError):
     def __init__(self, message: str, version: Version | None = None) -> None:
         super().__init__(message)
         self.version = version
+
+
+class TooManyNamesError(MetadataError):
+    """A node of ZooKeeper has more children than may be named in one reply; its names were not asked for."""
 
 
 class MetadataUnavailableError(MetadataError):

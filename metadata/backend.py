@@ -4,7 +4,7 @@ Third parties add one by an entry point of the group `hedwig.metadata`, named by
 with the functions of `BackendFactory`.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -32,7 +32,8 @@ class StoreOptions:
 
     `operation_timeout_s` bounds every operation; `in_flight_max` bounds how many wait for the store at once (more wait
     their turn here); `page_rows` is how many records one page of a listing holds at most; `regions` is how many
-    HBase regions `format` splits each table into. With `gather`, single operations of concurrent callers travel
+    HBase regions `format` splits each table into; `children_max` is how many names a store in ZooKeeper takes in one
+    reply, unless its URL says otherwise. With `gather`, single operations of concurrent callers travel
     together, where the backend does not see to that by itself: for a process with many callers, each with one operation
     at a time.
     """
@@ -41,6 +42,7 @@ class StoreOptions:
     in_flight_max: int = 1024
     page_rows: int = 1000
     regions: int = 16
+    children_max: int = 1_000_000
     gather: bool = False
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
@@ -49,7 +51,8 @@ class StoreOptions:
     """What all writes of the managers go through, so that whoever has it can hold them back."""
 
     def __post_init__(self) -> None:
-        if self.operation_timeout_s <= 0 or min(self.in_flight_max, self.page_rows, self.regions) < 1:
+        bounds = (self.in_flight_max, self.page_rows, self.regions, self.children_max)
+        if self.operation_timeout_s <= 0 or min(bounds) < 1:
             raise ConfigurationError("timeouts, limits and page sizes of a metadata store must be positive")
 
 
@@ -77,6 +80,20 @@ class Backend(Protocol):
 
     def sort_key(self, topic: Topic) -> bytes:
         """Return bytes whose order is the order in which this backend lists topics."""
+        ...
+
+    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
+        """Iterate over the topics that have a record of any kind, each once, in the order of `sort_key`.
+
+        Close it if it is left early.
+        """
+        ...
+
+    async def count(self, advance: Callable[[int], None]) -> Mapping[str, int]:
+        """Return how many records of each kind there are, by its name, as cheaply as can be.
+
+        Where they have to be counted one by one, `advance` is told of each number that was counted further.
+        """
         ...
 
     async def describe(self) -> Mapping[str, str]:

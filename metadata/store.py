@@ -1,9 +1,8 @@
 """A metadata store: the three managers over one backend, chosen by URL."""
 
-import heapq
 import importlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -87,21 +86,9 @@ class MetadataStore:
 
     async def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
         """Iterate over every topic that any manager has a record of, each once, in the backend's key order."""
-        managers = (self.ownership, self.persistence, self.subscriptions)
-        listings = [manager.topics(prefix, start_after) for manager in managers]
-        heads: list[tuple[bytes, int, Topic]] = []
-        last: Topic | None = None
-        async with AsyncExitStack() as stack:
-            for index, listing in enumerate(listings):
-                if isinstance(listing, AsyncGenerator):
-                    await stack.enter_async_context(aclosing(listing))
-                await self._advance(heads, index, listing)
-            while heads:
-                _, index, topic = heapq.heappop(heads)
-                await self._advance(heads, index, listings[index])
-                if topic != last:
-                    yield topic
-                last = topic
+        async with aclosing(self._backend.topics(prefix, start_after)) as topics:
+            async for topic in topics:
+                yield topic
 
     def scan(
         self,
@@ -123,22 +110,17 @@ class MetadataStore:
         tables = [(kind, self._backend.table(kind)) for kind in KINDS if kind in kinds]
         return merge_records(tables, self._backend.sort_key, prefix, start_after)
 
-    async def _advance(self, heads: list[tuple[bytes, int, Topic]], index: int, listing: AsyncIterator[Topic]) -> None:
-        topic = await anext(listing, None)
-        if topic is not None:
-            heapq.heappush(heads, (self._backend.sort_key(topic), index, topic))
-
     def changes(self, kinds: Sequence[RecordKind[Any]] = KINDS) -> Changes | None:
         """Return what tells which records of `kinds` are changed; None if this backend cannot tell exactly."""
         return self._backend.changes(kinds) if isinstance(self._backend, TracksChanges) else None
 
-    async def count(self) -> Mapping[str, int]:
-        """Return how many records each manager keeps, by the manager's name."""
-        return {
-            OWNERSHIP.name: await self._backend.table(OWNERSHIP).count(),
-            PERSISTENCE.name: await self._backend.table(PERSISTENCE).count(),
-            SUBSCRIPTIONS.name: await self._backend.table(SUBSCRIPTIONS).count(),
-        }
+    async def count(self, advance: Callable[[int], None] | None = None) -> Mapping[str, int]:
+        """Return how many records each manager keeps, by the manager's name.
+
+        SQLite knows that at once. HBase and ZooKeeper have to be read through; `advance` is told of each number that
+        was counted further.
+        """
+        return await self._backend.count(advance or _tell_nobody)
 
     @property
     def conflicts(self) -> int:
@@ -238,6 +220,10 @@ async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe
     """
     parsed = MetadataUrl.parse(url)
     return await _factory(parsed).format(parsed, options or StoreOptions(), wipe=wipe)
+
+
+def _tell_nobody(_number: int) -> None:
+    """Count on in silence."""
 
 
 def _factory(url: MetadataUrl) -> BackendFactory:

@@ -1,7 +1,7 @@
 """Opening and laying out a namespace of HBase tables, over any driver."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 import msgpack
@@ -22,6 +22,7 @@ from metadata.layout import Layout, check_layout
 from metadata.stamps import Stamp, make_token
 from metadata.stamps import judge as judge_stamp
 from metadata.table import VersionedTable
+from metadata.topic_listing import merge_topics
 from metadata.url import MetadataUrl
 
 __all__ = ["HBaseBackend", "HBaseFactory"]
@@ -91,6 +92,12 @@ class HBaseBackend:
 
     def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
         return cast(VersionedTable[R], self._tables[kind.name])
+
+    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
+        return merge_topics(list(self._tables.values()), self.sort_key, prefix, start_after)
+
+    async def count(self, advance: Callable[[int], None]) -> Mapping[str, int]:
+        return {name: await table.count(advance) for name, table in self._tables.items()}
 
     def sort_key(self, topic: Topic) -> bytes:
         return topic_key(topic)

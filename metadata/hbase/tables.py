@@ -116,10 +116,13 @@ class HBaseTable(Generic[R]):
             if page:
                 yield page
 
-    async def count(self) -> int:
-        number = 0
+    async def count(self, advance: Callable[[int], None] | None = None) -> int:
+        number = told = 0
         async for _ in self._rows(b"", bucket_start(BUCKETS), (self._columns.version,)):
             number += 1
+            if advance is not None and number - told == self._options.page_rows:
+                advance(number - told)
+                told = number
         return number
 
     async def _slices(

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -18,6 +18,7 @@ from metadata.sqlite.lane import Lane, connect
 from metadata.sqlite.named_records import SqliteNamedRecords
 from metadata.sqlite.tables import SqliteTable, table_schema
 from metadata.table import VersionedTable
+from metadata.topic_listing import merge_topics
 from metadata.url import MetadataUrl
 
 __all__ = ["FACTORY", "SqliteFactory"]
@@ -108,6 +109,12 @@ class SqliteBackend:
     def changes(self, kinds: Sequence[RecordKind[Any]]) -> SqliteChanges:
         """As TracksChanges.changes."""
         return SqliteChanges(kinds, self.writer)
+
+    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
+        return merge_topics(list(self._tables.values()), self.sort_key, prefix, start_after)
+
+    async def count(self, _advance: Callable[[int], None]) -> Mapping[str, int]:
+        return {name: await table.count() for name, table in self._tables.items()}
 
     def sort_key(self, topic: Topic) -> bytes:
         return topic

@@ -1,7 +1,7 @@
 """An open store in ZooKeeper."""
 
-from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Final, TypeVar, cast
 
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
@@ -11,6 +11,7 @@ from metadata.operations import RecordKey
 from metadata.table import VersionedTable
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.hub_info_text import HUB_INFO
+from metadata.zookeeper.listing import Listing
 from metadata.zookeeper.mutation import Ground
 from metadata.zookeeper.named_records import ZookeeperNamedRecords
 from metadata.zookeeper.names import Place, Places, sort_key
@@ -22,6 +23,8 @@ from metadata.zookeeper.tokens import Tokens
 __all__ = ["ZookeeperBackend"]
 
 R = TypeVar("R")
+
+_RECORDS: Final = {"hub": OWNERSHIP.name, "ledgers": PERSISTENCE.name, "subscribers": SUBSCRIPTIONS.name}
 
 
 class ZookeeperBackend:
@@ -41,6 +44,7 @@ class ZookeeperBackend:
         self.named_records = ZookeeperNamedRecords(bridge, places, options)
         self._tokens = Tokens(options.random)
         self._lanes = DeleteLanes(bridge, self._tokens)
+        self._listing = Listing(bridge, places, options, _RECORDS)
         self._tables: dict[str, ZnodeTable[Any]] = {
             OWNERSHIP.name: ZnodeTable(self._ground(OWNERSHIP, HUB_INFO), self._owner_place, "hub"),
             PERSISTENCE.name: ZnodeTable(self._ground(PERSISTENCE, LEDGER_RANGES), self._ranges_place, "ledgers"),
@@ -54,6 +58,13 @@ class ZookeeperBackend:
 
     def sort_key(self, topic: Topic) -> bytes:
         return sort_key(topic)
+
+    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
+        return self._listing.topics(prefix, start_after)
+
+    async def count(self, advance: Callable[[int], None]) -> Mapping[str, int]:
+        counts = await self._listing.count(advance)
+        return {kind: counts[name] for name, kind in _RECORDS.items()}
 
     async def describe(self) -> Mapping[str, str]:
         hosts = ",".join(f"{host}:{port}" for host, port in self._endpoints)

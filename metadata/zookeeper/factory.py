@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import ConfigurationError, LayoutMissingError
@@ -18,6 +19,7 @@ from metadata.zookeeper.wiping import delete_tree
 __all__ = ["FACTORY"]
 
 _PORT: Final = 2181
+_CHILDREN_MAX: Final = "children_max"
 _EXAMPLE: Final = "zookeeper://127.0.0.1:2181/hedwig/standalone"
 
 
@@ -29,6 +31,7 @@ class _ZookeeperFactory:
 
     async def open(self, url: MetadataUrl, options: StoreOptions) -> Backend:
         places = _places(url)
+        options = _with_limit(url, options)
         bridge = await _connect(url, options)
         try:
             check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
@@ -64,9 +67,19 @@ async def _connection(url: MetadataUrl, options: StoreOptions) -> AsyncIterator[
 
 
 async def _connect(url: MetadataUrl, options: StoreOptions) -> Bridge:
-    url.check_parameters()
+    url.check_parameters(frozenset({_CHILDREN_MAX}))
     hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.endpoints(_PORT))
     return await connect(hosts, options)
+
+
+def _with_limit(url: MetadataUrl, options: StoreOptions) -> StoreOptions:
+    """Return the options with the limit that the URL gives, if it does."""
+    text = url.parameters.get(_CHILDREN_MAX)
+    if text is None:
+        return options
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 31):
+        raise ConfigurationError(f"{_CHILDREN_MAX} of the metadata URL {url.text!r} must be a number above 0")
+    return replace(options, children_max=int(text))
 
 
 def _places(url: MetadataUrl) -> Places:

@@ -1,32 +1,32 @@
-"""Listing topics: a walk over the tree of topic nodes, in order, many requests ahead of the reader.
+"""Listing topics: a walk over the tree of topic nodes, in order, some hundred nodes at a time.
 
-A node's children come in one reply, so the names of one node per level are held at the least. Beyond these the walk
-runs ahead of its reader as far as two bounds allow: the requests in flight, and the names that they are expected to
-bring, judged by the widest node met so far at the same depth. A tree of millions of leaves keeps many requests in
-flight, a tree of a few enormous nodes reads them one by one.
+A node's children come in one reply, so the names of one node per level are held at the least (`child_names` has what
+that takes, and who is not asked). Beyond these, what is below a few hundred neighbours is fetched level by level, as
+long as it is few: so a tree of millions of leaves keeps many requests in flight, and a tree of a few enormous nodes is
+read one by one. How many names a reply will bring is asked before, so the bound holds exactly.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeAlias
 
-from kazoo.exceptions import NoNodeError
-
-from hedwig.clock import Deadline
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
+from metadata.zookeeper.child_names import ChildNames, count_children, read_children
 from metadata.zookeeper.names import RECORD_NAMES, Places, deepest_above, sort_key, topic_of
-from metadata.zookeeper.requests import children, exists
-from metadata.zookeeper.sight import answer, reading
 
 __all__ = ["Listing"]
 
-_AHEAD_MAX: Final = 256
-_NAMES_AHEAD_MAX: Final = 65_536
+_NEIGHBOURS_MAX: Final = 256
+_BATCHES_AHEAD: Final = 2
+_NAMES_AHEAD_MAX: Final = 32_768
+"""How many names below a batch of neighbours are held at most; a node with more of its own is read in its turn."""
+_SUBSCRIBERS: Final = "subscribers"
 
 Components: TypeAlias = tuple[str, ...]
 
@@ -41,208 +41,213 @@ class _Range:
     def wants(self, components: Components, topic: Topic) -> bool:
         return topic.startswith(self.prefix) and (self.start is None or _key(components) > self.start)
 
-    def shortcut(self, components: Components) -> Components | None:
-        """Return the node to visit instead of one that only leads to what is wanted; None if that leads nowhere."""
+    def place_of(self, components: Components) -> Components | None:
+        """Return the node to visit for this one: itself, one further down if it only leads there, None for neither."""
         topic = topic_of(components)
-        if topic is None or not self.prefix.startswith(topic + b"/"):
-            return components
-        deepest = deepest_above(self.prefix)
-        return None if deepest is None else tuple(deepest)
-
-    def wants_below(self, components: Components) -> bool:
-        """Say whether a node or any node below it can be wanted."""
+        if topic is None:
+            return None
         if self.start is not None:
             key = _key(components)
             if key < self.start and not self.start.startswith(key + b"\0"):
-                return False
-        topic = topic_of(components)
-        if topic is None:
-            return False
-        return topic.startswith(self.prefix) or self.prefix.startswith(topic + b"/")
-
-
-@dataclass(frozen=True, slots=True)
-class _Children:
-    """What one node was found to hold: the names of the nodes below it that matter, in order, and its records."""
-
-    names: list[str]
-    records: int
+                return None
+        if topic.startswith(self.prefix):
+            return components
+        if not self.prefix.startswith(topic + b"/"):
+            return None
+        deepest = deepest_above(self.prefix)
+        return None if deepest is None else tuple(deepest)
 
 
 @dataclass(slots=True)
-class _Visit:
-    """A node whose children are being asked for, or have come."""
+class _Node:
+    """A node and what was found there: how many records of each name, and what is below.
+
+    `below` is None as long as it was not fetched, since it is too much to be held beside that of the neighbours.
+    """
 
     components: Components
-    task: "asyncio.Task[_Children]"
-    expected: int
-    unfolded: bool = False
-
-
-@dataclass(slots=True)
-class _Run:
-    """Neighbours that were not asked for yet."""
-
-    parent: Components
-    names: deque[str] = field(default_factory=deque)
-
-
-_Fetch: TypeAlias = Callable[[Components], Coroutine[Any, Any, _Children]]
+    records: dict[str, int]
+    below: "list[_Node] | None"
 
 
 class Listing:
-    """Lists the topics whose node has a child `record_name`; for "subscribers", one that has children itself."""
+    """Lists the topics whose node has one of the children `record_names`; "subscribers" if that has children itself."""
 
-    def __init__(self, bridge: Bridge, places: Places, options: StoreOptions, record_name: str) -> None:
+    def __init__(self, bridge: Bridge, places: Places, options: StoreOptions, record_names: Collection[str]) -> None:
         self._bridge = bridge
         self._places = places
         self._options = options
-        self._record_name = record_name
+        self._record_names = frozenset(record_names)
         self._what = f"listing the topics under {places.topics}"
 
-    async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
-        """Iterate over the topics in the order of `sort_key`."""
+    async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[Topic, None]:
+        """Iterate over the topics in the order of `sort_key`. Raises TooManyNamesError, MetadataUnavailableError."""
         wanted = _Range(prefix or b"", None if start_after is None else sort_key(start_after))
-        async with aclosing(self._walk(wanted)) as nodes:
-            async for components, _ in nodes:
-                topic = topic_of(components)
-                if topic is not None and wanted.wants(components, topic):
+        async with aclosing(self._walk(wanted, is_counting=False)) as nodes:
+            async for node in nodes:
+                topic = topic_of(node.components)
+                if topic is not None and wanted.wants(node.components, topic):
                     yield topic
 
-    async def count(self) -> int:
-        """Return how many records the topics have together."""
-        async with aclosing(self._walk(_Range())) as nodes:
-            return sum([records async for _, records in nodes])
+    async def count(self, advance: Callable[[int], None] | None = None) -> Mapping[str, int]:
+        """Return how many records the topics have together, by the name of the record; `advance` is told of more."""
+        counts: Counter[str] = Counter(dict.fromkeys(self._record_names, 0))
+        async with aclosing(self._walk(_Range(), is_counting=True)) as nodes:
+            async for node in nodes:
+                counts.update(node.records)
+                if advance is not None:
+                    advance(sum(node.records.values()))
+        return counts
 
-    async def _walk(self, wanted: _Range) -> AsyncGenerator[tuple[Components, int], None]:
-        """Iterate over the nodes that have a record, each with the number of its records."""
-        walk = _Walk(self._fetch, wanted, min(_AHEAD_MAX, self._options.in_flight_max))
-        try:
-            while (visit := walk.next_visit()) is not None:
-                found = await visit.task
-                walk.leave(visit, found)
-                if found.records and visit.components:
-                    yield visit.components, found.records
-        finally:
-            await walk.stop()
-
-    async def _fetch(self, components: Components) -> _Children:
-        path = "/".join((self._places.topics, *components))
-        counted = self._record_name == "subscribers"
-        requests = [children(path), exists(f"{path}/subscribers")] if counted else [children(path)]
-
-        async def attempt(deadline: Deadline) -> _Children:
-            names, *stats = await self._bridge.send(deadline, *requests)
-            if isinstance(answer(names, NoNodeError), NoNodeError):
-                return _Children([], 0)
-            if counted:
-                stat = answer(stats[0])
-                records = 0 if stat is None else stat.numChildren
-            else:
-                records = int(self._record_name in names)
-            return _Children(sorted(name for name in names if name not in RECORD_NAMES), records)
-
-        return await reading(self._options, self._what, attempt)
+    def _walk(self, wanted: _Range, *, is_counting: bool) -> AsyncGenerator[_Node, None]:
+        """Iterate over the nodes that have a record."""
+        walk = _Walk(self._bridge, self._places, self._options, self._record_names, wanted, self._what)
+        walk.is_counting = is_counting
+        return walk.below(())
 
 
 class _Walk:
-    """What lies ahead of the reader, in order: visits, and runs of names not visited yet."""
+    """One walk over the tree."""
 
-    def __init__(self, fetch: _Fetch, wanted: _Range, ahead_max: int) -> None:
-        self._fetch = fetch
+    is_counting = False
+    """Whether it matters how many subscriptions a topic has that has another record besides."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        places: Places,
+        options: StoreOptions,
+        record_names: Collection[str],
+        wanted: _Range,
+        what: str,
+    ) -> None:
+        self._bridge = bridge
+        self._places = places
+        self._options = options
+        self._record_names = record_names
         self._wanted = wanted
-        self._ahead_max = ahead_max
-        self._ahead: list[_Visit | _Run] = []
-        self._visits = 0
-        self._names_ahead = 0
-        self._width: dict[int, int] = {}
-        self._ahead.append(self._visit(()))
+        self._what = what
+        self._neighbours = min(_NEIGHBOURS_MAX, options.in_flight_max)
 
-    def next_visit(self) -> _Visit | None:
-        """Return the node that is next in order, and keep as many as the bounds allow under way behind it."""
-        if self._visits <= self._ahead_max // 2:
-            self._look_ahead()
-        if not self._ahead:
-            return None
-        visit = self._ahead.pop(0)
-        assert isinstance(visit, _Visit), "looking ahead leaves a visit in front"
-        return visit
-
-    def leave(self, visit: _Visit, found: _Children) -> None:
-        """Put what is below a finished visit in front, unless looking ahead has done so."""
-        self._visits -= 1
-        self._names_ahead -= visit.expected
-        if not visit.unfolded:
-            self._note_width(visit, found)
-            self._ahead[:0] = self._run(visit, found)
-        if not self._ahead or isinstance(self._ahead[0], _Run):
-            self._look_ahead()
-
-    async def stop(self) -> None:
-        """Drop everything that is still under way."""
-        tasks = [item.task for item in self._ahead if isinstance(item, _Visit)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _look_ahead(self) -> None:
-        position = 0
-        while position < len(self._ahead) and (self._visits < self._ahead_max or position == 0):
-            item = self._ahead[position]
-            if isinstance(item, _Visit):
-                position += 1
-                if item.task.done() and not item.unfolded:
-                    self._ahead[position:position] = self._unfold(item)
-            elif components := self._next_components(item):
-                if position > 0 and not self._has_room(components):
+    async def below(self, components: Components) -> AsyncGenerator[_Node, None]:
+        """Iterate over the nodes below one that have a record, in order; the next ones are on their way meanwhile."""
+        (number,) = await self._count([components])
+        (names,) = await self._names([components], [number])
+        places = self._places_of(components, names)
+        ahead: deque[asyncio.Task[list[_Node]]] = deque()
+        try:
+            while True:
+                while len(ahead) < _BATCHES_AHEAD and (batch := list(islice(places, self._neighbours))):
+                    ahead.append(asyncio.create_task(self._fetch(batch)))
+                if not ahead:
                     return
-                item.names.popleft()
-                self._ahead.insert(position, self._visit(components))
-                position += 1
-            else:
-                del self._ahead[position]
+                # Unlike awaiting the task, asyncio.wait leaves it in `ahead`, to be ended there, if this is cancelled.
+                await asyncio.wait([ahead[0]])
+                for node in _in_order(ahead.popleft().result()):
+                    if node.records:
+                        yield node
+                    if node.below is None:
+                        async with aclosing(self.below(node.components)) as further:
+                            async for each in further:
+                                yield each
+        finally:
+            for task in ahead:
+                task.cancel()
+            await asyncio.gather(*ahead, return_exceptions=True)
 
-    def _next_components(self, run: _Run) -> Components | None:
-        """Return what to visit for the first name of a run that is of interest, which then is its first."""
-        while run.names:
-            components = (*run.parent, run.names[0])
-            if self._wanted.wants_below(components):
-                visited = self._wanted.shortcut(components)
-                if visited is not None:
-                    return visited
-            run.names.popleft()
-        return None
+    def _places_of(self, parent: Components, names: ChildNames) -> Iterator[Components]:
+        for name in names:
+            if name not in RECORD_NAMES and (place := self._wanted.place_of((*parent, name))) is not None:
+                yield place
 
-    def _has_room(self, components: Components) -> bool:
-        return self._names_ahead + self._expected(components) <= _NAMES_AHEAD_MAX
+    async def _fetch(self, places: Sequence[Components]) -> list[_Node]:
+        """Return neighbours with what is below them, as far as that is few."""
+        first = level = [_Node(place, {}, []) for place in places]
+        room = _NAMES_AHEAD_MAX
+        while level:
+            numbers = await self._count([node.components for node in level])
+            small = []
+            for node, number in zip(level, numbers, strict=True):
+                if number > room:
+                    # Its own records are found here, what else it has is walked over in its turn.
+                    node.below = None
+                    continue
+                room -= number
+                small.append((node, number))
+            found = await self._names([node.components for node, _ in small], [number for _, number in small])
+            subscribed = []
+            for (node, _), names in zip(small, found, strict=True):
+                assert node.below is not None, "only the others are left for later"
+                here = []
+                for name in names:
+                    if name in RECORD_NAMES:
+                        here.append(name)
+                    elif (place := self._wanted.place_of((*node.components, name))) is not None:
+                        node.below.append(_Node(place, {}, []))
+                if self._note(node, here):
+                    subscribed.append(node)
+            await self._note_large([node for node in level if node.below is None])
+            await self._note_subscriptions(subscribed)
+            level = [node for parent, _ in small for node in parent.below or ()]
+        return first
 
-    def _expected(self, components: Components) -> int:
-        # Nothing known of the depth yet: one at a time.
-        return self._width.get(len(components), _NAMES_AHEAD_MAX)
+    def _note(self, node: _Node, names: Sequence[str]) -> bool:
+        """Note the records that a node has by the names of its children; return whether to ask for subscriptions."""
+        node.records = {name: 1 for name in names if name in self._record_names and name != _SUBSCRIBERS}
+        if _SUBSCRIBERS not in names or _SUBSCRIBERS not in self._record_names:
+            return False
+        return self.is_counting or not node.records
 
-    def _visit(self, components: Components) -> _Visit:
-        expected = self._expected(components)
-        self._visits += 1
-        self._names_ahead += expected
-        return _Visit(components, asyncio.create_task(self._fetch(components)), expected)
+    async def _note_large(self, nodes: Sequence[_Node]) -> None:
+        """Note the records of nodes whose children are too many to be named now: each is asked for by its name."""
+        names = sorted(self._record_names)
+        found = await self._present([(*node.components, name) for node in nodes for name in names])
+        for index, node in enumerate(nodes):
+            there = found[index * len(names) : (index + 1) * len(names)]
+            has = {name: number for name, number in zip(names, there, strict=True) if number is not None}
+            subscriptions = has.pop(_SUBSCRIBERS, 0)
+            node.records = dict.fromkeys(has, 1) | ({_SUBSCRIBERS: subscriptions} if subscriptions else {})
 
-    def _unfold(self, visit: _Visit) -> list[_Run]:
-        """Put what is below a visit that the reader has not reached behind it."""
-        if visit.task.cancelled() or visit.task.exception() is not None:
-            return []  # The reader will meet the error.
-        visit.unfolded = True
-        found = visit.task.result()
-        self._note_width(visit, found)
-        self._names_ahead += len(found.names) + 1 - visit.expected
-        visit.expected = len(found.names) + 1
-        return self._run(visit, found)
+    async def _note_subscriptions(self, nodes: Sequence[_Node]) -> None:
+        numbers = await self._count([(*node.components, _SUBSCRIBERS) for node in nodes])
+        for node, number in zip(nodes, numbers, strict=True):
+            if number:
+                node.records[_SUBSCRIBERS] = number
 
-    def _run(self, visit: _Visit, found: _Children) -> list[_Run]:
-        return [_Run(visit.components, deque(found.names))] if found.names else []
+    async def _count(self, places: Sequence[Components]) -> list[int]:
+        return [number or 0 for number in await self._present(places)]
 
-    def _note_width(self, visit: _Visit, found: _Children) -> None:
-        depth = len(visit.components)
-        self._width[depth] = max(self._width.get(depth, 1), len(found.names) + 1)
+    async def _present(self, places: Sequence[Components]) -> list[int | None]:
+        """Return how many children nodes have, None for those that are not there; so many at a time as may be asked."""
+        found: list[int | None] = []
+        for start in range(0, len(places), _NEIGHBOURS_MAX):
+            part = [self._path(place) for place in places[start : start + _NEIGHBOURS_MAX]]
+            found += await count_children(self._bridge, self._options, part, self._what)
+        return found
+
+    async def _names(self, places: Sequence[Components], numbers: Sequence[int]) -> list[ChildNames]:
+        found: list[ChildNames] = []
+        for start in range(0, len(places), _NEIGHBOURS_MAX):
+            end = start + _NEIGHBOURS_MAX
+            part = [self._path(place) for place in places[start:end]]
+            found += await read_children(self._bridge, self._options, part, numbers[start:end], self._what)
+        return found
+
+    def _path(self, components: Components) -> str:
+        return "/".join((self._places.topics, *components))
+
+
+def _in_order(nodes: Sequence[_Node]) -> Iterator[_Node]:
+    """Iterate over nodes and what was fetched below them, each before those below it."""
+    ahead = [iter(nodes)]
+    while ahead:
+        node = next(ahead[-1], None)
+        if node is None:
+            ahead.pop()
+        else:
+            yield node
+            if node.below:
+                ahead.append(iter(node.below))
 
 
 def _key(components: Components) -> bytes:

@@ -1,16 +1,16 @@
 """Reading all subscriptions of a topic: the names in one reply, then their contents page by page."""
 
 from collections.abc import AsyncIterator
+from itertools import islice
 from typing import Final
-
-from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.model import SubscriberId
 from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
+from metadata.zookeeper.child_names import count_children, read_children
 from metadata.zookeeper.names import subscriber_of
-from metadata.zookeeper.requests import children, exists, get
+from metadata.zookeeper.requests import exists, get
 from metadata.zookeeper.sight import Found, answer, found_node, reading
 
 __all__ = ["scan_children"]
@@ -28,14 +28,10 @@ async def scan_children(
     vanishes before its page is read is left out; so is one that nobody's subscriber id can have named.
     """
 
-    async def names(deadline: Deadline) -> list[str]:
-        (result,) = await bridge.send(deadline, children(parent))
-        return [] if isinstance(answer(result, NoNodeError), NoNodeError) else sorted(result)
-
-    known = await reading(options, what, names)
-    size = min(options.page_rows, _READS_AT_ONCE)
-    for start in range(0, len(known), size):
-        page = known[start : start + size]
+    numbers = [number or 0 for number in await count_children(bridge, options, [parent], what)]
+    (known,) = await read_children(bridge, options, [parent], numbers, what)
+    names = iter(known)
+    while page := list(islice(names, min(options.page_rows, _READS_AT_ONCE))):
 
         async def contents(deadline: Deadline, page: list[str] = page) -> tuple[int | None, list[Found | None]]:
             stat, *nodes = await bridge.send(deadline, exists(parent), *(get(f"{parent}/{name}") for name in page))

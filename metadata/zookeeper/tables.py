@@ -28,7 +28,7 @@ class ZnodeTable(Generic[R]):
     def __init__(self, ground: Ground[R], place_of: Callable[[RecordKey], Place], record_name: str) -> None:
         self._ground = ground
         self._place_of = place_of
-        self._listing = Listing(ground.bridge, ground.places, ground.options, record_name)
+        self._listing = Listing(ground.bridge, ground.places, ground.options, (record_name,))
 
     async def read(self, key: RecordKey) -> Versioned[R] | None:
         ground = self._ground
@@ -95,7 +95,7 @@ class ZnodeTable(Generic[R]):
         return topic_record_pages(self.apply, listed, self._ground.options.page_rows)
 
     async def count(self) -> int:
-        return await self._listing.count()
+        return sum((await self._listing.count()).values())
 
     def _mutation(self, key: RecordKey, doing: str) -> Mutation[R]:
         return Mutation(self._ground, key, self._place_of(key), doing)
