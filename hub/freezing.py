@@ -57,6 +57,11 @@ class Freezing:
         """Say why nothing may be written; None if it may."""
         return self._gate.why_closed
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way."""
+        return self._gate.running > 0
+
     def attach(self, records: NamedRecords) -> None:
         """Say where the record is. Before anything else."""
         self._records = records

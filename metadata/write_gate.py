@@ -48,6 +48,11 @@ class WriteGate:
         """Return why writes are refused; None if they are not."""
         return self._why
 
+    @property
+    def running(self) -> int:
+        """How many writes are under way."""
+        return self._running
+
     def hold(self) -> None:
         """Have writes wait until `open` or `close` is called."""
         self._decided.clear()
