@@ -12,6 +12,7 @@ from hedwig.errors import (
     HedwigError,
     InvalidArgumentError,
     LocalProtocolError,
+    MetadataForbiddenError,
     MetadataUnavailableError,
     NoRecordError,
     NoSuchTopicError,
@@ -63,6 +64,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return error.code
         case UncertainStateError() | UncertainAnswerError():
             return ExitCode.OUTCOME_UNKNOWN
+        case MetadataForbiddenError():
+            return ExitCode.FAILED  # Trying again does not help, as UNAVAILABLE would say.
         case MetadataUnavailableError() | CouldNotConnectError() | ServiceDownError() | NotResponsibleForTopicError():
             return ExitCode.UNAVAILABLE
         case BadVersionError() | ClientAlreadySubscribedError():
@@ -85,6 +88,8 @@ def explain(error: HedwigError, url: str) -> str:
             return f"{text}; it holds {summary(current.value)}: look at it, then give that version"
         case UncertainStateError() | UncertainAnswerError():
             return f"{text}; it may or may not have been done: look before you try again"
+        case MetadataForbiddenError():
+            return f"{text}; nothing was changed: have whoever keeps {url} let you, or name another store"
         case MetadataUnavailableError():
             return f"{text}; see that the store at {url} is up, or give a longer --timeout"
         case CouldNotConnectError():

@@ -38,6 +38,7 @@
     │   ├── CorruptRecordError                  stored bytes that no codec of ours understands
     │   ├── TooManyNamesError                   ZooKeeper would tell more names in one reply than are taken
     │   └── MetadataUnavailableError            the store could not be asked: surely not applied
+    │       ├── MetadataForbiddenError          it does not let us: asking again does not help
     │       └── UncertainStateError             it was asked and did not answer: the outcome is not known
     └── LedgerError
         ├── NoSuchLedgerError                   never made, or deleted
@@ -88,6 +89,7 @@ __all__ = [
     "LocalProtocolError",
     "MalformedRequestError",
     "MetadataError",
+    "MetadataForbiddenError",
     "MetadataUnavailableError",
     "NameLimitError",
     "NoRecordError",
@@ -352,6 +354,10 @@ class MetadataUnavailableError(MetadataError):
     """The store could not be reached in time; the operation was surely not applied."""
 
     status = StatusCode.SERVICE_DOWN
+
+
+class MetadataForbiddenError(MetadataUnavailableError):
+    """The store, or the file system below it, does not permit the operation, which was not applied."""
 
 
 class UncertainStateError(MetadataUnavailableError):

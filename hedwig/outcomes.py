@@ -4,7 +4,7 @@ These never leave the part that made the attempt: it carries an operation throug
 what came of it.
 """
 
-__all__ = ["AbortedError", "NotAppliedError", "OutcomeUnknownError"]
+__all__ = ["AbortedError", "ForbiddenError", "NotAppliedError", "OutcomeUnknownError"]
 
 
 class NotAppliedError(Exception):
@@ -24,3 +24,10 @@ class AbortedError(Exception):
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
         self.sent = sent
+
+
+class ForbiddenError(AbortedError):
+    """The server does not permit this one, which had no effect."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, sent=False)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.errors import MetadataUnavailableError, UncertainStateError
-from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.errors import MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
 from metadata.backend import StoreOptions
 
 __all__ = ["Attempts", "Refusal", "Verdict"]
@@ -62,7 +62,7 @@ class Attempts:
             try:
                 return await attempt(self.deadline)
             except AbortedError as exc:
-                raise MetadataUnavailableError(f"{self._what}: not done; {exc}") from exc
+                raise self._not_done(exc) from exc
             except (NotAppliedError, OutcomeUnknownError) as exc:
                 if not await self._pause():
                     raise MetadataUnavailableError(f"{self._what}: {self._gave_up(exc)}") from exc
@@ -87,7 +87,7 @@ class Attempts:
             except AbortedError as exc:
                 if exc.sent or lost is not None:
                     raise UncertainStateError(f"{self._what}: sent, but {exc}") from exc
-                raise MetadataUnavailableError(f"{self._what}: not done; {exc}") from exc
+                raise self._not_done(exc) from exc
             except OutcomeUnknownError as exc:
                 lost = failure = exc
             except NotAppliedError as exc:
@@ -100,6 +100,10 @@ class Attempts:
                 if lost is not None:
                     raise UncertainStateError(f"{self._what}: sent, but {self._gave_up(failure)}") from failure
                 raise MetadataUnavailableError(f"{self._what}: not done; {self._gave_up(failure)}") from failure
+
+    def _not_done(self, exc: AbortedError) -> MetadataUnavailableError:
+        kind = MetadataForbiddenError if isinstance(exc, ForbiddenError) else MetadataUnavailableError
+        return kind(f"{self._what}: not done; {exc}")
 
     def _settled(self, refusal: Refusal[S], verdict: Verdict, lost: OutcomeUnknownError) -> Refusal[S] | None:
         if verdict is Verdict.UNCERTAIN:

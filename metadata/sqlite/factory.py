@@ -8,13 +8,19 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataUnavailableError
+from hedwig.errors import (
+    ConfigurationError,
+    LayoutMismatchError,
+    LayoutMissingError,
+    MetadataForbiddenError,
+    MetadataUnavailableError,
+)
 from hedwig.model import Topic
 from metadata.backend import StoreOptions
 from metadata.kinds import KINDS, RecordKind
 from metadata.layout import Layout, check_layout
 from metadata.sqlite.changes import SqliteChanges
-from metadata.sqlite.lane import Lane, connect
+from metadata.sqlite.lane import Lane, connect, is_forbidden
 from metadata.sqlite.named_records import SqliteNamedRecords
 from metadata.sqlite.tables import SqliteTable, table_schema
 from metadata.table import VersionedTable
@@ -163,8 +169,22 @@ async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *
             raise LayoutMismatchError(
                 f"the file of {url.text} is not a SQLite database; {_KIND!r} cannot use it, choose another path"
             ) from exc
+        why = _why_closed(path) if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN else None
+        if why or is_forbidden(exc):
+            raise MetadataForbiddenError(f"SQLite cannot open the file of {url.text}: {why or exc}") from exc
         raise MetadataUnavailableError(f"SQLite cannot open the file of {url.text}: {exc}") from exc
     return Lane(name, connection, options, writes=writes)
+
+
+def _why_closed(path: str) -> str | None:
+    """Return what the operating system has against opening a file for writing, None if nothing; none is made."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return f"it cannot be made in {Path(path).absolute().parent}"
+    except OSError as exc:
+        return exc.strerror or str(exc)
+    return None
 
 
 def _lay_out_if_empty(connection: sqlite3.Connection, url: MetadataUrl) -> Layout:

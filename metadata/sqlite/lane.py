@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
+from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
 from metadata.backend import StoreOptions
 from metadata.jobs import Job, JobQueue, NotBegunError, UnfinishedError
 
-__all__ = ["Lane", "connect"]
+__all__ = ["Lane", "connect", "is_forbidden"]
 
 T = TypeVar("T")
 
@@ -124,6 +124,8 @@ class Lane:
         for job in batch:
             if committing and self._writes and not taken_back:
                 job.error = UncertainStateError(f"SQLite could not finish a commit: {cause}; read before deciding")
+            elif is_forbidden(cause):
+                job.error = MetadataForbiddenError(f"SQLite could not carry out the operation: {cause}")
             else:
                 job.error = MetadataUnavailableError(f"SQLite could not carry out the operation: {cause}")
             job.error.__cause__ = cause
@@ -158,6 +160,11 @@ def _enter_wal(connection: sqlite3.Connection, options: StoreOptions) -> None:
             time.sleep(_RETRY_S)
         else:
             return
+
+
+def is_forbidden(error: sqlite3.Error) -> bool:
+    """Say whether the file system, or how the file was opened, does not let SQLite write or read."""
+    return _primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 
 
 def _primary_code(error: sqlite3.Error) -> int:

@@ -39,11 +39,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, UncertainStateError
-from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, Request
 from metadata.attempts import Attempts, Refusal, Verdict
 from metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
@@ -183,23 +183,30 @@ class CreateCas(_Cas[R]):
             *_, results = await self._send(deadline, *map(create, new), request)
             refusal = self._refusal(results, NoNodeError)
         if isinstance(refusal, NoNodeError):
-            await self._create_above(above, deadline)
+            is_forbidden = await self._create_above(above, deadline)
             (results,) = await self._send(deadline, request)
+            if is_forbidden and isinstance(multi_refusal(results), NoNodeError):
+                raise ForbiddenError("an access control list in ZooKeeper does not permit nodes to be made above it")
             refusal = self._refusal(results)
         return refusal if isinstance(refusal, NodeExistsError) else None
 
-    async def _create_above(self, above: Sequence[str], deadline: Deadline) -> None:
+    async def _create_above(self, above: Sequence[str], deadline: Deadline) -> bool:
+        """Make the nodes above; say whether one was forbidden, which may be there all the same."""
+        is_forbidden = False
         for start in range(0, len(above), _PARENTS_AT_ONCE):
             batch = above[start : start + _PARENTS_AT_ONCE]
             try:
-                first, *_ = await self._bridge.send(deadline, *map(create, batch))
+                answers = await self._bridge.send(deadline, *map(create, batch))
             except OutcomeUnknownError as exc:
                 raise NotAppliedError(str(exc)) from exc  # Not this write is in doubt, only nodes above it.
-            if start == 0 and isinstance(multi_refusal(first), NoNodeError):
+            refusals = [multi_refusal(results) for results in answers]
+            is_forbidden |= any(isinstance(refusal, NoAuthError) for refusal in refusals)
+            if start == 0 and isinstance(refusals[0], NoNodeError):
                 raise LayoutMissingError(
                     f"the metadata under {self._places.prefix} has been removed; make it again with: "
                     "hedwig-admin metadata format"
                 )
+        return is_forbidden
 
     def _refusal(self, results: Any, *expected: type[NoNodeError]) -> NodeExistsError | NoNodeError | None:
         refusal: NodeExistsError | NoNodeError | None = answer(multi_refusal(results), NodeExistsError, *expected)

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import NoNodeError, ZookeeperError
+from kazoo.exceptions import NoAuthError, NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
-from hedwig.outcomes import AbortedError
+from hedwig.outcomes import AbortedError, ForbiddenError
 from hedwig.zookeeper import Bridge
 from metadata.attempts import Attempts
 from metadata.backend import StoreOptions
@@ -102,8 +102,10 @@ async def reading(options: StoreOptions, what: str, attempt: Callable[[Deadline]
 
 
 def answer(result: Any, *expected: type[ZookeeperError]) -> Any:
-    """Return a result, or an error that was to be expected. Raises AbortedError for any other error."""
+    """Return a result, or an error that was to be expected. Raises AbortedError, ForbiddenError - any other error."""
     if isinstance(result, ZookeeperError) and not isinstance(result, expected):
+        if isinstance(result, NoAuthError):
+            raise ForbiddenError("its access control list in ZooKeeper does not permit it")
         reason = str(result) or (type(result).__doc__ or "").strip()
         raise AbortedError(f"ZooKeeper refuses it: {type(result).__name__} {reason}".rstrip(), sent=False)
     return result

@@ -1,0 +1,150 @@
+"""Prove what a user without permission gets: one line that says whom to ask, exit code 1, and nothing half done."""
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl, make_digest_acl
+
+from cli.errors import ExitCode
+from tests.cli.admin import DEADLINE_S, Admin, Ran
+from tests.servers import RunningServers
+
+_PROGRAM: Final = (sys.executable, "-c", "from cli.main import main; main()")
+_KEEPER: Final = ("keeper", "secret")
+
+
+def _run_as_anybody(admin: Admin, *arguments: str, **environment: str) -> Ran:
+    """Run a command with the permissions that files show: root has to lay down what lets it pass them by."""
+    tool = shutil.which("setpriv")
+    assert os.geteuid() or tool, "setpriv, of util-linux, is missing"
+    program = _PROGRAM if os.geteuid() else (tool or "", "--bounding-set=-dac_override,-dac_read_search", *_PROGRAM)
+    return admin.run_apart(*arguments, text=b"", program=program, deadline_s=DEADLINE_S, **environment)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Admin]:
+    """A store with a topic, in a file that nobody may write, in a directory that nobody may write."""
+    directory = tmp_path / "kept"
+    directory.mkdir()
+    admin = Admin(tmp_path, f"sqlite://{directory}/store.db")
+    admin.done("topic", "create", "news")
+    (directory / "store.db").chmod(0o444)
+    directory.chmod(0o555)
+    yield admin
+    directory.chmod(0o755)
+
+
+def _check_refused(ran: Ran, *words: str) -> None:
+    assert (ran.code, ran.out) == (ExitCode.FAILED, ""), ran
+    (line,) = ran.err.splitlines()
+    assert line.startswith("error: ")
+    assert "Traceback" not in line
+    assert "--timeout" not in line, "waiting does not help"
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    "arguments", [("topic", "create", "weather"), ("topic", "delete", "news", "--yes"), ("topic", "list")], ids=" ".join
+)
+def test_directory_that_may_not_be_written_is_named(kept: Admin, arguments: tuple[str, ...]) -> None:
+    _check_refused(_run_as_anybody(kept, *arguments), kept.url, "have whoever keeps")
+    assert [row["topic"] for row in kept.done("topic", "list", "-o", "ndjson").rows] == ["news"]
+
+
+def test_file_that_may_only_be_read_is_read_and_not_written(kept: Admin) -> None:
+    (kept.directory / "kept").chmod(0o755)
+    assert _run_as_anybody(kept, "topic", "list").out == "TOPIC\nnews\n"
+    _check_refused(_run_as_anybody(kept, "topic", "create", "weather"), "readonly", kept.url)
+    assert kept.count("persistence") == 1
+
+
+def test_file_that_may_not_be_read_says_so(kept: Admin) -> None:
+    (kept.directory / "kept" / "store.db").chmod(0)
+    _check_refused(_run_as_anybody(kept, "topic", "list"), "Permission denied", kept.url)
+
+
+def test_file_that_cannot_be_made_says_where(kept: Admin) -> None:
+    directory = kept.directory / "kept"
+    ran = _run_as_anybody(kept, "topic", "list", HEDWIG_METADATA=f"sqlite://{directory}/other.db")
+    _check_refused(ran, f"cannot be made in {directory}")
+    assert [path.name for path in directory.iterdir()] == ["store.db"]
+
+
+def test_directory_in_place_of_a_file_says_so(admin: Admin, tmp_path: Path) -> None:
+    _check_refused(admin.run("topic", "list", "--metadata", f"sqlite://{tmp_path}"), "Is a directory")
+
+
+def test_export_and_contexts_say_which_file_may_not_be_written(kept: Admin) -> None:
+    (kept.directory / "kept" / "store.db").chmod(0o644)
+    directory = kept.directory / "kept"
+    _check_refused(
+        _run_as_anybody(kept, "metadata", "export", f"{directory}/it.gz", HEDWIG_METADATA="sqlite://"),
+        f"{directory}/it.gz",
+        "Permission denied",
+    )
+    ran = _run_as_anybody(kept, "config", "context", "save", "eu", "--hub", "a:1", XDG_CONFIG_HOME=str(directory))
+    _check_refused(ran, str(directory), "Permission denied")
+
+
+@pytest.fixture
+def acl(servers: RunningServers, tmp_path: Path) -> Iterator[tuple[Admin, KazooClient]]:
+    """A store in ZooKeeper with a topic, and a client that may set the access control lists of its nodes."""
+    address = servers.address("zookeeper")
+    admin = Admin(tmp_path, f"zookeeper://{address}/hedwig/{uuid.uuid4().hex}")
+    admin.done("metadata", "format")
+    admin.done("topic", "create", "news")
+    keeper = KazooClient(address, auth_data=[("digest", ":".join(_KEEPER))])
+    keeper.start()
+    try:
+        yield admin, keeper
+    finally:
+        keeper.stop()
+        keeper.close()
+
+
+def _protect(admin: Admin, keeper: KazooClient, *, read: bool) -> None:
+    entries = [make_digest_acl(*_KEEPER, all=True)]
+    if read:
+        entries.append(make_acl("world", "anyone", read=True))
+
+    def protect(path: str) -> None:
+        for name in keeper.get_children(path):
+            protect(f"{path}/{name}")
+        keeper.set_acls(path, entries)
+
+    protect("/hedwig/" + admin.url.rpartition("/")[2])
+
+
+def test_access_control_list_of_zookeeper_that_forbids_writing_is_named(acl: tuple[Admin, KazooClient]) -> None:
+    admin, keeper = acl
+    _protect(admin, keeper, read=True)
+    assert admin.done("topic", "list").out == "TOPIC\nnews\n"
+    for arguments in (("topic", "create", "weather"), ("topic", "delete", "news", "--yes")):
+        _check_refused(admin.run(*arguments), "access control list", admin.url)
+    assert admin.done("topic", "list").out == "TOPIC\nnews\n"
+
+
+def test_access_control_list_of_zookeeper_that_forbids_reading_is_named(acl: tuple[Admin, KazooClient]) -> None:
+    admin, keeper = acl
+    _protect(admin, keeper, read=False)
+    for arguments in (("topic", "list"), ("topic", "show", "news"), ("metadata", "stats")):
+        _check_refused(admin.run(*arguments), "access control list", admin.url)
+
+
+def test_setpriv_takes_what_lets_root_pass_permissions_by(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    path.chmod(0)
+    code = f"open({str(path)!r})"
+    tool = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if not os.geteuid() else ()
+    ran = subprocess.run([*tool, sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert b"PermissionError" in ran.stderr
