@@ -1,4 +1,4 @@
-"""Prove that the hubs of a cluster are found, stay read-only after a migration, and serve from the store it filled."""
+"""Prove that the hubs of a cluster are found, stay frozen after a migration, and serve from the store it filled."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def _publish(hub: RunningHub, *bodies: bytes) -> None:
             client.publish(NEWS, body)
 
 
-def test_cluster_is_moved_while_its_hubs_are_read_only(pair: Pair, tmp_path: Path) -> None:
+def test_cluster_is_moved_while_its_hubs_are_frozen(pair: Pair, tmp_path: Path) -> None:
     _publish(pair.hubs[0], b"one", b"two")
     pair.own(pair.hubs[1], 20)
     url = f"zookeeper://{pair.zookeeper}{pair.prefix}-moved"
@@ -43,12 +43,12 @@ def test_cluster_is_moved_while_its_hubs_are_read_only(pair: Pair, tmp_path: Pat
     command = ("metadata", "migrate", "--from", pair.cluster, "--to", url, "-o", "json")
     # Nothing happens before the question was answered.
     assert admin.run(*command, text="n\n").code != 0
-    assert not any(AdminClient(hub.admin).get("/read-only")["read_only"] for hub in pair.hubs)
+    assert not any(AdminClient(hub.admin).get("/freeze")["frozen"] for hub in pair.hubs)
     ran = admin.done(*command, "--yes")
     assert ran.json["verified"]
     assert len(ran.json["hubs"]) == len(pair.hubs)
     assert "restart each" in ran.err
-    assert all(AdminClient(hub.admin).get("/read-only")["read_only"] for hub in pair.hubs)
+    assert all(AdminClient(hub.admin).get("/freeze")["frozen"] for hub in pair.hubs)
     assert contents(url) == contents(pair.cluster, owners=False)
     for hub in pair.hubs:
         hub.kill()

@@ -7,7 +7,6 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,8 @@ from cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.store_contents import contents, fill
+from tests.hub.admin_client import AdminClient
+from tests.hub.running import HubNotServingError
 from tests.servers import RunningServers
 
 _KILLS: Final = 12
@@ -97,8 +98,8 @@ def test_what_changes_after_the_copy_is_caught_up_with(admin: Admin, target: Adm
     assert contents(target.url) == contents(admin.url, owners=False)
     fill(admin.url, 20, first=2000)
     last = migrated(admin, admin.url, target.url)
-    assert (last["caught_up"], last["verified"]) == (0, True)
-    assert last["changed_in_pause"] > 20
+    assert (last["changed_in_pause"], last["verified"]) == (0, True)
+    assert last["caught_up"] > 20
     assert contents(target.url) == contents(admin.url, owners=False)
 
 
@@ -225,13 +226,9 @@ def running(tmp_path: Path) -> Iterator[HubAndAdmin]:
         yield hub
 
 
-def _is_read_only(hub: HubAndAdmin) -> bool:
-    connection = HTTPConnection(hub.hub.admin, timeout=DEADLINE_S)
-    try:
-        connection.request("GET", "/read-only")
-        return b"true" in connection.getresponse().read()
-    finally:
-        connection.close()
+def _frozen(hub: HubAndAdmin) -> Any:
+    """Return what the hub says of the freeze of its store."""
+    return AdminClient(hub.hub.admin).get("/freeze")
 
 
 def test_running_hub_must_be_named(running: HubAndAdmin, target: Admin) -> None:
@@ -241,25 +238,67 @@ def test_running_hub_must_be_named(running: HubAndAdmin, target: Admin) -> None:
     assert contents(target.url) == {}
 
 
-def test_running_hub_is_read_only_from_the_pause_on(running: HubAndAdmin, target: Admin) -> None:
+def test_running_hub_is_frozen_from_the_pause_on(running: HubAndAdmin, target: Admin) -> None:
     running.publish("news", b"one", b"two")
     running.subscribe("news", "reader")
     told = ("--hub-admin", running.hub.admin)
     refused = target.run("metadata", "migrate", "--from", running.admin.url, "--to", target.url, *told, text="n\n")
     assert refused.code == ExitCode.FAILED
-    assert not _is_read_only(running)
+    assert not _frozen(running)["frozen"]
     ran = migrate(target, running.admin.url, target.url, *told, "--yes")
     assert ran.code == 0, ran
     assert ran.json["verified"]
     assert len(ran.json["hubs"]) == 1
-    assert "restart" in ran.err
-    assert _is_read_only(running)
+    assert f"restart each with the option metadata = {target.url}" in ran.err
+    # For good, and whoever starts on the old store by mistake is told where everything is.
+    wait_until(lambda: _frozen(running)["state"] == "moved", "the hub knows that its store was moved")
     assert contents(target.url) == contents(running.admin.url, owners=False)
+    running.hub.stop()
+    with pytest.raises(HubNotServingError) as told_why:
+        running.start()
+    assert told_why.value.returncode == ExitCode.USAGE
+    assert target.url in str(told_why.value)
+    # Unless that is wanted.
+    show = ("metadata", "thaw", "-o", "json")
+    assert running.admin.done(*show, "--dry-run").json["would_thaw"]
+    assert running.admin.run(*show, text="n\n").code == ExitCode.FAILED
+    assert running.admin.done(*show, "--yes").json["thawed"]
+    assert not running.admin.done(*show, "--yes").json["thawed"]
+    running.start()
+    assert not _frozen(running)["frozen"]
+    running.publish("news", b"three")
+
+
+def test_running_hub_goes_on_once_its_store_is_thawed(running: HubAndAdmin, target: Admin) -> None:
+    running.publish("news", b"one")
+    migrated(target, running.admin.url, target.url, "--hub-admin", running.hub.admin, "--yes")
+    assert _frozen(running)["frozen"]
+    running.admin.done("metadata", "thaw", "--yes")
+    wait_until(lambda: not _frozen(running)["frozen"], "the hub goes on by itself")
+    running.publish("news", b"two")
+
+
+def test_store_that_was_left_may_be_gone_back_to(admin: Admin, target: Admin) -> None:
+    """There and back: what was the source is a target again, and then serves hubs."""
+    fill(admin.url, 30)
+    migrated(admin, admin.url, target.url)
+    fill(target.url, 10, first=100)
+    admin.done("metadata", "format", "--wipe", "--yes")
+    migrated(admin, target.url, admin.url)
+    assert contents(admin.url) == contents(target.url, owners=False)
+    shown = {store: store.done("metadata", "thaw", "--dry-run", "-o", "json").json["was"] for store in (admin, target)}
+    assert shown == {admin: "lifted", target: "moved"}
+
+
+def test_source_keeps_nothing_of_the_changes_that_were_followed(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 30)
+    migrated(admin, admin.url, target.url, "--no-pause")
+    assert not admin.query("SELECT name FROM sqlite_master WHERE name LIKE 'changed%'")
 
 
 @contextmanager
 def _writing(admin: Admin) -> Iterator[None]:
-    """Change the source over and over, as nobody should while hubs are read-only."""
+    """Change the source over and over, as nobody should while hubs are frozen."""
     enough = threading.Event()
     begun = threading.Event()
 
@@ -283,14 +322,15 @@ def _writing(admin: Admin) -> Iterator[None]:
         writer.join()
 
 
-def test_hub_is_set_back_when_the_pause_fails(running: HubAndAdmin, target: Admin) -> None:
+def test_hub_is_thawed_when_the_pause_fails(running: HubAndAdmin, target: Admin) -> None:
     running.publish("news", b"one")
     told = ("--hub-admin", running.hub.admin, "--yes")
     with _writing(running.admin):
         ran = migrate(target, running.admin.url, target.url, *told)
     assert ran.code == ExitCode.FAILED
     assert "something still changes" in ran.err
-    assert not _is_read_only(running)
+    assert not _frozen(running)["frozen"]
+    running.publish("news", b"two")
     # And once nobody writes there any more, it comes to its end.
     assert migrated(target, running.admin.url, target.url, *told)["verified"]
     assert contents(target.url) == contents(running.admin.url, owners=False)

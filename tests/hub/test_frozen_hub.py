@@ -96,6 +96,7 @@ async def test_nothing_is_written_by_a_frozen_hub_and_deliveries_go_on(start_hub
     ids = [await client.publish(NEWS, b"%d" % number) for number in range(5)]
     async with asyncio.timeout(_DEADLINE_S):
         first = await anext(subscription)
+    assert first.seq_id is not None
     await subscription.consume(first.seq_id)
     freeze = freeze_of(hub)
     await freeze.begin()
@@ -114,9 +115,11 @@ async def test_nothing_is_written_by_a_frozen_hub_and_deliveries_go_on(start_hub
     async with asyncio.timeout(_DEADLINE_S):
         second = await anext(subscription)
         third = await anext(subscription)
+    assert third.seq_id is not None
+    last = third.seq_id.local
     assert [second.body, third.body] == [b"1", b"2"]
     await subscription.consume(third.seq_id)
-    await until(lambda: _consumed(hub, third.seq_id.local), "the hub has taken the consume")
+    await until(lambda: _consumed(hub, last), "the hub has taken the consume")
     # One that goes away has its pointer kept all the same.
     await subscription.close()
     for path in ("/seek?topic=news&subscriber=gone&to=end", "/unsubscribe?topic=news&subscriber=gone"):
@@ -134,7 +137,7 @@ async def test_nothing_is_written_by_a_frozen_hub_and_deliveries_go_on(start_hub
     }  # fmt: skip
 
     async def is_stored() -> bool:
-        return await stored_pointer(hub) == third.seq_id.local
+        return await stored_pointer(hub) == last
 
     await until(is_stored, "the consume pointer is stored after the thaw")
     assert (await client.publish(NEWS, b"more")).local == 6
