@@ -14,7 +14,7 @@ from cli.metadata_migrate import migrate_store
 from cli.metadata_repair import repair_store
 from cli.metadata_thaw import thaw_store
 from cli.program import AdminGroup
-from cli.progress import working
+from cli.progress import load_progress, working
 from cli.settings import Settings, pass_settings
 from hedwig.errors import LayoutMissingError
 from metadata import MetadataStore, format_metadata
@@ -73,8 +73,8 @@ def stats(settings: Settings) -> None:
     output = settings.writer()
 
     async def count(store: MetadataStore) -> None:
-        async with working("counting records"):
-            counts = await store.count()
+        with load_progress("counting", None, noun="records") as progress:
+            counts = await store.count(lambda number: progress.advance(number, 0))
         output.listing(
             "records", [{"kind": kind, "count": number} for kind, number in counts.items()], ("kind", "count")
         )
@@ -114,8 +114,8 @@ for command in (check_store, repair_store, export_store, import_store, migrate_s
 
 def _records_to_wipe(settings: Settings) -> Mapping[str, int]:
     async def count(store: MetadataStore) -> Mapping[str, int]:
-        async with working("counting what --wipe would delete"):
-            return await store.count()
+        with load_progress("counting what --wipe would delete", None, noun="records") as progress:
+            return await store.count(lambda number: progress.advance(number, 0))
 
     try:
         return with_store(settings, count)

@@ -15,6 +15,8 @@ from hedwig.versions import Version
 __all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName", "complete_topic", "without_making"]
 
 _COMPLETIONS_MAX: Final = 50
+_CHILDREN_MAX: Final = 100_000
+"""The topics of a ZooKeeper with more side by side are not completed: nobody waits at a prompt for so many names."""
 
 
 class CheckedName(click.ParamType[Any]):
@@ -50,7 +52,9 @@ async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
     from metadata import StoreOptions, open_metadata
 
     found: list[str] = []
-    options = StoreOptions(operation_timeout_s=COMPLETION_TIMEOUT_S, page_rows=_COMPLETIONS_MAX)
+    options = StoreOptions(
+        operation_timeout_s=COMPLETION_TIMEOUT_S, page_rows=_COMPLETIONS_MAX, children_max=_CHILDREN_MAX
+    )
     async with await open_metadata(without_making(settings.url_to_show), options) as store:
         async for topic in store.topics(parse_name(incomplete) or None):
             found.append(show_name(topic))

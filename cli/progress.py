@@ -14,7 +14,15 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from hedwig.clock import Clock, SystemClock
 
-__all__ = ["BarProgress", "LineProgress", "LoadProgress", "load_progress", "working"]
+__all__ = [
+    "BarProgress",
+    "LineProgress",
+    "LoadProgress",
+    "SilentProgress",
+    "listing_progress",
+    "load_progress",
+    "working",
+]
 
 _LINE_EVERY_S: Final = 5.0
 
@@ -139,12 +147,31 @@ class LineProgress(LoadProgress):
         click.echo(line, err=True)
 
 
+class SilentProgress(LoadProgress):
+    """None: nobody looks."""
+
+    def show(self) -> None:
+        return
+
+    def say(self, line: str) -> None:
+        click.echo(line, err=True)
+
+
 def load_progress(
     title: str, input_bytes: int | None, clock: Clock | None = None, *, noun: str = "rows", is_shared: bool = False
 ) -> LoadProgress:
     """Return the kind of progress that suits standard error; `is_shared`: others write to that terminal meanwhile."""
     kind = BarProgress if sys.stderr.isatty() and not is_shared else LineProgress
     return kind(title, input_bytes, clock or SystemClock(), noun)
+
+
+def listing_progress(noun: str, clock: Clock | None = None) -> LoadProgress:
+    """Return what shows how far a listing has come that somebody waits for: one that goes to a file or a program.
+
+    On a terminal it shows itself; and where standard error is none, nobody looks.
+    """
+    kind = BarProgress if sys.stderr.isatty() and not sys.stdout.isatty() else SilentProgress
+    return kind("listing", None, clock or SystemClock(), noun)
 
 
 @asynccontextmanager

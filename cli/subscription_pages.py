@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from cli.errors import CommandError, ExitCode
 from cli.output import Output, Row
+from cli.progress import LoadProgress, listing_progress
 from cli.selection import Selection
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
@@ -21,13 +22,14 @@ _PAGE_ROWS: Final = 500
 
 async def check_topic(store: MetadataStore, topic: Topic) -> None:
     """Raise CommandError if there is no such topic: a misspelt one must not look like one without subscribers."""
+    if await store.persistence.read_topic_persistence_info(topic) is not None:
+        return
     async for _ in store.subscriptions.read_subscriptions(topic):
         return
-    if await store.persistence.read_topic_persistence_info(topic) is None:
-        raise CommandError(
-            f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
-            ExitCode.NOT_FOUND,
-        )
+    raise CommandError(
+        f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
+        ExitCode.NOT_FOUND,
+    )
 
 
 def listing_of(topic: Topic) -> str:
@@ -48,20 +50,30 @@ async def write_subscriptions(
     all of them, by their bytes, and no more than the page is held; all together are written as they come.
     """
     listing = listing_of(topic)
-    wanted = _wanted(store, topic, selection.start(listing) or b"", selection.prefix or b"")
-    limit = selection.names_max
+    start, limit = selection.start(listing) or b"", selection.names_max
+    with listing_progress("subscriptions") as progress:
+        wanted = _wanted(store, topic, start, selection.prefix or b"", progress)
+        if limit is None:
+            async for page in _pages(wanted):
+                output.page([row_of(*found) for found in page])
+            least: Sequence[Found] = ()
+        else:
+            least = await _least(wanted, limit + 1)
     if limit is None:
-        async for page in _pages(wanted):
-            output.page([row_of(*found) for found in page])
         output.end()
         return
-    least = await _least(wanted, limit + 1)
     output.page([row_of(*found) for found in least[:limit]])
     output.end(selection.token(listing, least[limit - 1][0]) if len(least) > limit else None)
 
 
-async def _wanted(store: MetadataStore, topic: Topic, start: bytes, prefix: bytes) -> AsyncIterator[Found]:
+async def _wanted(
+    store: MetadataStore, topic: Topic, start: bytes, prefix: bytes, progress: LoadProgress
+) -> AsyncIterator[Found]:
+    number = 0
     async for subscriber, found in store.subscriptions.read_subscriptions(topic):
+        number += 1
+        if number % _PAGE_ROWS == 0:
+            progress.advance(_PAGE_ROWS, 0)
         if subscriber > start and subscriber.startswith(prefix):
             yield subscriber, found
 

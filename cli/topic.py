@@ -15,6 +15,7 @@ from cli.names import TOPIC, VERSION, complete_topic
 from cli.outcomes import report_outcomes
 from cli.output import Output, Row
 from cli.program import AdminGroup
+from cli.progress import listing_progress
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
 from cli.topic_deletion import TopicRecords, delete_topic, read_topic
@@ -168,12 +169,14 @@ async def _write_listing(store: MetadataStore, selection: Selection, output: Out
     left = selection.names_max
     output.begin("topics", _COLUMNS, ("topic",))
     token = None
-    while page := await _take(names, _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)):
-        output.page(await _rows(store, page, output.chosen or ()))
-        left = None if left is None else left - len(page)
-        if left == 0:
-            token = selection.token("topics", page[-1]) if await _take(names, 1) else None
-            break
+    with listing_progress("topics") as progress:
+        while page := await _take(names, _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)):
+            output.page(await _rows(store, page, output.chosen or ()))
+            progress.advance(len(page), 0)
+            left = None if left is None else left - len(page)
+            if left == 0:
+                token = selection.token("topics", page[-1]) if await _take(names, 1) else None
+                break
     output.end(token)
 
 
