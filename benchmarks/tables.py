@@ -12,6 +12,8 @@ from benchmarks.cas_tables import PROGRAM as CAS
 from benchmarks.cas_tables import cas_tables
 from benchmarks.figures import median, median_value, merged, percentiles
 from benchmarks.hub_ratios import hub_ratios
+from benchmarks.listing_tables import PROGRAM as LISTING
+from benchmarks.listing_tables import listing_tables
 from benchmarks.results import EMBEDDED, Measurement, Result, alike
 from benchmarks.takeover_tables import PROGRAM as TAKEOVER
 from benchmarks.takeover_tables import takeover_tables
@@ -185,6 +187,8 @@ def _tables(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequence[
     """Return the tables of a result: each its title (empty if there is but one), its columns and its lines."""
     if result.program == CAS:
         return cas_tables(result.measurements)
+    if result.program == LISTING:
+        return listing_tables(result.measurements)
     if result.program == TAKEOVER:
         return takeover_tables(result.measurements)
     are_embedded = all(each.on == EMBEDDED for each in result.measurements)

@@ -36,6 +36,8 @@ class Operation(StrEnum):
     CONTENDED_UPDATE = "contended-update"
     """A metadata record is read, and written at the version read; when others were faster, again at the version that
     they left, until it is done."""
+    COMMAND = "command"
+    """A command of hedwig-admin over a whole store, in a process of its own; finished when that has ended."""
 
 
 class Choice(StrEnum):
