@@ -10,6 +10,7 @@ from benchmarks.document import write_into
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_command import hub
 from benchmarks.listing_command import listing
+from benchmarks.metadata_command import metadata
 from benchmarks.results import Result
 from benchmarks.runs import show_result
 from benchmarks.takeover_command import takeover
@@ -26,6 +27,7 @@ def main() -> None:
 main.add_command(cas)
 main.add_command(hub)
 main.add_command(listing)
+main.add_command(metadata)
 main.add_command(takeover)
 
 

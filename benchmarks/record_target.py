@@ -2,10 +2,10 @@
 
 import asyncio
 import itertools
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
+from benchmarks.callers import Callers
 from benchmarks.errors import BenchmarkError
 from benchmarks.load import Observer
 from benchmarks.record_clients import RecordClient
@@ -19,9 +19,8 @@ _FILL_IN_FLIGHT: Final = 64
 class RecordTarget:
     """A Target over a client that stays open: one record for each topic of the workload, and new ones to create.
 
-    It works like the callers of a metadata manager: as many tasks as operations are in flight, each doing one after the
-    other, so that an operation costs no task of its own. Each task has records of its own, which it takes in turn, so
-    that nobody is refused by accident; with fewer records than tasks, as many tasks as are meant to share one do.
+    Each caller has records of its own, which it takes in turn, so that nobody is refused by accident; with fewer
+    records than callers, as many callers as are meant to share one do.
     """
 
     def __init__(self, workload: Workload, client: RecordClient) -> None:
@@ -31,9 +30,8 @@ class RecordTarget:
         self._versions: list[Any] = [None] * workload.topics
         topic_of = workload.topic_chooser()
         self._order = [topic_of(number) for number in range(workload.topics)]
-        self._waiting: deque[tuple[int, Operation]] = deque()
-        self._workers: list[asyncio.Task[None]] = []
-        self._idle: list[asyncio.Future[None]] = []
+        self._callers = Callers(workload.in_flight, self._on_own_record)
+        self._own: dict[int, Iterator[int]] = {}
         self._carry_out: dict[Operation, Callable[[int, int], Awaitable[None]]] = {
             Operation.READ: self._read,
             Operation.CREATE: self._create,
@@ -47,24 +45,17 @@ class RecordTarget:
     async def open(self, observer: Observer) -> None:
         """Make the records that the workload needs. Raises BenchmarkError - some could not be made."""
         self._observer = observer
+        self._callers.open(observer)
         if set(self._workload.mix) == {Operation.CREATE.value}:
             return
         await asyncio.gather(*(self._fill(first) for first in range(_FILL_IN_FLIGHT)))
 
-    def begin(self, number: int, operation: Operation, topic: int) -> None:  # noqa: ARG002 (each task has its own)
-        self._waiting.append((number, operation))
-        if self._idle:
-            waiter = self._idle.pop()
-            if not waiter.done():
-                waiter.set_result(None)
-        elif len(self._workers) < self._workload.in_flight:
-            self._workers.append(asyncio.create_task(self._work(len(self._workers))))
+    def begin(self, number: int, operation: Operation, topic: int) -> None:
+        self._callers.begin(number, operation, topic)
 
     async def close(self) -> None:
         """Give up what is still under way; the client stays open."""
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await self._callers.close()
 
     async def _fill(self, first: int) -> None:
         for topic in range(first, self._workload.topics, _FILL_IN_FLIGHT):
@@ -73,22 +64,11 @@ class RecordTarget:
                 raise BenchmarkError(f"the record {self._keys[topic]!r} exists already")
             self._versions[topic] = version
 
-    async def _work(self, place: int) -> None:
-        own = self._order[place :: self._workload.in_flight] or [self._order[place % len(self._order)]]
-        topics = itertools.cycle(own)
-        while True:
-            while self._waiting:
-                number, operation = self._waiting.popleft()
-                error: str | None = None
-                try:
-                    await self._carry_out[operation](number, next(topics))
-                except Exception as exc:
-                    # Whatever a library raises is the outcome of this operation.
-                    error = str(exc) if isinstance(exc, BenchmarkError) else type(exc).__name__
-                self._observer.answered(number, error)
-            waiter = asyncio.get_running_loop().create_future()
-            self._idle.append(waiter)
-            await waiter
+    async def _on_own_record(self, place: int, number: int, operation: Operation, _: int) -> None:
+        if place not in self._own:
+            own = self._order[place :: self._workload.in_flight] or [self._order[place % len(self._order)]]
+            self._own[place] = itertools.cycle(own)
+        await self._carry_out[operation](number, next(self._own[place]))
 
     async def _read(self, _: int, topic: int) -> None:
         _check(await self._client.read(self._keys[topic]))

@@ -1,7 +1,7 @@
 """Results as tables: for a terminal, and as Markdown."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ from benchmarks.figures import median, median_value, merged, percentiles
 from benchmarks.hub_ratios import hub_ratios
 from benchmarks.listing_tables import PROGRAM as LISTING
 from benchmarks.listing_tables import listing_tables
+from benchmarks.metadata_tables import PROGRAM as METADATA
+from benchmarks.metadata_tables import metadata_tables
 from benchmarks.results import EMBEDDED, Measurement, Result, alike
 from benchmarks.takeover_tables import PROGRAM as TAKEOVER
 from benchmarks.takeover_tables import takeover_tables
@@ -180,6 +182,8 @@ def terms(result: Result) -> list[str]:
 
 
 def _term(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_term(each)}" for name, each in value.items())
     return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
@@ -189,6 +193,8 @@ def _tables(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequence[
         return cas_tables(result.measurements)
     if result.program == LISTING:
         return listing_tables(result.measurements)
+    if result.program == METADATA:
+        return metadata_tables(result.measurements)
     if result.program == TAKEOVER:
         return takeover_tables(result.measurements)
     are_embedded = all(each.on == EMBEDDED for each in result.measurements)

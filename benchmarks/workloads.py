@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Self
 
-__all__ = ["Choice", "Operation", "Workload", "subscriber_name", "topic_name"]
+__all__ = ["Among", "Choice", "Operation", "Workload", "subscriber_name", "topic_name"]
 
 _DRAWN: Final = 1 << 16
 _ZIPF_EXPONENT: Final = 0.99
@@ -38,6 +38,24 @@ class Operation(StrEnum):
     they left, until it is done."""
     COMMAND = "command"
     """A command of hedwig-admin over a whole store, in a process of its own; finished when that has ended."""
+    CLAIM = "claim"
+    """The owner of a topic is read, and a new one written if it is still the one read, or still none; when others were
+    faster, again at the version that they left, until it is done."""
+    READ_OWNER = "read-owner"
+    """The owner of a topic is read from the store; it must have one."""
+    CONSUME = "consume"
+    """The consume pointer of a subscription is written at the version that its hub knows; one write of a subscription
+    after the other."""
+    CREATE_SUBSCRIPTION = "create-subscription"
+    """A subscription that must not exist, on a topic that does; acknowledged by the store."""
+    DELETE_SUBSCRIPTION = "delete-subscription"
+    """A subscription that exists, at the version of its creation; acknowledged by the store."""
+    READ_SUBSCRIPTIONS = "read-subscriptions"
+    """All subscriptions of a topic are read; they must be as many as were made."""
+    LIST_PAGE = "list-page"
+    """The next thousand topics behind some topic are listed; behind the last one those from the beginning."""
+    RECREATE = "recreate"
+    """The ledger ranges of a topic are deleted at the version known, and created anew; both acknowledged."""
 
 
 class Choice(StrEnum):
@@ -47,6 +65,20 @@ class Choice(StrEnum):
     """Each in turn, in an order that the seed decides: with as many operations as topics, each topic once."""
     UNIFORM = "uniform"
     ZIPF = "zipf"
+
+
+class Among(StrEnum):
+    """To which of a store's topics the operations go."""
+
+    ALL = "all"
+    OWNED = "owned"
+    """Those that have an owner: every other one."""
+    UNOWNED = "unowned"
+    """Those that never had one, each once."""
+    CONTENDED = "contended"
+    """The first `keys` of those with an owner, each shared by as many of the operations in flight as any other."""
+    WIDE = "wide"
+    """Topics with `wide` subscriptions each, beside the usual ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +97,7 @@ class Workload:
     connections: so many carry the operations, each its share of the topics.
     operations: how many in all; 0: as many as there is time for.
     seconds, warmup_s: without `operations`, how long it goes on and how much of that does not count.
+    among, keys, wide: to which topics of a store operations go.
     seed: decides the order of topics and of operations.
 
     Raises: ValueError - a value is out of its range.
@@ -84,13 +117,18 @@ class Workload:
     seconds: float = 10.0
     warmup_s: float = 2.0
     choice: Choice = Choice.TURNS
+    among: Among = Among.ALL
+    keys: int = 0
+    wide: int = 0
     seed: int = 1
 
     def __post_init__(self) -> None:
         if min(self.topics, self.in_flight, self.connections) < 1:
             raise ValueError("topics, in_flight and connections must be at least 1")
-        if min(self.subscribers, self.consume_every, self.operations, self.rate_per_s) < 0:
-            raise ValueError("subscribers, consume_every, operations and rate_per_s must not be negative")
+        if min(self.subscribers, self.consume_every, self.operations, self.rate_per_s, self.keys, self.wide) < 0:
+            raise ValueError("subscribers, consume_every, operations, rate_per_s, keys and wide must not be negative")
+        if (self.among is Among.CONTENDED) != bool(self.keys) or (self.among is Among.WIDE) != bool(self.wide):
+            raise ValueError("keys are of contended topics, wide of wide ones, and of no others")
         if not self.operations and not 0 <= self.warmup_s < self.seconds:
             raise ValueError("a warm-up must be shorter than the whole")
         if self.message_bytes < 16:
@@ -136,7 +174,8 @@ class Workload:
         """Read what `to_json` made; members that came later than this program are left out."""
         known = {each.name for each in fields(cls)}
         given = {name: value for name, value in values.items() if name in known}
-        return cls(**given | {"choice": Choice(given.get("choice", Choice.TURNS))})
+        choice, among = Choice(given.get("choice", Choice.TURNS)), Among(given.get("among", Among.ALL))
+        return cls(**given | {"choice": choice, "among": among})
 
 
 def topic_name(prefix: str, topic: int) -> bytes:

@@ -1,0 +1,198 @@
+"""How a case of `hedwig-bench metadata` is carried out: by a client for each backend, which stays for the next case."""
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from benchmarks.cpu_time import cpu_s_between
+from benchmarks.errors import BenchmarkError
+from benchmarks.generator_process import GeneratorProcess
+from benchmarks.metadata_ground import FillTask, Ground
+from benchmarks.metadata_places import MetadataPlaces
+from benchmarks.recording import Summary
+from benchmarks.results import Measurement
+from benchmarks.sampling import Sampler
+from benchmarks.workloads import Workload
+from cli.dev import DevError
+from hedwig.errors import HedwigError
+
+__all__ = ["CLIENT_COMMAND", "MetadataCases"]
+
+CLIENT_COMMAND: Final = ("-m", "benchmarks.metadata_client")
+_SECOND_NS: Final = 1_000_000_000
+_OPEN_S: Final = 120.0
+_PREPARE_S: Final = 300.0
+_DRAIN_S: Final = 60.0
+_START_AHEAD_S: Final = 0.05
+_RESTART_MAX_S: Final = 600.0
+_SAMPLE: Final = 200
+
+
+class MetadataCases:
+    """Carries cases out on places that are up; what goes wrong is the measurement's wall. `with` ends the clients."""
+
+    def __init__(self, places: MetadataPlaces, python: str) -> None:
+        self._places = places
+        self._command = (python, *CLIENT_COMMAND)
+        self._clients: dict[str, tuple[GeneratorProcess, ExitStack]] = {}
+        self._used = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for backend in list(self._clients):
+            self._end(backend)
+
+    def measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
+        """Carry a workload out as round `number`."""
+        return self._walled(backend, workload, number, lambda: self._measure(backend, workload, ground, number))
+
+    def fill(self, backend: str, workload: Workload, task: FillTask) -> Measurement:
+        """Make records; the measurement counts them, and its service times are those of batches."""
+        return self._walled(backend, workload, 1, lambda: self._fill(backend, workload, task))
+
+    def restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
+        """Kill the server with the records, start it again, and read a sample of topics all the while."""
+        return self._walled(backend, workload, 1, lambda: self._restart(backend, workload, ground))
+
+    def _walled(
+        self, backend: str, workload: Workload, number: int, carry_out: Callable[[], Measurement]
+    ) -> Measurement:
+        try:
+            measurement = carry_out()
+        except (BenchmarkError, DevError, HedwigError) as exc:
+            # What the client is still doing is not known: the next case gets a new one.
+            self._end(backend)
+            measurement = Measurement(workload=workload, driver=backend, round=number, wall=str(exc))
+        if ended := self._places.ended(backend):
+            measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
+        return measurement
+
+    def _measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
+        client = self._client(backend)
+        self._used += 1
+        fresh = replace(ground, token=f"{time.time_ns():x}-{self._used}")
+        client.tell({"workload": workload.to_json(), "ground": fresh.to_json(), "drain_s": _DRAIN_S})
+        client.hear("ready", time.monotonic() + _PREPARE_S)
+        measurement = Measurement(workload=workload, driver=backend, round=number)
+        roles = self._roles(backend, client)
+        servers = [pid for role, pids in roles.items() if role != "client" for pid in pids]
+        with Sampler(roles) as sampler:
+            start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
+            client.tell({"start_ns": start_ns})
+            if workload.operations:
+                # It ends when they are done: what was used is what both ends of the samples tell.
+                summary = Summary.from_json(client.hear("summary", _deadline(workload)))
+                used = {role: sampler.cores(role, summary.begin_ns, summary.end_ns) for role in roles}
+                of_client = _times(used["client"], summary.seconds)
+                of_servers = _times(sum(used[role] or 0.0 for role in roles if role != "client"), summary.seconds)
+            else:
+                begin_ns = start_ns + round(workload.warmup_s * _SECOND_NS)
+                end_ns = start_ns + round(workload.seconds * _SECOND_NS)
+                of_client, of_servers = cpu_s_between(begin_ns, end_ns, ([client.pid], servers))
+                summary = Summary.from_json(client.hear("summary", _deadline(workload)))
+        measurement.take(summary, is_delivery=False)
+        if not workload.is_open_loop:
+            # It has no load to offer: where it is the time that bounds it, nothing was missed.
+            measurement.offered, measurement.missed = measurement.offered - measurement.missed, 0
+        measurement.values["refusals"] = summary.refusals
+        _note(measurement, sampler, roles, start_ns, summary, of_client, of_servers)
+        client.hear("tidied", time.monotonic() + _PREPARE_S)
+        return measurement
+
+    def _fill(self, backend: str, workload: Workload, task: FillTask) -> Measurement:
+        client = self._client(backend)
+        roles = self._roles(backend, client)
+        with Sampler(roles) as sampler:
+            start_ns = time.monotonic_ns()
+            client.tell({"fill": task.to_json()})
+            filled = client.hear("filled", time.monotonic() + task.seconds_max + _PREPARE_S)
+        measurement = Measurement(workload=workload, driver=backend, round=1)
+        summary = Summary.from_json(filled["summary"])
+        measurement.take(summary, is_delivery=False)
+        measurement.wall = filled["why"]
+        used = {role: sampler.cores(role, summary.begin_ns, summary.end_ns) for role in roles}
+        of_servers = sum(used[role] or 0.0 for role in roles if role != "client")
+        times = (_times(used["client"], summary.seconds), _times(of_servers, summary.seconds))
+        _note(measurement, sampler, roles, start_ns, summary, *times)
+        measurement.values["from_topics"] = task.first
+        measurement.values["disk_bytes"] = self._places.disk_bytes(backend)
+        return measurement
+
+    def _restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
+        client = self._client(backend)
+        topics = random.Random(workload.seed).choices(range(ground.topics), k=_SAMPLE)
+        began_ns = time.monotonic_ns()
+        self._places.restart(backend)
+        ask = {"probe": topics, "ground": ground.to_json(), "seconds_max": _RESTART_MAX_S}
+        client.tell(ask)
+        probed = client.hear("probed", time.monotonic() + _RESTART_MAX_S + _OPEN_S)
+        measurement = Measurement(workload=workload, driver=backend, round=1)
+        for name in ("first", "all"):
+            if (at_ns := probed[f"{name}_ns"]) is not None:
+                measurement.values[f"{name}_read_s"] = (at_ns - began_ns) / _SECOND_NS
+        if probed["all_ns"] is None:
+            measurement.wall = f"not all of {_SAMPLE} topics could be read {_RESTART_MAX_S:g} s after the restart"
+        else:
+            measurement.count = _SAMPLE
+            measurement.seconds = measurement.values["all_read_s"]
+        return measurement
+
+    def _roles(self, backend: str, client: GeneratorProcess) -> dict[str, list[int]]:
+        return {**self._places.roles(backend), "client": [client.pid]}
+
+    def _client(self, backend: str) -> GeneratorProcess:
+        """Return the client of a backend, which is started and connected when it is first asked for."""
+        if backend not in self._clients:
+            with ExitStack() as stack:
+                client = stack.enter_context(GeneratorProcess({"url": self._places.url(backend)}, self._command))
+                client.hear("ready", time.monotonic() + _OPEN_S)
+                self._clients[backend] = client, stack.pop_all()
+        return self._clients[backend][0]
+
+    def _end(self, backend: str) -> None:
+        if backend in self._clients:
+            _, stack = self._clients.pop(backend)
+            stack.close()
+
+
+def _deadline(workload: Workload) -> float:
+    """Return when a load must have told its summary: beyond the drain there is time to compute it."""
+    return time.monotonic() + workload.seconds + 3 * _DRAIN_S
+
+
+def _times(cores: float | None, seconds: float) -> float | None:
+    return None if cores is None else cores * seconds
+
+
+def _note(
+    measurement: Measurement,
+    sampler: Sampler,
+    roles: dict[str, list[int]],
+    start_ns: int,
+    summary: Summary,
+    of_client: float | None,
+    of_servers: float | None,
+) -> None:
+    """Note what processes used: processor seconds, memory at most, and all of it second by second."""
+    if of_client is not None:
+        measurement.values["client_cpu_s"] = of_client
+        measurement.generator_cores = of_client / summary.seconds if summary.seconds else None
+    if len(roles) > 1 and of_servers is not None:
+        measurement.values["servers_cpu_s"] = of_servers
+    held = {role: sampler.rss_bytes_max(role) for role in roles}
+    measurement.values |= {f"{role}_rss_bytes_max": size for role, size in held.items() if size is not None}
+    # Of an embedded store, its client's process has the memory.
+    of_store = [size for role, size in held.items() if size is not None and (role != "client" or len(roles) == 1)]
+    measurement.values["store_rss_bytes_max"] = sum(of_store)
+    last = (summary.end_ns - start_ns) // _SECOND_NS
+    for second, usages in sampler.series(start_ns).items():
+        if second <= last:
+            measurement.series.setdefault(second, {}).update(usages)

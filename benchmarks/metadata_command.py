@@ -1,0 +1,186 @@
+"""The command `hedwig-bench metadata`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.environment import environment
+from benchmarks.errors import BenchmarkError
+from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.metadata_places import BACKENDS, HEAP_MB_MIN, SYNCED, UNSYNCED, terms
+from benchmarks.metadata_run import MetadataRun
+from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
+from benchmarks.metadata_tables import PROGRAM
+from benchmarks.metadata_workloads import ORDER, WorkloadFile, workload_files
+from benchmarks.numbers_option import numbers
+from benchmarks.results import Result
+from benchmarks.runs import end_run
+from cli.dev import DevError
+from hedwig.errors import HedwigError
+
+__all__ = ["metadata"]
+
+_SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
+_USUAL_BACKENDS: Final = ("sqlite", "zookeeper", "hbase")
+_RESULT: Final = "result.json"
+
+
+@click.command(epilog="Example: hedwig-bench metadata --backend zookeeper --backend hbase --topics 10k,100k --rounds 3")
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@click.option(
+    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="How much."
+)
+@click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick: less than five minutes.")
+@click.option("--full", "preset", flag_value="full", help="The same as --sizes full: up to 10 million topics.")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(BACKENDS),
+    help=f"Default: {', '.join(_USUAL_BACKENDS)}, in turn.",
+)
+@click.option("--topics", callback=numbers, metavar="N,N…", help="The ladder of topic counts.")
+@click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscriptions of each topic.")
+@click.option(
+    "--unsynced-topics",
+    callback=numbers,
+    metavar="N,N…",
+    help="The ladder with logs that nobody forces to the disk; 0: none.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of one load, its warm-up included.")
+@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option(
+    "--heap",
+    "heap_mb",
+    type=click.IntRange(min=HEAP_MB_MIN),
+    metavar="MIB",
+    help="Heap of all virtual machines of a backend together.",
+)
+@click.option("--fill-max", "fill_max_s", type=click.FloatRange(min=1), help="Seconds after which filling is a wall.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides which keys operations go to.")
+@click.option(
+    "--workloads",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Take workloads from this folder's TOML files instead of our own.",
+)
+@click.option("--label", default="", help="A word for the result, which says what is special about it.")
+@click.option(
+    "--run",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The run's directory: the result, and the servers' data while it lasts. A run that was ended goes on there. "
+    "Default: a new one in benchmarks/results.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
+)
+def metadata(
+    workloads: tuple[str, ...],
+    preset: str,
+    backends: tuple[str, ...],
+    seed: int,
+    folder: Path | None,
+    label: str,
+    directory: Path | None,
+    output: str,
+    **given: Any,
+) -> None:
+    """Measure metadata backends as topics grow; without the name of a WORKLOAD, all usual ones.
+
+    SQLite, ZooKeeper and HBase stand beside each other on equal terms: the same heap in all, the same durability. The
+    servers are started for the run, and ended with it. A backend that meets a wall - memory, time, a packet limit - is
+    a result: the run says how it failed, and goes on. The result file is written after each case.
+    """
+    raise_descriptor_limit()
+    started = datetime.now(UTC)
+    chosen = tuple(dict.fromkeys(backends)) or _USUAL_BACKENDS
+    directory = directory or Path("benchmarks", "results", f"metadata-{started:%Y%m%dT%H%M%SZ}")
+    path = directory / _RESULT
+    result: Result | None = None
+    with interrupt_on_sigterm():
+        try:
+            sizes = _sizes(_SIZES[preset], given)
+            files = workload_files(folder)
+            names = _names(files, workloads)
+            result = Result(
+                program=PROGRAM,
+                started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
+                environment=environment(directory),
+                terms=_terms(label, files, names, chosen, sizes, seed),
+            )
+            if path.exists():
+                result = _gone_on_with(Result.read(path), result)
+            run = MetadataRun(
+                stages=stages(files, names, sizes, seed),
+                backends=chosen,
+                sizes=sizes,
+                seed=seed,
+                directory=directory / "servers",
+                result=result,
+                path=path,
+                say=lambda line: click.echo(line, err=True),
+            )
+            run.carry_out()
+        except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
+            raise click.ClickException(str(exc)) from exc
+        except KeyboardInterrupt:
+            click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
+            sys.exit(130)
+    end_run(result, path, as_json=output == "json")
+
+
+def _sizes(preset: MetadataSizes, given: dict[str, Any]) -> MetadataSizes:
+    changed = {name: value for name, value in given.items() if value is not None}
+    if "unsynced_topics" in changed:
+        changed["unsynced_topics"] = tuple(count for count in changed["unsynced_topics"] if count)
+    sizes = replace(preset, **changed)
+    if not sizes.warmup_s < sizes.seconds:
+        raise ValueError(f"a warm-up of {sizes.warmup_s:g} s leaves nothing of loads of {sizes.seconds:g} s")
+    return sizes
+
+
+def _names(files: dict[str, WorkloadFile], asked: Sequence[str]) -> Sequence[str]:
+    if unknown := [name for name in asked if name not in files]:
+        raise BenchmarkError(f"there is no workload {unknown[0]!r}: choose from {', '.join(files)}")
+    return list(dict.fromkeys(asked)) or [name for name in ORDER if name in files] or list(files)
+
+
+def _gone_on_with(before: Result, result: Result) -> Result:
+    """Return a run that has what one before has measured. Raises BenchmarkError - they cannot be one run."""
+    if before.program != result.program or before.terms != result.terms:
+        raise BenchmarkError("the run to go on with had other options: give the same ones, or another --run")
+    before.is_complete = False
+    commit, commits = result.environment["commit"], before.environment.setdefault("resumed_on", [])
+    if commit not in (before.environment["commit"], *commits):
+        commits.append(commit)
+    return before
+
+
+def _terms(
+    label: str,
+    files: dict[str, WorkloadFile],
+    names: Sequence[str],
+    backends: Sequence[str],
+    sizes: MetadataSizes,
+    seed: int,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"label": label} if label else {}
+    for durability in (SYNCED, *([UNSYNCED] if sizes.unsynced_topics else [])):
+        found[durability] = terms(backends, sizes.heap_mb, durability)
+    return found | {
+        "virtual machines": "serial collector, both compilers",
+        "a topic": "an empty record of ledger ranges, its subscriptions, and an owner if its number is even",
+        "clients": "one process for each backend, opened as a hub opens its store; only one is at work at a time",
+        "workloads": {name: files[name].says for name in names},
+        "sizes": sizes.to_json(),
+        "seed": seed,
+        "closed loops": "time counts from when a request is made, so a stall delays what follows without showing in it",
+    }

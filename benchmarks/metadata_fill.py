@@ -1,0 +1,99 @@
+"""Filling a store: the records that workloads need, made in batches, several of them at once."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Final
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.metadata_ground import DATA, PREDECESSOR, Batch, FillTask
+from benchmarks.recording import Second, Summary
+from hedwig.errors import BadVersionError, HedwigError
+from hedwig.model import LedgerRanges
+from hedwig.versions import NEW
+from metadata.bulk import load_batches
+from metadata.operations import Outcome, RecordKey, Write
+from metadata.store import MetadataStore
+
+__all__ = ["fill"]
+
+_SECOND_NS: Final = 1_000_000_000
+_PAUSE_S: Final = 0.5
+_FRUITLESS_MAX: Final = 5
+"""A batch that failed so often in a row, each time after the store's own deadline, will not succeed."""
+
+
+async def fill(
+    store: MetadataStore, task: FillTask, *, now_ns: Callable[[], int] = time.monotonic_ns
+) -> tuple[Summary, str | None]:
+    """Make the records of a task.
+
+    Returns: what was made until the end, with the times of batches as service times, and failed attempts as errors; and
+        why not all was made, None if it was. A record that exists already, from an attempt before, is right.
+    """
+    began_ns = now_ns()
+    summary = Summary(begin_ns=began_ns, end_ns=began_ns, offered=task.records)
+    deadline_ns = began_ns + round(task.seconds_max * _SECOND_NS)
+
+    async def make(batch: Batch) -> int:
+        batch_began_ns = now_ns()
+        await _make_until_done(store, batch, summary.errors, lambda: now_ns() > deadline_ns)
+        return now_ns() - batch_began_ns
+
+    def note(batch: Batch, took_ns: int) -> None:
+        summary.end_ns = now_ns()
+        summary.count += batch.records
+        summary.service.record(took_ns // 1000)
+        second = summary.series.setdefault((summary.end_ns - began_ns) // _SECOND_NS, Second())
+        second.finished += batch.records
+        second.response.record(took_ns // 1000)
+
+    why: str | None = None
+    try:
+        await load_batches(_each(task.batches()), make, note)
+    except BenchmarkError as exc:
+        why = str(exc)
+    summary.response.add(summary.service)
+    summary.missed = task.records - summary.count
+    return summary, why
+
+
+async def _each(batches: Iterable[Batch]) -> AsyncIterator[Batch]:
+    for batch in batches:
+        yield batch
+
+
+async def _make_until_done(
+    store: MetadataStore, batch: Batch, errors: Counter[str], is_over: Callable[[], bool]
+) -> None:
+    """Make a batch. Raises BenchmarkError - time is over, or it fails for good."""
+    fruitless = 0
+    while True:
+        if is_over():
+            raise BenchmarkError("the time for it was over")
+        try:
+            await _make(store, batch)
+            return
+        except HedwigError as exc:
+            errors[type(exc).__name__] += 1
+            fruitless += 1
+            if fruitless >= _FRUITLESS_MAX:
+                raise BenchmarkError(f"a batch failed {fruitless} times: {type(exc).__name__}: {exc}") from exc
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _make(store: MetadataStore, batch: Batch) -> None:
+    topics = [Write(RecordKey(topic), LedgerRanges(), NEW) for topic in batch.topics]
+    owners = [Write(RecordKey(topic), PREDECESSOR, NEW) for topic in batch.owned]
+    subscriptions = [Write(key, DATA, NEW) for key in batch.subscriptions]
+    made: list[Sequence[Outcome[Any]]] = []
+    if topics:
+        made.append(await store.persistence.apply(topics))
+    if owners:
+        made.append(await store.ownership.apply(owners))
+    if subscriptions:
+        made.append(await store.subscriptions.apply(subscriptions))
+    for outcome in (outcome for outcomes in made for outcome in outcomes):
+        if outcome.error is not None and not isinstance(outcome.error, BadVersionError):
+            raise outcome.error

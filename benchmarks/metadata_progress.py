@@ -1,0 +1,97 @@
+"""How far a run of `hedwig-bench metadata` has come: what its result has, and how long the rest will take."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from benchmarks.metadata_suite import MetadataSizes, Stage, Step
+from benchmarks.results import Measurement, Result
+from benchmarks.workloads import Workload
+
+__all__ = ["EMBEDDED_BACKEND", "Progress"]
+
+EMBEDDED_BACKEND: Final = "sqlite"
+"""It has no server, and so none to restart."""
+_START_S: Final = 45.0
+_RESTART_S: Final = 15.0
+_BESIDE_S: Final = 1.0
+_FILLED_PER_S: Final = 4_000
+"""How long things take, until it shows how long they do."""
+
+
+class Progress:
+    """What is done, walls included, and what is left. Rounds count from 1; fills and restarts have one."""
+
+    def __init__(
+        self, stages: Sequence[Stage], backends: Sequence[str], sizes: MetadataSizes, seed: int, result: Result
+    ) -> None:
+        self._stages = stages
+        self._backends = backends
+        self._sizes = sizes
+        self._seed = seed
+        self._began = time.monotonic()
+        self._done: dict[tuple[str, str, str, int], Measurement] = {}
+        for measurement in result.measurements:
+            self.note(measurement)
+        self._planned_s = self._left_s({})
+
+    def note(self, measurement: Measurement) -> None:
+        """Take note that something was measured."""
+        self._done[_key(measurement.on, measurement.driver, measurement.workload, measurement.round)] = measurement
+
+    def found(self, stage: Stage, backend: str, workload: Workload, number: int = 1) -> Measurement | None:
+        """Return what was measured already."""
+        return self._done.get(_key(stage.durability, backend, workload, number))
+
+    def is_missing(self, stage: Stage, step: Step | None = None) -> bool:
+        """Say whether anything is left to do in a stage, or in one of its steps."""
+        return any(
+            any(self._left(stage, each, backend))
+            for backend in self._backends
+            for each in stage.steps
+            if step is None or each is step
+        )
+
+    def left(self, lost: Mapping[str, str], stage: Stage) -> str:
+        """Return how much is done and how long the rest will take, in words; `lost` have nothing left in `stage`."""
+        left_s = self._left_s(lost, stage)
+        done_s = max(0.0, self._planned_s - left_s)
+        pace = (time.monotonic() - self._began) / done_s if done_s else 1.0
+        share = done_s / self._planned_s if self._planned_s else 1.0
+        return f"{share:.0%}, about {left_s * pace / 60:.0f} min left"
+
+    def _left_s(self, lost: Mapping[str, str], current: Stage | None = None) -> float:
+        total = 0.0
+        for stage in self._stages:
+            costs = [
+                cost
+                for step in stage.steps
+                for backend in self._backends
+                if not (stage is current and backend in lost)
+                for cost in self._left(stage, step, backend)
+            ]
+            total += sum(costs) + (_START_S if costs and stage is not current else 0.0)
+        return total
+
+    def _left(self, stage: Stage, step: Step, backend: str) -> Iterator[float]:
+        """Yield how long each thing takes that is not done; nothing behind a wall in filling."""
+        for each in stage.steps:
+            fill = self.found(stage, backend, stage.fill(each, self._seed))
+            if fill is not None and fill.wall is not None:
+                return
+            if each is step:
+                if fill is None:
+                    records = step.topics * (2 + stage.subscribers) - step.before * (2 + stage.subscribers)
+                    yield records / _FILLED_PER_S
+                break
+        for number in range(1, self._sizes.rounds + 1):
+            for workload in step.workloads:
+                if self.found(stage, backend, workload, number) is None:
+                    yield workload.seconds + _BESIDE_S
+        if backend != EMBEDDED_BACKEND and self.found(stage, backend, stage.restart(step, self._seed)) is None:
+            yield _RESTART_S
+
+
+def _key(durability: str, backend: str, workload: Workload, number: int) -> tuple[str, str, str, int]:
+    return durability, backend, json.dumps(workload.to_json(), sort_keys=True), number

@@ -1,0 +1,167 @@
+"""What a run of `hedwig-bench metadata` measures: stages with fresh servers, each with a ladder of topic counts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from benchmarks.metadata_places import SYNCED, UNSYNCED
+from benchmarks.metadata_workloads import WorkloadFile
+from benchmarks.workloads import Among, Operation, Workload
+
+__all__ = ["FILL", "FULL", "QUICK", "RESTART", "SMOKE", "USUAL", "MetadataSizes", "Stage", "Step", "stages"]
+
+FILL: Final = "fill"
+RESTART: Final = "restart"
+_TOPICS_MIN: Final = 20
+_BOUNDED: Final = frozenset({Operation.CREATE_SUBSCRIPTION.value, Operation.DELETE_SUBSCRIPTION.value})
+"""Operations that leave more, or less, than there was: as many of them on each backend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSizes:
+    """The sizes of a run.
+
+    topics, subscribers: the ladder, climbed once for each number of subscriptions of a topic, on fresh servers.
+    unsynced_topics: the ladder once more with logs that nobody forces to the disk, for the first of `subscribers`.
+    operations: at most so many of those that change what the store holds. drawn: so many keys have their versions read
+        before a load whose operations need one. wide_max: topics have so many subscriptions at most.
+    heap_mb: of all virtual machines of a backend together. fill_max_s: a ladder's step that takes longer is a wall.
+    """
+
+    topics: Sequence[int] = (10_000, 100_000, 1_000_000)
+    subscribers: Sequence[int] = (1, 10)
+    unsynced_topics: Sequence[int] = (10_000,)
+    seconds: float = 4.0
+    warmup_s: float = 1.0
+    operations: int = 10_000
+    drawn: int = 20_000
+    wide_max: int = 20_000
+    heap_mb: int = 4096
+    fill_max_s: float = 1800.0
+    rounds: int = 2
+
+    def __post_init__(self) -> None:
+        for ladder in (self.topics, self.unsynced_topics):
+            if list(ladder) != sorted(set(ladder)) or any(count < _TOPICS_MIN for count in ladder):
+                raise ValueError(f"a ladder climbs from at least {_TOPICS_MIN} topics, not {list(ladder)}")
+        if not self.subscribers or min(self.subscribers) < 1 or len(set(self.subscribers)) < len(self.subscribers):
+            raise ValueError(f"topics have a subscription or more each, not {list(self.subscribers)}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+USUAL: Final = MetadataSizes()
+FULL: Final = MetadataSizes(topics=(10_000, 100_000, 1_000_000, 3_000_000, 10_000_000), heap_mb=6144, fill_max_s=7200.0)
+QUICK: Final = MetadataSizes(
+    topics=(1_000, 10_000),
+    subscribers=(1,),
+    unsynced_topics=(),
+    seconds=0.6,
+    warmup_s=0.2,
+    operations=500,
+    drawn=1_000,
+    wide_max=2_000,
+    heap_mb=1024,
+    fill_max_s=60.0,
+    rounds=1,
+)
+SMOKE: Final = MetadataSizes(
+    topics=(20, 60),
+    subscribers=(2,),
+    unsynced_topics=(),
+    seconds=0.2,
+    warmup_s=0.05,
+    operations=20,
+    drawn=20,
+    wide_max=30,
+    heap_mb=1024,
+    fill_max_s=60.0,
+    rounds=1,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One number of topics: what is carried out once that many are there. Each case may claim `claims` topics."""
+
+    topics: int
+    before: int
+    claims: int
+    workloads: Sequence[Workload]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A ladder on fresh servers. `wide`: for each of these numbers there are topics with so many subscriptions."""
+
+    durability: str
+    subscribers: int
+    wide: Sequence[int]
+    steps: Sequence[Step]
+
+    def fill(self, step: Step, seed: int) -> Workload:
+        """Return what the filling of a step is called in the result."""
+        return _named(FILL, Operation.CREATE, step.topics, self.subscribers, seed)
+
+    def restart(self, step: Step, seed: int) -> Workload:
+        """Return what the restart after a step is called in the result."""
+        return _named(RESTART, Operation.READ_OWNER, step.topics, self.subscribers, seed)
+
+
+def stages(files: Mapping[str, WorkloadFile], names: Sequence[str], sizes: MetadataSizes, seed: int) -> list[Stage]:
+    """Return the stages of a run, in their order."""
+    chosen = [files[name] for name in names]
+    found = [_stage(chosen, SYNCED, subscribers, sizes.topics, sizes, seed) for subscribers in sizes.subscribers]
+    if sizes.unsynced_topics:
+        found.append(_stage(chosen, UNSYNCED, sizes.subscribers[0], sizes.unsynced_topics, sizes, seed))
+    return found
+
+
+def _stage(
+    files: Sequence[WorkloadFile],
+    durability: str,
+    subscribers: int,
+    ladder: Sequence[int],
+    sizes: MetadataSizes,
+    seed: int,
+) -> Stage:
+    steps = []
+    for before, topics in zip((0, *ladder), ladder, strict=False):
+        workloads = []
+        for file in files:
+            if before == 0 or not file.once:
+                workloads += list(_fitted(file, topics, subscribers, sizes, seed))
+        claiming = sizes.rounds * sum(each.among is Among.UNOWNED for each in workloads)
+        claims = max(1, min(sizes.operations, (topics // 2 - before // 2) // max(1, claiming)))
+        workloads = [_bounded(each, claims) if each.among is Among.UNOWNED else each for each in workloads]
+        steps.append(Step(topics=topics, before=before, claims=claims, workloads=workloads))
+    wide = sorted({each.wide for step in steps for each in step.workloads if each.wide})
+    return Stage(durability=durability, subscribers=subscribers, wide=wide, steps=steps)
+
+
+def _fitted(file: WorkloadFile, topics: int, subscribers: int, sizes: MetadataSizes, seed: int) -> Iterator[Workload]:
+    """Yield the cases of a workload, each once, none of them wider or with more keys than there may be."""
+    seen: list[Workload] = []
+    for each in file.workloads(
+        topics=topics, subscribers=subscribers, seconds=sizes.seconds, warmup_s=sizes.warmup_s, seed=seed
+    ):
+        fitted = replace(each, wide=min(each.wide, sizes.wide_max))
+        if _BOUNDED & set(fitted.mix):
+            fitted = _bounded(fitted, sizes.operations)
+        if fitted not in seen and fitted.keys <= topics // 2:
+            seen.append(fitted)
+            yield fitted
+
+
+def _bounded(workload: Workload, operations: int) -> Workload:
+    """Return a workload of so many operations at most, short enough to offer its rate all the time."""
+    if not workload.is_open_loop:
+        return replace(workload, operations=operations)
+    seconds = min(workload.seconds, operations / workload.rate_per_s)
+    warmup_s = workload.warmup_s * seconds / workload.seconds
+    return replace(workload, operations=operations, seconds=seconds, warmup_s=warmup_s)
+
+
+def _named(name: str, operation: Operation, topics: int, subscribers: int, seed: int) -> Workload:
+    return Workload(name=name, mix={operation.value: 1.0}, topics=topics, subscribers=subscribers, seed=seed)
