@@ -11,7 +11,7 @@ from cli.setting_options import cluster_setting_options
 from cli.settings import Settings, current_settings
 from hedwig.errors import ConfigurationError, ServiceDownError
 from hedwig.outcomes import NotAppliedError
-from metadata import MetadataUrl
+from metadata.url import zookeeper_place
 
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
@@ -23,11 +23,9 @@ __all__ = [
     "find_hub",
     "read_cluster",
     "read_hubs_of",
-    "zookeeper_place",
 ]
 
 _SCHEME = "zookeeper"
-_PORT = 2181
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +111,3 @@ def cluster_place(url: str) -> tuple[str, str]:
     except ConfigurationError as exc:
         text = f"the cluster is {url!r}; it must be like zookeeper://host:2181/hedwig/REGION"
         raise ConfigurationError(text) from exc
-
-
-def zookeeper_place(url: str) -> tuple[str, str]:
-    """Return hosts and path of a place in ZooKeeper. Raises ConfigurationError."""
-    parsed = MetadataUrl.parse(url)
-    hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_PORT))
-    if parsed.scheme != _SCHEME or parsed.parameters or not parsed.path.strip("/"):
-        raise ConfigurationError(f"{url!r} is no place in ZooKeeper")
-    return hosts, parsed.path.rstrip("/")

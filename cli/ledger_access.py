@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.cluster_access import ClusterAccess, zookeeper_place
+from cli.cluster_access import ClusterAccess
 from cli.errors import CommandError, ExitCode
 from cli.option_group import option_group
 from cli.setting_options import ledger_setting_options
@@ -16,6 +16,7 @@ from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError
 from hedwig.outcomes import NotAppliedError
 from metadata import MetadataUrl
+from metadata.url import zookeeper_place
 
 if TYPE_CHECKING:
     from hub.ledgers.inspection import LedgerInspector

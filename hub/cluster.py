@@ -13,7 +13,7 @@ from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions
 from hub.balance import Balance
-from hub.cluster_options import zookeeper_place
+from hub.cluster_options import place_of
 from hub.ledgers.bookkeeper.bridged_session import BridgedSession
 from hub.ledgers.bookkeeper.cluster import ClusterOptions
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
@@ -56,9 +56,9 @@ class Cluster:
     async def open(self) -> None:
         place = self._options.bookkeeper.zookeeper
         if place:
-            hosts, self._root = zookeeper_place("bookkeeper.zookeeper", place)
+            hosts, self._root = place_of("bookkeeper.zookeeper", place)
         else:
-            hosts, _ = zookeeper_place("cluster.zookeeper", self._options.cluster.zookeeper)
+            hosts, _ = place_of("cluster.zookeeper", self._options.cluster.zookeeper)
             self._root = _LEDGERS_ROOT
         timeout_s = self._options.operation_timeout_s
         bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s, clock=self._clock))
@@ -75,7 +75,7 @@ class Cluster:
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
             ConfigurationError - there is no BookKeeper where it should be.
         """
-        hosts, prefix = zookeeper_place("cluster.zookeeper", self._options.cluster.zookeeper)
+        hosts, prefix = place_of("cluster.zookeeper", self._options.cluster.zookeeper)
         cluster = self._options.cluster
         self.liveness = ClusterLiveness(
             address,

@@ -6,12 +6,11 @@ from typing import Final
 
 from hedwig.errors import ConfigurationError
 from hub.option_field import check_ranges, option
-from metadata import MetadataUrl
+from metadata.url import zookeeper_place
 
-__all__ = ["BookieOptions", "ClusterOptions", "zookeeper_place"]
+__all__ = ["BookieOptions", "ClusterOptions", "place_of"]
 
 _PLACEMENTS: Final = ("load", "uniform")
-_ZOOKEEPERS_OWN: Final = "zookeeper"
 _COMPATIBLE: Final = ("", "4.3")
 
 
@@ -39,7 +38,7 @@ class ClusterOptions:
 
     def __post_init__(self) -> None:
         if self.zookeeper:
-            zookeeper_place("cluster.zookeeper", self.zookeeper)
+            place_of("cluster.zookeeper", self.zookeeper)
         if self.placement not in _PLACEMENTS:
             raise ConfigurationError(f"cluster: placement is {self.placement!r}; it must be load or uniform")
         bounds = (
@@ -76,7 +75,7 @@ class BookieOptions:
 
     def __post_init__(self) -> None:
         if self.zookeeper:
-            zookeeper_place("bookkeeper.zookeeper", self.zookeeper)
+            place_of("bookkeeper.zookeeper", self.zookeeper)
         if not self.ensemble >= self.write_quorum >= self.ack_quorum >= 1:
             raise ConfigurationError(
                 f"bookkeeper: ensemble is {self.ensemble}, write_quorum {self.write_quorum}, ack_quorum "
@@ -88,16 +87,9 @@ class BookieOptions:
             raise ConfigurationError(f"bookkeeper: append_timeout_s is {self.append_timeout_s}; it must be above 0")
 
 
-def zookeeper_place(key: str, url: str) -> tuple[str, str]:
-    """Return the hosts and the path of zookeeper://host:port[,…]/path. Raises ConfigurationError: it is not one."""
-    wrong = ConfigurationError(f"{key} is {url!r}; it must be like zookeeper://host:2181/path")
+def place_of(key: str, url: str) -> tuple[str, str]:
+    """Return the hosts and the path that an option names. Raises ConfigurationError: it is no place in ZooKeeper."""
     try:
-        parsed = MetadataUrl.parse(url)
-        hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(2181))
+        return zookeeper_place(url)
     except ConfigurationError as exc:
-        raise wrong from exc
-    root, *components = parsed.path.split("/")
-    is_path = not root and components and all(components) and components[0] != _ZOOKEEPERS_OWN
-    if parsed.scheme != "zookeeper" or parsed.parameters or not is_path:
-        raise wrong
-    return hosts, parsed.path
+        raise ConfigurationError(f"{key} is {url!r}; it must be like zookeeper://host:2181/path") from exc

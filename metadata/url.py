@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hedwig.errors import ConfigurationError
 
-__all__ = ["MetadataUrl"]
+__all__ = ["MetadataUrl", "zookeeper_place"]
+
+_ZOOKEEPER_PORT: Final = 2181
+_ZOOKEEPERS_OWN: Final = "zookeeper"
+"""What ZooKeeper keeps below it is nobody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +62,14 @@ class MetadataUrl:
             if name not in known:
                 choice = f"it knows {', '.join(sorted(known))}" if known else "it takes none"
                 raise ConfigurationError(f"{self.scheme} URLs have no parameter {name!r}; {choice}")
+
+
+def zookeeper_place(url: str) -> tuple[str, str]:
+    """Return the hosts and the path of zookeeper://host:port[,…]/path. Raises ConfigurationError: it is not one."""
+    parsed = MetadataUrl.parse(url)
+    hosts = ",".join(f"{host}:{port}" for host, port in parsed.endpoints(_ZOOKEEPER_PORT))
+    root, *components = parsed.path.split("/")
+    is_path = not root and components and all(components) and components[0] != _ZOOKEEPERS_OWN
+    if parsed.scheme != "zookeeper" or parsed.parameters or not is_path:
+        raise ConfigurationError(f"{url!r} is no place in ZooKeeper; write for example zookeeper://host:2181/path")
+    return hosts, parsed.path
