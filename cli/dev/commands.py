@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from cli.confirmation import confirm
 from cli.dev.classpath import user_cache
 from cli.dev.errors import DevError, NotAnsweringError, UnknownServerError
 from cli.dev.launcher import DevServers, ServerStatus
@@ -119,15 +120,24 @@ def logs(name: str, lines: int, goes_on: bool, directory: Path | None) -> None:
             _write_out(part)
 
 
-@dev.command(example="hedwig-admin dev down")
+@dev.command(example="hedwig-admin dev down --yes")
 @click.option("--keep-data", is_flag=True, help="Stop the servers in order and keep data, logs and ports.")
+@click.option("--yes", is_flag=True, help="Do not ask before data are removed.")
+@click.option("--dry-run", is_flag=True, help="Say what would be ended and removed, and change nothing.")
 @_directory_option
 @pass_settings
-def down(settings: Settings, keep_data: bool, directory: Path | None) -> None:
+def down(settings: Settings, keep_data: bool, yes: bool, dry_run: bool, directory: Path | None) -> None:
     """End all servers and remove their data, logs and settings."""
     with _errors_shown():
         servers = DevServers(_chosen(directory))
-        running = [one.name for one in servers.status() if one.pid is not None]
+        known = servers.status()
+        running = [one.name for one in known if one.pid is not None]
+        if dry_run:
+            data = "would be kept" if keep_data else "would be removed"
+            settings.writer().record({"directory": str(servers.directory), "would_end": running, "data": data})
+            return
+        if known and not keep_data and not yes:
+            confirm(f"This removes the data of {', '.join(one.name for one in known)} in {servers.directory} for good")
         servers.down(keep_data=keep_data)
         data = "kept" if keep_data else "removed"
         what = f"ended {', '.join(running)}" if running else "no server was running"

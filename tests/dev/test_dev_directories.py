@@ -262,7 +262,14 @@ def test_commands_speak_to_people_and_to_programs(directory: Path) -> None:
     assert command(directory, "kill", "zookeeper-1").stderr == "killed zookeeper-1\n"
     assert _servers(directory)[0]["state"] == "dead"
     assert command(directory, "start", "zookeeper-1").returncode == 0
-    assert command(directory, "down").stderr == f"ended zookeeper-1; removed the data in {directory}\n"
+    planned = json.loads(command(directory, "down", "--dry-run", "-o", "json").stdout)
+    assert (planned["would_end"], planned["data"]) == (["zookeeper-1"], "would be removed")
+    asked = command(directory, "down")
+    assert asked.returncode == 2
+    assert asked.stderr.startswith(f"This removes the data of zookeeper-1 in {directory} for good; go on? [y/N]")
+    assert asked.stderr.splitlines()[-1].endswith("give --yes")
+    assert _servers(directory)[0]["state"] == "running"
+    assert command(directory, "down", "--yes").stderr == f"ended zookeeper-1; removed the data in {directory}\n"
 
 
 @pytest.mark.parametrize(
