@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from cli.formats import FORMATS
 
-__all__ = ["SETTINGS", "Chosen", "Setting", "Value"]
+__all__ = ["SETTINGS", "Chosen", "Setting", "Value", "as_typed"]
 
 Value: TypeAlias = str | float | bool
 
@@ -69,7 +69,7 @@ class Setting:
                 fits = isinstance(value, str) and value != ""
         if not fits:
             raise ValueError(_WANTED[self.kind])
-        checked: Value = value
+        checked: Value = as_typed(value)
         return checked
 
 
@@ -92,11 +92,16 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         Setting("admin", _Kind.TEXT),
         Setting("data", _Kind.TEXT),
         Setting("bookkeeper", _Kind.TEXT),
-        Setting("timeout", _Kind.SECONDS, 30.0),
+        Setting("timeout", _Kind.SECONDS, 30),
         Setting("output", _Kind.FORMAT, "table"),
     )
 }
 """By the name that a context gives them."""
+
+
+def as_typed(value: Any) -> Any:
+    """Return a number as people type it: 30, not 30.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass(frozen=True, slots=True)

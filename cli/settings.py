@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 from click.shell_completion import CompletionItem
 
-from cli.configuration import SETTINGS, Chosen, Value
+from cli.configuration import SETTINGS, Chosen, Value, as_typed
 from cli.contexts import SavedContexts, read_contexts
 from cli.errors import CommandError
 from cli.formats import FORMATS, make_output
@@ -221,7 +221,7 @@ def kept_setting(key: str) -> dict[str, Any]:
     def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         # An option that is absent here must not hide the same one given earlier on the line.
         if value not in (None, ""):
-            ctx.ensure_object(Settings).flags[key] = value
+            ctx.ensure_object(Settings).flags[key] = as_typed(value)
 
     return {"expose_value": False, "callback": keep}
 

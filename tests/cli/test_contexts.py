@@ -211,6 +211,21 @@ def test_switching_back_from_the_first_context_leaves_none_in_use(admin: Admin) 
     assert _use(admin, "-") == ("eu", None)
 
 
+def test_numbers_are_shown_and_saved_as_they_were_typed(admin: Admin) -> None:
+    def shown(*arguments: str) -> str:
+        (line,) = (
+            line for line in admin.done("config", "show", *arguments).out.splitlines() if line.startswith("time")
+        )
+        return line.split()[1]
+
+    assert shown() == "30"
+    assert shown("--timeout", "5") == "5"
+    assert shown("--timeout", "0.5") == "0.5"
+    _save(admin, "eu", "--timeout", "7", "--use")
+    assert "timeout = 7\n" in _file(admin).read_text()
+    assert shown() == "7"
+
+
 def test_path_names_the_file_of_contexts(admin: Admin) -> None:
     assert admin.done("config", "path", "-o", "json").json == {"path": str(_file(admin)), "exists": False}
     ran = admin.run("config", "path", "--columns", "path", "--no-header", XDG_CONFIG_HOME="relative")
