@@ -147,13 +147,14 @@ def delete_one(
         _check_version(found, expected_version)
         _check_unused(found, force)
         losses = {"owner": found.owner is not None, "subscriptions": found.subscriptions, "ledgers": found.ledgers}
+        version = {"version": version_text(None if found.persistence is None else found.persistence.version)}
         if dry_run:
-            output.record(name_fields(name) | {"result": "would delete"} | losses)
+            output.record(name_fields(name) | {"result": "would delete"} | losses | version)
             return
         if not yes:
             confirm(f"This deletes {_spelled(found)} for good")
         losses["subscriptions"] = await delete_topic(store, found)
-        output.record(name_fields(name) | {"result": "deleted"} | losses)
+        output.record(name_fields(name) | {"result": "deleted"} | losses | version)
 
     with_store(settings, delete)
 

@@ -72,7 +72,16 @@ def release_topic(
     owner = OwnerFinder(settings, cluster, admin).find_existing(name)
     check_version(owner, expected_version)
     result = "released" if _release(settings, owner) else "not owned"
-    output.record(name_fields(name) | {"result": result, "owner": owner.hub or None, "owner_state": str(owner.state)})
+    record = owner.record
+    output.record(
+        name_fields(name)
+        | {
+            "result": result,
+            "owner": owner.hub or None,
+            "owner_state": str(owner.state),
+            "version": None if record is None else str(record.version),
+        }
+    )
 
 
 def _owner_row(owner: TopicOwner) -> dict[str, Any]:

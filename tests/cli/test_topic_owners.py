@@ -95,16 +95,18 @@ def test_owner_that_was_killed_is_gone_and_so_is_its_earlier_start(tmp_path: Pat
 
 def test_release_lets_go_of_a_topic(pair: HubAndAdmin, topic: str) -> None:
     pair.publish(topic, b"m")
+    owned = pair.admin.done("topic", "owner", topic, "--columns", "version", "--no-header").out.strip()
     released = pair.admin.done("topic", "release", topic, "-o", "json").json
     assert released == {
         "topic": topic,
         "result": "released",
         "owner": pair.hub.address,
         "owner_state": "alive",
+        "version": owned,
     }
     assert AdminClient(pair.hub.admin).ask("GET", f"/topics/{topic}").status == 404
     again = pair.admin.done("topic", "release", topic, "-o", "json").json
-    assert (again["result"], again["owner"]) == ("not owned", None)
+    assert (again["result"], again["owner"], again["version"]) == ("not owned", None, None)
 
 
 def test_release_goes_by_the_version_of_the_owner_record(pair: HubAndAdmin, topic: str) -> None:

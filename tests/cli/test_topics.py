@@ -131,8 +131,16 @@ def test_delete_takes_everything_with_force_only(admin: Admin) -> None:
     assert refused.code == 1
     assert "the owner hub.example:4080:9876 and 600 subscriptions" in refused.err
     assert (admin.count("subscriptions"), admin.count("ownership"), admin.count("persistence")) == (600, 1, 1)
+    version = admin.done("topic", "show", "news", "--columns", "version", "--no-header").out.strip()
     ran = admin.done("topic", "delete", "news", "--yes", "--force", "-o", "json")
-    expected = {"topic": "news", "result": "deleted", "owner": True, "subscriptions": 600, "ledgers": 2}
+    expected = {
+        "topic": "news",
+        "result": "deleted",
+        "owner": True,
+        "subscriptions": 600,
+        "ledgers": 2,
+        "version": version,
+    }
     assert ran.json == expected
     assert (admin.count("subscriptions"), admin.count("ownership"), admin.count("persistence")) == (0, 0, 0)
 
