@@ -38,7 +38,7 @@ _RATES: Final = {
     "refused_requests": "refusals_per_s",
 }
 _LOAD_COLUMNS: Final = ("hub", *_LEVELS, *_RATES.values(), "rates_over_s")
-_LOAD_SHOWN: Final = ("hub", "topics", "channels", "attached_subscriptions", "publishes_per_s", "deliveries_per_s")
+_LOAD_SHOWN: Final = ("hub", "topics", "channels", "publishes_per_s", "deliveries_per_s")
 _POLL_S: Final = 0.25
 _SAY_EVERY_S: Final = 5.0
 

@@ -15,6 +15,7 @@ import click
 from rich.cells import cell_len, set_cell_size
 
 from cli.errors import CommandError, ExitCode
+from cli.human_units import in_words
 
 __all__ = ["JsonOutput", "NdjsonOutput", "Output", "Row", "TableOutput", "field_names", "is_field", "say_more"]
 
@@ -134,7 +135,7 @@ class TableOutput(Output):
     def record(self, row: Row) -> None:
         self._check_columns(field_names(row))
         names = self.chosen or field_names(row)
-        lines = [(name, line) for name in names for line in _lines(row.get(name))]
+        lines = [(name, line) for name in names for line in _lines(name, row.get(name))]
         width = max(map(len, names))
         room = _room()
         last = None
@@ -151,7 +152,7 @@ class TableOutput(Output):
         self._header_due = self.header
 
     def page(self, rows: Sequence[Row]) -> None:
-        cells = [[_text(row.get(name)) for name in self._names] for row in rows]
+        cells = [[_text(row.get(name), name) for name in self._names] for row in rows]
         self._widen(cells)
         self._write_header()
         for line in cells:
@@ -206,28 +207,30 @@ def is_field(name: str) -> bool:
     return not name.endswith(_COMPANION)
 
 
-def _text(value: Any) -> str:
-    """Return a value as one cell."""
+def _text(value: Any, name: str = "") -> str:
+    """Return the value of a field as one cell: sizes and durations, which names tell, in words."""
     match value:
         case None:
             return "-"
         case bool():
             return "yes" if value else "no"
-        case int() | float() | str():
-            return str(value)
+        case int() | float():
+            return in_words(name, value) or str(value)
+        case str():
+            return value
         case Mapping():
             # People need not be told what a nested thing does not have.
             said = {name: item for name, item in value.items() if item not in (None, {}) and is_field(name)}
-            return " ".join(f"{name}={_text(item)}" for name, item in said.items()) or "-"
+            return " ".join(f"{name}={_text(item, name)}" for name, item in said.items()) or "-"
         case _:
             return ", ".join(_text(item) for item in value) or "-"
 
 
-def _lines(value: Any) -> list[str]:
-    """Return a value of a single record as the lines that it fills: a list has one for each item."""
+def _lines(name: str, value: Any) -> list[str]:
+    """Return the value of a field of a single record as the lines that it fills: a list has one for each item."""
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
         return [_text(item) for item in value]
-    return [_text(value)]
+    return [_text(value, name)]
 
 
 def _width(text: str) -> int:

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from cli.human_units import duration_text
 from hedwig.clock import Clock, SystemClock
 
 __all__ = [
@@ -78,7 +79,7 @@ class LoadProgress(ABC):
         fresh_bytes = self._read_bytes - self._skipped_bytes
         if self._input_bytes and fresh_bytes > 0:
             left_s = self.seconds * (self._input_bytes - self._read_bytes) / fresh_bytes
-            words.append(f"about {_duration(left_s)} left")
+            words.append(f"about {duration_text(left_s)} left")
         return ", ".join(words)
 
     @abstractmethod
@@ -193,16 +194,9 @@ async def _say_now_and_then(title: str, clock: Clock) -> None:
     began = clock.monotonic()
     while True:
         await clock.sleep(_LINE_EVERY_S)
-        click.echo(f"{title}: {_duration(clock.monotonic() - began)} so far", err=True)
+        click.echo(f"{title}: {duration_text(clock.monotonic() - began)} so far", err=True)
 
 
 def _plain(text: str) -> str:
     """Return `text` as rich's markup for itself."""
     return text.replace("[", "\\[")
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"

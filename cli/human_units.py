@@ -1,0 +1,45 @@
+"""Sizes and durations in words, as people read them in tables; programs get plain numbers in the other formats."""
+
+from typing import Final
+
+__all__ = ["duration_text", "in_words", "size_text"]
+
+_SIZE_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+_KIB: Final = 1024
+
+
+def in_words(field: str, value: int | float) -> str | None:
+    """Return the value of a field that is a size or a duration, by its name, in words; None for any other.
+
+    Rates (`_per_s`) are none, nor are milliseconds (`_ms`), which are measured to be compared.
+    """
+    if field == "bytes" or field.endswith("_bytes"):
+        return size_text(value)
+    if field == "seconds" or (field.endswith("_s") and not field.endswith("per_s")):
+        return duration_text(value)
+    return None
+
+
+def size_text(size: float) -> str:
+    """Return `72 B`, `1.2 GiB`."""
+    if abs(size) < _KIB:
+        return f"{size:g} B"
+    power = 0
+    while power < len(_SIZE_UNITS) and abs(size) >= _KIB - 0.05:
+        size /= _KIB
+        power += 1
+    return f"{size:.1f} {_SIZE_UNITS[power - 1]}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return `0.25 s`, `34 s`, `3 min`, `2 h 5 min`, `4 d 3 h`."""
+    if 0 < seconds < 9.95:
+        return f"{seconds:.2g} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
