@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, HedwigError, MetadataError
-from metadata import NamedRecords, WriteGate
+from metadata import MetadataStore, NamedRecords, WriteGate
 from metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
+from metadata.migration import Phase, read_state
 
 if TYPE_CHECKING:
     from hub.incarnation import Incarnation
@@ -44,7 +45,7 @@ class Freezing:
         self._url = url
         self._clock = clock
         self._random = Random()
-        self._records: NamedRecords | None = None
+        self._metadata: MetadataStore | None = None
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._seen: Freeze | None = None
@@ -62,12 +63,24 @@ class Freezing:
         """Whether a write is under way."""
         return self._gate.running > 0
 
-    def attach(self, records: NamedRecords) -> None:
-        """Say where the record is. Before anything else."""
-        self._records = records
+    def attach(self, metadata: MetadataStore) -> None:
+        """Say which store it is about. Before anything else."""
+        self._metadata = metadata
 
-    async def check_not_moved(self) -> None:
-        """Raise ConfigurationError if what this store held is elsewhere, so that no hub may start on it."""
+    async def check_usable(self) -> None:
+        """Raise ConfigurationError if no hub may start on this store: it was moved elsewhere, or is being filled."""
+        assert self._metadata is not None, "it was attached"
+        state = await read_state(self._metadata)
+        if (
+            state is not None
+            and state.phase is not Phase.DONE
+            and await anext(self._metadata.topics(), None) is not None
+        ):
+            raise ConfigurationError(
+                f"{self._url} is being filled from {state.source}, which has not come to its end, so no hub may start "
+                "on it: give the command hedwig-admin metadata migrate again; or, if all of it is to go: hedwig-admin "
+                f"metadata format --wipe --metadata {self._url}"
+            )
         found = await read_freeze(self._store)
         if found is not None and found.state is FreezeState.MOVED:
             raise ConfigurationError(
@@ -152,8 +165,8 @@ class Freezing:
 
     @property
     def _store(self) -> NamedRecords:
-        assert self._records is not None, "it was attached"
-        return self._records
+        assert self._metadata is not None, "it was attached"
+        return self._metadata.named_records
 
     def _follow(self, found: Freeze | None) -> None:
         if found != self._seen:

@@ -111,8 +111,8 @@ class Hub:
         await self.shape.open()
         store_options = StoreOptions(operation_timeout_s=options.operation_timeout_s, gather=True, gate=self._gate)
         self.metadata = await stack.enter_async_context(await open_metadata(options.metadata_url, store_options))
-        self.freezing.attach(self.metadata.named_records)
-        await self.freezing.check_not_moved()
+        self.freezing.attach(self.metadata)
+        await self.freezing.check_usable()
         # The sockets listen before the owner record can name them, and answer once everything is there.
         listeners = await self._listen(tls)
         admin = await self._listen_admin(origins) if options.admin_port >= 0 else None
@@ -122,7 +122,7 @@ class Hub:
         stack.push_async_callback(self._tasks.cancel)
         await self.shape.join(address, self.admin_port, self, self.metadata)
         # Now that whoever freezes the store finds this hub, it can be told whether somebody has.
-        await self.freezing.check_not_moved()
+        await self.freezing.check_usable()
         await self.freezing.look()
         self._tasks.start(self.freezing.run())
         if admin is not None:

@@ -16,8 +16,11 @@ from tests.cli.held_admin import HeldAdmin
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.store_contents import contents, fill
 from tests.hub.admin_client import AdminClient
+from tests.hub.running import HubNotServingError, RunningHub
 
 __all__: list[str] = []
+
+REPLACE: Final = ("--replace-standalone",)
 
 _TOPICS: Final = 40
 
@@ -118,7 +121,14 @@ def test_migration_that_lacks_only_its_last_note_is_ended_by_the_same_command(mo
     moving.target.query("UPDATE named_records SET value = ? WHERE name = ?", unfinished, RECORD_NAME)
     fill(moving.target.url, 5, first=10_000)
     before = contents(moving.target.url)
+    # Until then nobody can tell it from a store that is half filled.
+    hub = RunningHub(moving.target.directory / "early", f"metadata={moving.target.url}", arguments=REPLACE)
+    with pytest.raises(HubNotServingError) as refused:
+        hub.start()
+    assert "metadata migrate" in str(refused.value)
     move = ("metadata", "migrate", "--from", moving.running.admin.url, "--to", moving.target.url, "-o", "json")
     report = moving.target.done(*move).json
     assert (report["verified"], report["caught_up"], report["changed_in_pause"]) == (True, 0, 0)
     assert contents(moving.target.url) == before
+    with hub:
+        assert AdminClient(hub.admin).get("/ready")["ready"]
