@@ -13,6 +13,7 @@ from cli.metadata_export import export_store, import_store
 from cli.metadata_migrate import migrate_store
 from cli.metadata_repair import repair_store
 from cli.metadata_thaw import thaw_store
+from cli.metadata_upgrade import upgrade_store
 from cli.program import AdminGroup
 from cli.progress import load_progress, working
 from cli.settings import Settings, pass_settings
@@ -24,7 +25,7 @@ __all__ = ["metadata"]
 
 @click.group(cls=AdminGroup, example="hedwig-admin metadata stats")
 def metadata() -> None:
-    """Lay out, describe and count a metadata store; check and repair it; export, import and migrate it."""
+    """Lay out, describe and count a metadata store; check and repair it; export, import, migrate and upgrade it."""
 
 
 @metadata.command("format", example="hedwig-admin metadata format --regions 16")
@@ -108,7 +109,7 @@ def sweep(settings: Settings, hours: float) -> None:
     with_store(settings, remove)
 
 
-for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store):
+for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store, upgrade_store):
     metadata.add_command(command)
 
 

@@ -30,7 +30,7 @@ from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 from metadata.write_gate import GatedTable
 
-__all__ = ["MetadataStore", "format_metadata", "open_metadata", "read_layout"]
+__all__ = ["MetadataStore", "factory_of", "format_metadata", "open_metadata", "read_layout"]
 
 R = TypeVar("R")
 
@@ -199,7 +199,7 @@ async def open_metadata(url: str, options: StoreOptions | None = None) -> Metada
     """
     parsed = MetadataUrl.parse(url)
     options = options or StoreOptions()
-    return MetadataStore(parsed, await _factory(parsed).open(parsed, options), options)
+    return MetadataStore(parsed, await factory_of(parsed).open(parsed, options), options)
 
 
 async def read_layout(url: str, options: StoreOptions | None = None) -> Layout | None:
@@ -208,7 +208,7 @@ async def read_layout(url: str, options: StoreOptions | None = None) -> Layout |
     Raises: ConfigurationError, MetadataUnavailableError - as `open_metadata`.
     """
     parsed = MetadataUrl.parse(url)
-    return await _factory(parsed).read_layout(parsed, options or StoreOptions())
+    return await factory_of(parsed).read_layout(parsed, options or StoreOptions())
 
 
 async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe: bool = False) -> Layout:
@@ -219,14 +219,15 @@ async def format_metadata(url: str, options: StoreOptions | None = None, *, wipe
     Raises: as `open_metadata`, but for LayoutMissingError.
     """
     parsed = MetadataUrl.parse(url)
-    return await _factory(parsed).format(parsed, options or StoreOptions(), wipe=wipe)
+    return await factory_of(parsed).format(parsed, options or StoreOptions(), wipe=wipe)
 
 
 def _tell_nobody(_number: int) -> None:
     """Count on in silence."""
 
 
-def _factory(url: MetadataUrl) -> BackendFactory:
+def factory_of(url: MetadataUrl) -> BackendFactory:
+    """Return the backend of a URL. Raises ConfigurationError - there is none, or its extra is not installed."""
     if url.scheme in _BUILT_IN:
         module, extra = _BUILT_IN[url.scheme]
         try:

@@ -9,11 +9,13 @@ from hedwig.errors import ConfigurationError, LayoutMissingError
 from hedwig.zookeeper import Bridge
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.layout import Layout, check_layout
+from metadata.upgrades import StoreUpgrade
 from metadata.url import MetadataUrl
 from metadata.zookeeper.backend import ZookeeperBackend
 from metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
 from metadata.zookeeper.names import Places, legal_component
 from metadata.zookeeper.session import connect
+from metadata.zookeeper.upgrading import ZookeeperUpgrade
 from metadata.zookeeper.wiping import delete_tree
 
 __all__ = ["FACTORY"]
@@ -34,8 +36,9 @@ class _ZookeeperFactory:
         options = _with_limit(url, options)
         bridge = await _connect(url, options)
         try:
-            check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
-            if not await has_topics(bridge, places, options):
+            found, is_there = await _look(bridge, places, url, options)
+            check_layout(found, kind=KIND, url=url.text)
+            if not is_there:
                 raise LayoutMissingError(
                     f"{places.topics} is missing from the metadata at {url.text}; "
                     f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
@@ -45,16 +48,42 @@ class _ZookeeperFactory:
             raise
         return ZookeeperBackend(bridge, places, url.endpoints(_PORT), options)
 
+    async def open_upgrade(self, url: MetadataUrl, options: StoreOptions) -> StoreUpgrade:
+        places = _places(url)
+        bridge = await _connect(url, options)
+        try:
+            return await ZookeeperUpgrade.open(bridge, places, options, url)
+        except BaseException:
+            await bridge.close()
+            raise
+
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
         places = _places(url)
         async with _connection(url, options) as bridge:
-            found = await read_layout(bridge, places, options)
+            found, _ = await _look(bridge, places, url, options)
             if found is not None:
                 check_layout(found, kind=KIND, url=url.text)
             if wipe:
                 await delete_tree(bridge, options, places.topics)
             await write_layout(bridge, places, options)
             return check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
+
+
+async def _look(bridge: Bridge, places: Places, url: MetadataUrl, options: StoreOptions) -> tuple[Layout | None, bool]:
+    """Return the layout, and whether there is a place for topics.
+
+    Raises: LayoutMissingError - there is such a place, and no layout. Nothing of ours leaves that, so nobody knows yet
+        what the records in it are; they must be neither used nor wiped as ours.
+    """
+    # In this order: the layout is made before that place, so it must be there by then.
+    is_there = await has_topics(bridge, places, options)
+    found = await read_layout(bridge, places, options)
+    if found is None and is_there:
+        raise LayoutMissingError(
+            f"the metadata at {url.text} have no layout record, like those of the original's releases 4.0 and 4.1; "
+            f"bring them up to date with: hedwig-admin metadata upgrade --metadata '{url.text}'"
+        )
+    return found, is_there
 
 
 @asynccontextmanager

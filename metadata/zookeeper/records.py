@@ -30,7 +30,7 @@ from hedwig.wire.values import (
     unknown_of,
 )
 
-__all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError"]
+__all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError", "is_before_preferences"]
 
 R = TypeVar("R")
 M = TypeVar("M", bound="_Stamped")
@@ -182,15 +182,28 @@ def _overlay_ranges(message: pb.LedgerRanges, record: LedgerRanges) -> pb.Ledger
 # --------------------------------------------------------------------------------------------------------- subscription
 
 
-def _parse_subscription(data: bytes) -> pb.SubscriptionData:
-    """Read a SubscriptionData, or the bare SubscriptionState of release 4.0, which does not parse as one."""
+def is_before_preferences(data: bytes) -> bool:
+    """Say whether a stored subscription is of releases 4.0 or 4.1, or keeps its bound where these did.
+
+    Raises: UndecodableError - it is no subscription at all.
+    """
+    message, is_bare = _parse_any_subscription(data)
+    return is_bare or message.state.HasField("messageBound")
+
+
+def _parse_any_subscription(data: bytes) -> tuple[pb.SubscriptionData, bool]:
+    """Read a SubscriptionData, or a bare SubscriptionState, which does not parse as one; say whether it is bare."""
     try:
-        message = _parse(pb.SubscriptionData(), data)
+        return _parse(pb.SubscriptionData(), data), False
     except UndecodableError as not_data:
         try:
-            message = pb.SubscriptionData(state=_parse(pb.SubscriptionState(), data))
+            return pb.SubscriptionData(state=_parse(pb.SubscriptionState(), data)), True
         except UndecodableError:
             raise not_data from None
+
+
+def _parse_subscription(data: bytes) -> pb.SubscriptionData:
+    message, _ = _parse_any_subscription(data)
     if message.state.HasField("messageBound"):
         # Where releases before the preferences kept it.
         if not message.preferences.HasField("messageBound"):

@@ -60,13 +60,19 @@ class HubClient:
         subscriber: bytes,
         wanted: pb.SubscriptionPreferences | None = None,
         mode: pb.SubscribeRequest.CreateOrAttach = pb.SubscribeRequest.CREATE_OR_ATTACH,
+        bound: int | None = None,
     ) -> pb.SubscriptionPreferences:
-        """Subscribe on this connection, and return the preferences that hold from now on."""
+        """Subscribe on this connection, and return the preferences that hold from now on.
+
+        `bound` is a message bound where release 4.1 expects it, which knows no preferences.
+        """
         request = self._request(pb.SUBSCRIBE, topic)
         request.subscribeRequest.subscriberId = subscriber
         request.subscribeRequest.createOrAttach = mode
         request.subscribeRequest.synchronous = True
         request.subscribeRequest.preferences.CopyFrom(wanted or pb.SubscriptionPreferences())
+        if bound is not None:
+            request.subscribeRequest.messageBound = bound
         return self._call(request).responseBody.subscribeResponse.preferences
 
     def deliveries(self, count: int) -> list[tuple[int, bytes]]:
