@@ -184,6 +184,7 @@ class Ownership:
             # Whoever the record names now lives, and serves the topic once it is asked for it.
             _log.warning("cannot hand topic '%s' over to hub %s: %s", show_name(topic), target.address, exc)
             return False
+        _log.info("topic '%s' is handed over to hub %s", show_name(topic), target.address)
         self._known.note(topic, target)
         return True
 

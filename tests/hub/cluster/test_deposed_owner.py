@@ -121,6 +121,25 @@ async def test_late_release_does_not_take_a_topic_from_its_next_owner(deployment
 
 
 @on_both
+async def test_late_hand_over_does_not_take_a_topic_from_its_next_owner(deployment: Deployment, held: _Held) -> None:
+    other, target = [await deployment.start() for _ in range(2)]
+    client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
+    assert is_owner(await ask(client, T))
+    topic = held.hub.topics.get(Topic(T))
+    assert topic is not None
+    held.hold()
+    handing_over = asyncio.create_task(held.hub.topics.hand_over(topic, target.me))
+    await held.lose_session(other)
+    assert await to_other.publish(T, b"first") == 1
+    before = await _records(deployment, T)
+    await held.release()
+    assert await handing_over is False
+    assert await _records(deployment, T) == before
+    assert await deployment.owner(T) == other.me
+    assert await to_other.publish(T, b"second") == 2
+
+
+@on_both
 async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment, held: _Held) -> None:
     """The deposed owner had made a ledger for its first message, and its range was on the way to the record."""
     other = await deployment.start()
