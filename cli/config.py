@@ -13,6 +13,7 @@ from cli.errors import CommandError, ExitCode
 from cli.formats import make_output
 from cli.names import CheckedName
 from cli.program import AdminGroup
+from cli.selection import NAME, Selection, cut, list_options
 from cli.setting_options import (
     cluster_setting_options,
     hub_setting_options,
@@ -133,14 +134,16 @@ def use_context(settings: Settings, name: str) -> None:
 
 
 @context.command("list", example="hedwig-admin config context list -o yaml")
+@list_options(NAME)
 @pass_settings
-def list_contexts(settings: Settings) -> None:
+def list_contexts(settings: Settings, /, selection: Selection) -> None:
     """List the saved contexts, by name."""
     output = settings.writer()
     saved = settings.saved_contexts()
     output.begin("contexts", _COLUMNS, _SHOWN)
-    output.page([_fields(saved, name) for name in sorted(saved.contexts)])
-    output.end()
+    names, token = cut(selection, "contexts", saved.contexts, str.encode)
+    output.page([_fields(saved, name) for name in names])
+    output.end(token)
 
 
 @context.command("show", example="hedwig-admin config context show staging")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from cli.console_session import ConsoleSession
 
 __all__ = ["message_commands"]
-
-_ALL: Final = str(2**31 - 1)
 
 
 def message_commands(session: "ConsoleSession") -> Commands:
@@ -72,6 +70,6 @@ def message_commands(session: "ConsoleSession") -> Commands:
     def readtopic(settings: Settings, topic: str, message_id: int | None) -> None:
         """Show all messages of a topic that are kept, from ID on, and consume none: message peek."""
         first = () if message_id is None else ("--from", str(message_id))
-        go_on(session, settings, "message", "peek", "--limit", _ALL, *first, "--", topic)
+        go_on(session, settings, "message", "peek", "--all", *first, "--", topic)
 
     return by_name(pub, pubsub, readtopic)

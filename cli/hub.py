@@ -12,6 +12,7 @@ from cli.cluster_access import ClusterAccess, cluster_options, find_hub, read_cl
 from cli.errors import CommandError, ExitCode, counted
 from cli.hub_names import complete_hub
 from cli.program import AdminGroup
+from cli.selection import NAME, Selection, cut, list_options
 from cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
@@ -49,14 +50,16 @@ def hub() -> None:
 
 
 @hub.command("list", example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
+@list_options(NAME)
 @cluster_options()
 @pass_settings
-def list_hubs(settings: Settings, cluster: ClusterAccess) -> None:
-    """List the hubs that are alive, with the topics that each said it owns a moment ago."""
+def list_hubs(settings: Settings, /, selection: Selection, cluster: ClusterAccess) -> None:
+    """List the hubs that are alive, by address, with the topics that each said it owns a moment ago."""
     output = settings.writer()
     output.begin("hubs", _COLUMNS, _SHOWN)
-    output.page([_fields(found) for found in read_cluster(settings, cluster)])
-    output.end()
+    hubs, token = cut(selection, "hubs", read_cluster(settings, cluster), lambda found: _name(found).encode())
+    output.page([_fields(found) for found in hubs])
+    output.end(token)
 
 
 def _admin_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

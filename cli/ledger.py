@@ -1,6 +1,7 @@
 """The commands `hedwig-admin ledger …`: where the messages of topics are."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -11,12 +12,13 @@ from cli.access import with_store
 from cli.cluster_access import ClusterAccess, cluster_options
 from cli.errors import CommandError, ExitCode
 from cli.ledger_access import LedgerAccess, ledger_options
-from cli.ledger_messages import StoredMessage, read_ledger, read_topic_messages
+from cli.ledger_messages import StoredMessage, number_of, read_ledger, read_topic_messages
 from cli.message_fields import message_fields
-from cli.message_listing import write_messages
-from cli.names import TOPIC, complete_topic
+from cli.message_listing import MessageSpan, message_options, write_messages
+from cli.names import TOPIC, CheckedName, complete_topic
 from cli.output import Output, Row
 from cli.program import AdminGroup
+from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
 from cli.topic_positions import Held, TopicPositions
 from hedwig.errors import ConfigurationError, NoSuchLedgerError
@@ -41,6 +43,7 @@ _MESSAGE_COLUMNS: Final = (
 )
 _MESSAGES_SHOWN: Final = ("ledger_id", "entry_id", "id", "body", "properties")
 _LIMIT: Final = 100
+_LEDGER: Final = CheckedName("ledger", lambda text: str(int(text)).encode())
 _ID_MAX: Final = (1 << 63) - 1
 
 
@@ -54,10 +57,13 @@ def ledger() -> None:
 
 @ledger.command("list", example="hedwig-admin ledger list news")
 @click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@list_options(_LEDGER, with_prefix=False)
 @cluster_options()
 @ledger_options()
 @pass_settings
-def list_ledgers(settings: Settings, /, topic: Topic, cluster: ClusterAccess, ledgers: LedgerAccess) -> None:
+def list_ledgers(
+    settings: Settings, /, topic: Topic, selection: Selection, cluster: ClusterAccess, ledgers: LedgerAccess
+) -> None:
     """List the ledgers of a topic in order: which messages each holds, and its size where that can be read.
 
     What is `open` has no end on record, and maybe more messages than are seen; `missing` is a ledger that is on record
@@ -67,19 +73,21 @@ def list_ledgers(settings: Settings, /, topic: Topic, cluster: ClusterAccess, le
 
     async def write(store: MetadataStore) -> None:
         positions = await ranges_of(store, topic)
+        listing = f"ledgers {topic.hex()}"
+        wanted, token = _wanted(selection, listing, topic, positions)
         output.begin("ledgers", _COLUMNS, _COLUMNS)
         async with AsyncExitStack() as stack:
             inspector: LedgerInspector | None = None
             try:
-                if positions.held:
+                if wanted:
                     inspector, _ = await stack.enter_async_context(ledgers.open(settings, cluster))
             except (CommandError, ConfigurationError) as exc:
                 if ledgers.is_given:
                     raise
                 click.echo(f"the ledgers themselves are not read: {exc}", err=True)
-            for held in positions.held:
+            for held in wanted:
                 output.page([await _ledger_row(inspector, held)])
-        output.end()
+        output.end(token)
 
     with_store(settings, write)
 
@@ -87,14 +95,7 @@ def list_ledgers(settings: Settings, /, topic: Topic, cluster: ClusterAccess, le
 @ledger.command("read", example="hedwig-admin ledger read news --limit 10")
 @click.argument("topic", type=TOPIC, required=False, shell_complete=complete_topic)
 @click.option("--ledger", "ledger_id", type=click.IntRange(0, _ID_MAX), metavar="ID", help="One ledger, by its id.")
-@click.option(
-    "--from",
-    "first",
-    type=click.IntRange(0, _ID_MAX),
-    metavar="NUMBER",
-    help="The first message, by its id; with --ledger the first entry.  [default: the first that is kept]",
-)
-@click.option("--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, help="How many at most.")
+@message_options(_LIMIT, also="; with --ledger the first entry")
 @cluster_options()
 @ledger_options()
 @pass_settings
@@ -103,8 +104,7 @@ def read_entries(
     /,
     topic: Topic | None,
     ledger_id: int | None,
-    first: int | None,
-    limit: int,
+    span: MessageSpan,
     cluster: ClusterAccess,
     ledgers: LedgerAccess,
 ) -> None:
@@ -124,10 +124,12 @@ def read_entries(
             return
         async with ledgers.open(settings, cluster) as (inspector, place):
             if ledger_id is not None:
-                found = read_ledger(inspector, place, ledger_id, first or 0)
+                found = read_ledger(inspector, place, ledger_id, span.first)
             else:
-                found = read_topic_messages(inspector, place, positions, first or 0)
-            await write_messages(output, _MESSAGE_COLUMNS, _MESSAGES_SHOWN, found, limit, partial(_message_row, output))
+                found = read_topic_messages(inspector, place, positions, span.first)
+            number = number_of if ledger_id is None else _entry_of
+            row = partial(_message_row, output)
+            await write_messages(output, _MESSAGE_COLUMNS, _MESSAGES_SHOWN, found, span.limit, row, number)
 
     async def write_topic(store: MetadataStore) -> None:
         assert topic is not None, "it was given"
@@ -148,6 +150,33 @@ async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
             ExitCode.NOT_FOUND,
         )
     return TopicPositions(kept.value.ranges)
+
+
+def _wanted(
+    selection: Selection, listing: str, topic: Topic, positions: TopicPositions
+) -> tuple[Sequence[Held], str | None]:
+    """Return the ledgers that are wanted, in the order of the topic, and the token that goes on.
+
+    Raises: CommandError - the topic does not have the ledger to begin after, or has it no more.
+    """
+    after, held = selection.start(listing), positions.held
+    if after is not None:
+        place = next((index for index, each in enumerate(held) if str(each.ledger_id).encode() == after), None)
+        if place is None:
+            raise CommandError(
+                f"topic {show_name(topic)!r} has no ledger {after.decode()} to begin after; see what it has with: "
+                f"hedwig-admin ledger list '{show_name(topic)}'",
+                ExitCode.NOT_FOUND,
+            )
+        held = held[place + 1 :]
+    most = selection.names_max
+    if most is None or len(held) <= most:
+        return held, None
+    return held[:most], selection.token(listing, str(held[most - 1].ledger_id).encode())
+
+
+def _entry_of(stored: StoredMessage) -> int:
+    return stored.entry_id
 
 
 def _message_row(output: Output, stored: StoredMessage) -> Row:

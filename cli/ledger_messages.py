@@ -12,7 +12,7 @@ from hedwig.wire import Message
 if TYPE_CHECKING:
     from hub.ledgers.inspection import LedgerInspector
 
-__all__ = ["StoredMessage", "read_ledger", "read_topic_messages", "start_of"]
+__all__ = ["StoredMessage", "number_of", "read_ledger", "read_topic_messages", "start_of"]
 
 _ENTRIES: Final = 256
 _BYTES: Final = 1 << 20
@@ -25,6 +25,12 @@ class StoredMessage:
     ledger_id: int
     entry_id: int
     message: Message
+
+
+def number_of(stored: StoredMessage) -> int:
+    """Return the id of a message in its topic; 0 if it has none."""
+    seq_id = stored.message.seq_id
+    return 0 if seq_id is None else seq_id.local
 
 
 async def read_ledger(

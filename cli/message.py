@@ -13,9 +13,9 @@ from cli.errors import CommandError
 from cli.fields import name_fields
 from cli.ledger import ranges_of
 from cli.ledger_access import LedgerAccess, ledger_options
-from cli.ledger_messages import StoredMessage, read_topic_messages
+from cli.ledger_messages import StoredMessage, number_of, read_topic_messages
 from cli.message_fields import message_fields
-from cli.message_listing import write_messages
+from cli.message_listing import MessageSpan, message_options, write_messages
 from cli.names import TOPIC, complete_topic
 from cli.output import Output, Row
 from cli.program import AdminGroup
@@ -33,7 +33,6 @@ _COLUMNS: Final = ("id", "body", "properties", "message_type", "source_region")
 _SHOWN: Final = ("id", "body", "properties")
 _LIMIT: Final = 10
 _PAGE_ROWS: Final = 256
-_ID_MAX: Final = (1 << 63) - 1
 
 
 @click.group(cls=AdminGroup, example="hedwig-admin message peek news --limit 5")
@@ -43,14 +42,7 @@ def message() -> None:
 
 @message.command("peek", example="hedwig-admin message peek news --limit 5")
 @click.argument("topic", type=TOPIC, shell_complete=complete_topic)
-@click.option(
-    "--from",
-    "first",
-    type=click.IntRange(0, _ID_MAX),
-    metavar="ID",
-    help="The first message.  [default: the first that is kept]",
-)
-@click.option("--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, help="How many at most.")
+@message_options(_LIMIT)
 @owner_options()
 @ledger_options()
 @pass_settings
@@ -58,8 +50,7 @@ def peek_messages(
     settings: Settings,
     /,
     topic: Topic,
-    first: int | None,
-    limit: int,
+    span: MessageSpan,
     cluster: ClusterAccess,
     admin: str | None,
     ledgers: LedgerAccess,
@@ -70,7 +61,7 @@ def peek_messages(
     """
     output = settings.writer()
     endpoint = _find_owner(settings, topic, cluster, admin)
-    if endpoint is not None and _peek_at_hub(endpoint, topic, first or 0, limit, output):
+    if endpoint is not None and _peek_at_hub(endpoint, topic, span, output):
         return
 
     async def peek(store: MetadataStore) -> None:
@@ -81,8 +72,8 @@ def peek_messages(
             output.end()
             return
         async with ledgers.open(settings, cluster) as (inspector, place):
-            found = read_topic_messages(inspector, place, positions, first or 0)
-            await write_messages(output, _COLUMNS, _SHOWN, found, limit, partial(_row, output))
+            found = read_topic_messages(inspector, place, positions, span.first)
+            await write_messages(output, _COLUMNS, _SHOWN, found, span.limit, partial(_row, output), number_of)
 
     with_store(settings, peek)
 
@@ -141,12 +132,13 @@ def _find_owner(settings: Settings, topic: Topic, cluster: ClusterAccess, admin:
         return None
 
 
-def _peek_at_hub(endpoint: AdminEndpoint, topic: Topic, first: int, limit: int, output: Output) -> bool:
+def _peek_at_hub(endpoint: AdminEndpoint, topic: Topic, span: MessageSpan, output: Output) -> bool:
     """Write what the hub has; return False, with nothing written, if it does not own the topic any more."""
-    following: int | None = first
+    following: int | None = span.first
+    left = span.limit
     is_first = True
-    while following is not None and limit:
-        wanted: dict[str, Any] = {"limit": min(limit, _PAGE_ROWS), "from": following}
+    while following is not None and left != 0:
+        wanted: dict[str, Any] = {"limit": _PAGE_ROWS if left is None else min(left, _PAGE_ROWS), "from": following}
         path = named("/messages", topic=topic, **wanted)
         try:
             page = endpoint.get(path)
@@ -159,9 +151,9 @@ def _peek_at_hub(endpoint: AdminEndpoint, topic: Topic, first: int, limit: int, 
             is_first = False
         found = [Message.decode(base64.b64decode(row["message_base64"])) for row in page["messages"]]
         output.page([message_fields(each, is_escaped=not output.has_companions) for each in found])
-        limit -= len(found)
+        left = None if left is None else left - len(found)
         following = page["next"]
-    output.end()
+    output.end(None if following is None else str(following))
     return True
 
 

@@ -1,18 +1,23 @@
 """Which part of a listing is wanted: the options that all listings take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
-from cli.names import PREFIX
+from cli.names import PREFIX, CheckedName
 from cli.option_group import option_group
 from cli.page_token import make_page_token, read_page_token
 
-__all__ = ["Selection", "list_options"]
+__all__ = ["NAME", "Selection", "cut", "list_options"]
+
+T = TypeVar("T")
 
 _LIMIT: Final = 1000
+
+NAME: Final = CheckedName("name", str.encode)
+"""The name of a thing that is no topic and no subscriber."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +53,32 @@ class Selection:
         return f"{listing} {(self.prefix or b'').hex()}"
 
 
-def list_options(name: "click.ParamType[Any]") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def cut(
+    selection: Selection, listing: str, rows: Iterable[T], name_of: Callable[[T], bytes]
+) -> tuple[Sequence[T], str | None]:
+    """Return the rows of a listing that are wanted, by the bytes of their names, and the token that goes on.
+
+    For listings that are short, and there as a whole.
+    """
+    start, prefix = selection.start(listing) or b"", selection.prefix or b""
+    found = sorted((row for row in rows if name_of(row) > start and name_of(row).startswith(prefix)), key=name_of)
+    most = selection.names_max
+    if most is None or len(found) <= most:
+        return found, None
+    return found[:most], selection.token(listing, name_of(found[most - 1]))
+
+
+def list_options(
+    name: "click.ParamType[Any]", *, with_prefix: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of a listing of `name`s, which the command gets as `selection`."""
+    prefix = click.option("--prefix", type=PREFIX, metavar="PREFIX", help="Only names that begin like this.")
     options = (
-        click.option("--prefix", type=PREFIX, metavar="PREFIX", help="Only names that begin like this."),
+        *((prefix,) if with_prefix else ()),
         click.option("--start-after", type=name, metavar="NAME", help="Only names after this one."),
         click.option("--limit", type=click.IntRange(min=1), help=f"How many at most.  [default: {_LIMIT}]"),
         click.option("--page-token", metavar="TOKEN", help="Go on where an earlier listing was cut."),
         click.option("--all", "everything", is_flag=True, help="List all, however many."),
     )
-    names = ("prefix", "start_after", "limit", "page_token", "everything")
-    return option_group("selection", options, names, lambda params: Selection(**params))
+    names = (*(("prefix",) if with_prefix else ()), "start_after", "limit", "page_token", "everything")
+    return option_group("selection", options, names, lambda params: Selection(**{"prefix": None, **params}))

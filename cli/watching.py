@@ -15,7 +15,7 @@ from cli.settings import Settings
 
 __all__ = ["WATCHABLE", "watch_option", "watched_every_s", "watching", "with_watch_value"]
 
-WATCHABLE: Final = frozenset({"show", "stats", "status", "describe", "owner", "load", "lag"})
+WATCHABLE: Final = frozenset({"show", "stats", "status", "describe", "owner", "load", "lag", "count"})
 """The verbs whose commands can be watched."""
 
 _SECONDS: Final = 2.0

@@ -211,6 +211,21 @@ def test_switching_back_from_the_first_context_leaves_none_in_use(admin: Admin) 
     assert _use(admin, "-") == ("eu", None)
 
 
+def test_list_is_cut_and_goes_on_as_all_listings(admin: Admin) -> None:
+    for name in ("c", "ab", "aa"):
+        _save(admin, name, "--timeout", "5")
+
+    def listed(*arguments: str) -> tuple[list[str], str | None]:
+        page = admin.done("config", "context", "list", *arguments, "-o", "json").json
+        return [row["context"] for row in page["contexts"]], page["next_page_token"]
+
+    names, token = listed("--limit", "2")
+    assert (names, token is not None) == (["aa", "ab"], True)
+    assert listed("--page-token", str(token)) == (["c"], None)
+    assert listed("--prefix", "a") == (["aa", "ab"], None)
+    assert listed("--start-after", "aa") == (["ab", "c"], None)
+
+
 def test_numbers_are_shown_and_saved_as_they_were_typed(admin: Admin) -> None:
     def shown(*arguments: str) -> str:
         (line,) = (

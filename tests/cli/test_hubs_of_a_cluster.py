@@ -22,6 +22,7 @@ from hedwig.wire import CloseSubscription
 from metadata import format_metadata
 from tests.cli.admin import Admin, wait_until
 from tests.cli.agreement import check_agreement
+from tests.cli.screen import shown_on_terminal
 from tests.hub.admin_client import AdminClient
 from tests.hub.running import RunningHub
 from tests.hub.wire_channel import WireChannel
@@ -97,6 +98,22 @@ def test_list_shows_the_hubs_that_are_alive(pair: Pair) -> None:
     table = pair.admin.done("hub", "list").out.splitlines()
     assert table[0].split() == ["HUB", "STATE", "TOPICS", "ADMIN"]
     assert {line.split()[0] for line in table[1:]} == set(rows)
+
+
+def test_list_is_cut_and_goes_on_as_all_listings(pair: Pair) -> None:
+    first, second = sorted(hub.address for hub in pair.hubs)
+    cut = pair.admin.done("hub", "list", "--limit", "1", "-o", "json").json
+    assert [row["hub"] for row in cut["hubs"]] == [first]
+    rest = pair.admin.done("hub", "list", "--page-token", cut["next_page_token"], "-o", "json").json
+    assert ([row["hub"] for row in rest["hubs"]], rest["next_page_token"]) == ([second], None)
+    assert [row["hub"] for row in pair.admin.done("hub", "list", "--prefix", second, "-o", "ndjson").rows] == [second]
+    assert pair.admin.done("hub", "list", "--start-after", second, "-o", "ndjson").rows == []
+
+
+def test_tables_of_hubs_fit_a_terminal(pair: Pair) -> None:
+    for command in ("list", "load"):
+        header = shown_on_terminal(pair.admin, "hub", command).splitlines()[0]
+        assert "…" not in header, header
 
 
 def test_cluster_is_where_the_metadata_are_if_that_is_a_zookeeper(pair: Pair) -> None:

@@ -31,7 +31,19 @@ def _seven(pair: HubAndAdmin, topic: str) -> None:
 
 
 def _ids(admin: Admin, *arguments: str) -> list[int]:
-    return [row["id"] for row in admin.done(*arguments, "-o", "ndjson").rows]
+    return [row["id"] for row in admin.done(*arguments, "-o", "ndjson").rows if "id" in row]
+
+
+def _pages(admin: Admin, field: str, *arguments: str) -> list[list[int]]:
+    """Return a field of all pages of a listing, each by the token of the one before it."""
+    pages, token = [], ()
+    while True:
+        page = admin.done(*arguments, *token, "-o", "json").json
+        rows = next(iter(page.values()))
+        pages.append([row[field] for row in rows])
+        if page["next_page_token"] is None:
+            return pages
+        token = ("--page-token", page["next_page_token"])
 
 
 # ------------------------------------------------------------------------------------------------------------- ledgers
@@ -103,6 +115,28 @@ def test_read_writes_entries_as_messages(pair: HubAndAdmin, topic: str) -> None:
         "ENTRY_ID",
         "ID",
     ]
+
+
+def test_listings_that_are_cut_go_on_by_their_tokens(pair: HubAndAdmin, topic: str) -> None:
+    _seven(pair, topic)
+    ledgers = [row["ledger_id"] for row in pair.admin.done("ledger", "list", topic, "-o", "ndjson").rows]
+    listed = _pages(pair.admin, "ledger_id", "ledger", "list", topic, "--limit", "2")
+    assert listed == [ledgers[:2], ledgers[2:]]
+    after = pair.admin.done("ledger", "list", topic, "--start-after", str(ledgers[1]), "-o", "ndjson").rows
+    assert [row["ledger_id"] for row in after] == ledgers[2:]
+    nowhere = pair.admin.run("ledger", "list", topic, "--start-after", "7")
+    assert (nowhere.code, "has no ledger 7" in nowhere.err) == (ExitCode.NOT_FOUND, True)
+    assert pair.admin.run("ledger", "list", topic, "--start-after", "x").code == ExitCode.USAGE
+    one = ("ledger", "read", "--ledger", str(ledgers[0]))
+    assert _pages(pair.admin, "entry_id", *one, "--limit", "2") == [[0, 1], [2]]
+    for where in ("hub", "ledgers"):
+        for command in (("message", "peek"), ("ledger", "read")):
+            assert _pages(pair.admin, "id", *command, topic, "--limit", "3") == [[1, 2, 3], [4, 5, 6], [7]], where
+            assert _pages(pair.admin, "id", *command, topic, "--all") == [list(range(1, 8))]
+        pair.admin.done("topic", "release", topic)
+    more = pair.admin.done("message", "peek", topic, "--limit", "3")
+    assert more.err == "more: give --page-token 4, or --all\n"
+    assert pair.admin.run("message", "peek", topic, "--limit", "3", "--all").code == ExitCode.USAGE
 
 
 def test_ledgers_of_a_killed_hub_are_read_and_recovered_by_it_all_the_same(tmp_path: Path) -> None:
