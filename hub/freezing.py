@@ -126,7 +126,7 @@ class Freezing:
         """
         async with self._turn:
             was_open = self.why is None
-            if was_open:
+            if was_open and incarnation.why_over is None:
                 # What is consumed so far is on record then, and need not come again.
                 await incarnation.subscribing.pointers.flush()
             found = await read_freeze(self._store)
