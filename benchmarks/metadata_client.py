@@ -9,14 +9,14 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.conversation import hear, hear_later, say
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.load import Load
 from benchmarks.metadata_fill import fill
-from benchmarks.metadata_ground import FillTask, Ground, owned
+from benchmarks.metadata_ground import FillTask, Ground, Managers, owned
 from benchmarks.metadata_target import MetadataTarget
 from benchmarks.workloads import Workload
 from hedwig.errors import HedwigError
@@ -81,7 +81,12 @@ async def _carry_out(store: MetadataStore, workload: Workload, ground: Ground, d
 
 
 async def probe(
-    store: MetadataStore, ground: Ground, topics: Sequence[int], seconds_max: float
+    store: Managers,
+    ground: Ground,
+    topics: Sequence[int],
+    seconds_max: float,
+    *,
+    now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> Mapping[str, int | None]:
     """Ask for the owners of topics until each was read once.
 
@@ -97,7 +102,7 @@ async def probe(
             except (HedwigError, TimeoutError):
                 found = None
             if found is not None:
-                times_ns.append(time.monotonic_ns())
+                times_ns.append(now_ns())
                 return
             await asyncio.sleep(_PROBE_PAUSE_S)
 

@@ -7,25 +7,25 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.metadata_ground import DATA, PREDECESSOR, Batch, FillTask
+from benchmarks.metadata_ground import DATA, PREDECESSOR, Batch, FillTask, Managers
 from benchmarks.recording import Second, Summary
 from hedwig.errors import BadVersionError, HedwigError
 from hedwig.model import LedgerRanges
 from hedwig.versions import NEW
 from metadata.bulk import load_batches
 from metadata.operations import Outcome, RecordKey, Write
-from metadata.store import MetadataStore
 
 __all__ = ["fill"]
 
 _SECOND_NS: Final = 1_000_000_000
+_BATCHES_IN_FLIGHT: Final = 32
 _PAUSE_S: Final = 0.5
 _FRUITLESS_MAX: Final = 5
 """A batch that failed so often in a row, each time after the store's own deadline, will not succeed."""
 
 
 async def fill(
-    store: MetadataStore, task: FillTask, *, now_ns: Callable[[], int] = time.monotonic_ns
+    store: Managers, task: FillTask, *, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> tuple[Summary, str | None]:
     """Make the records of a task.
 
@@ -51,7 +51,7 @@ async def fill(
 
     why: str | None = None
     try:
-        await load_batches(_each(task.batches()), make, note)
+        await load_batches(_each(task.batches()), make, note, in_flight_max=_BATCHES_IN_FLIGHT)
     except BenchmarkError as exc:
         why = str(exc)
     summary.response.add(summary.service)
@@ -64,9 +64,7 @@ async def _each(batches: Iterable[Batch]) -> AsyncIterator[Batch]:
         yield batch
 
 
-async def _make_until_done(
-    store: MetadataStore, batch: Batch, errors: Counter[str], is_over: Callable[[], bool]
-) -> None:
+async def _make_until_done(store: Managers, batch: Batch, errors: Counter[str], is_over: Callable[[], bool]) -> None:
     """Make a batch. Raises BenchmarkError - time is over, or it fails for good."""
     fruitless = 0
     while True:
@@ -83,7 +81,7 @@ async def _make_until_done(
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _make(store: MetadataStore, batch: Batch) -> None:
+async def _make(store: Managers, batch: Batch) -> None:
     topics = [Write(RecordKey(topic), LedgerRanges(), NEW) for topic in batch.topics]
     owners = [Write(RecordKey(topic), PREDECESSOR, NEW) for topic in batch.owned]
     subscriptions = [Write(key, DATA, NEW) for key in batch.subscriptions]

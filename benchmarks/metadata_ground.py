@@ -6,16 +6,31 @@ owner, those with an odd one never had one, until a workload claims it. Beside t
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from benchmarks.record_clients import DATA
 from benchmarks.workloads import subscriber_name, topic_name
 from hedwig.model import HubInfo, SubscriberId, Topic
+from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
 from metadata.operations import RecordKey
 
-__all__ = ["DATA", "PAGE", "PREDECESSOR", "SUCCESSOR", "Batch", "FillTask", "Ground", "owned", "unowned", "wide_count"]
+__all__ = [
+    "DATA",
+    "PAGE",
+    "PREDECESSOR",
+    "SUCCESSOR",
+    "Batch",
+    "FillTask",
+    "Ground",
+    "Managers",
+    "owned",
+    "unowned",
+    "wide_count",
+]
 
-_BATCH: Final = 256
+_BATCH: Final = 32
+"""Subscriptions and topics of a batch. HBase carries a call's conditional writes out one after the other, each with its
+own sync of the log: many small calls share syncs, which one large call cannot."""
 PAGE: Final = 1000
 _PREFIX: Final = "bench"
 _WIDE_RECORDS: Final = 2_000
@@ -38,6 +53,19 @@ def unowned(number: int) -> int:
 def wide_count(wide: int) -> int:
     """Return how many topics have `wide` subscriptions."""
     return min(_WIDE_TOPICS_MAX, max(1, _WIDE_RECORDS // wide))
+
+
+class Managers(Protocol):
+    """What of a store workloads use."""
+
+    @property
+    def ownership(self) -> TopicOwnershipManager: ...
+
+    @property
+    def persistence(self) -> TopicPersistenceManager: ...
+
+    @property
+    def subscriptions(self) -> SubscriptionDataManager: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +147,7 @@ class FillTask:
                 ],
             )
         for wide in self.wide:
-            for number in range(wide_count(wide)):
-                topic = ground.wide_topic(wide, number)
-                keys = [RecordKey(topic, SubscriberId(subscriber_name(each))) for each in range(wide)]
-                for begin in range(0, wide, _BATCH):
-                    yield Batch(
-                        topics=[topic] if begin == 0 else [], owned=[], subscriptions=keys[begin : begin + _BATCH]
-                    )
+            yield from _wide_batches(ground, wide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +161,13 @@ class Batch:
     @property
     def records(self) -> int:
         return len(self.topics) + len(self.owned) + len(self.subscriptions)
+
+
+def _wide_batches(ground: Ground, wide: int) -> Iterator[Batch]:
+    """Yield wide topics, some of them in a batch, or a batch some of one's subscriptions."""
+    step = max(1, _BATCH // wide)
+    for first in range(0, wide_count(wide), step):
+        topics = [ground.wide_topic(wide, number) for number in range(first, min(wide_count(wide), first + step))]
+        keys = [RecordKey(topic, SubscriberId(subscriber_name(each))) for topic in topics for each in range(wide)]
+        for begin in range(0, len(keys), _BATCH):
+            yield Batch(topics=topics if begin == 0 else [], owned=[], subscriptions=keys[begin : begin + _BATCH])

@@ -1,5 +1,6 @@
 """A run of `hedwig-bench metadata`: all stages, into one result, which is written after each case and gone on with."""
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,9 @@ class MetadataRun:
             self.result.is_complete = True
         except KeyboardInterrupt:
             self.say("interrupted; what was measured is kept")
+        finally:
+            with contextlib.suppress(OSError):  # There may be none yet, or another program's files in it.
+                self.directory.rmdir()
         self.result.write(self.path)
 
     def _carry_out(self, stage: Stage) -> None:

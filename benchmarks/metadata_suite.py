@@ -63,7 +63,7 @@ QUICK: Final = MetadataSizes(
     drawn=1_000,
     wide_max=2_000,
     heap_mb=1024,
-    fill_max_s=60.0,
+    fill_max_s=120.0,
     rounds=1,
 )
 SMOKE: Final = MetadataSizes(

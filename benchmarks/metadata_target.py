@@ -8,19 +8,18 @@ from typing import Any, Final
 from benchmarks.callers import Callers
 from benchmarks.errors import BenchmarkError
 from benchmarks.load import Observer
-from benchmarks.metadata_ground import DATA, PAGE, SUCCESSOR, Ground, owned, unowned
+from benchmarks.metadata_ground import DATA, PAGE, SUCCESSOR, Ground, Managers, owned, unowned
 from benchmarks.workloads import Among, Operation, Workload
 from hedwig.errors import BadVersionError
 from hedwig.model import LedgerRanges, SubscriptionData, Topic
 from hedwig.versions import NEW, Version
 from metadata.operations import Delete, Outcome, Read, RecordKey, Write
-from metadata.store import MetadataStore
 
 __all__ = ["MetadataTarget"]
 
 _STATE_ONLY: Final = SubscriptionData(state=DATA.state)
-_BATCH: Final = 256
-_BATCHES: Final = 4
+_BATCH: Final = 32
+_BATCHES: Final = 32
 
 
 class MetadataTarget:
@@ -31,7 +30,7 @@ class MetadataTarget:
     counted from when it should have begun.
     """
 
-    def __init__(self, workload: Workload, store: MetadataStore, ground: Ground) -> None:
+    def __init__(self, workload: Workload, store: Managers, ground: Ground) -> None:
         self._workload = workload
         self._store = store
         self._ground = ground

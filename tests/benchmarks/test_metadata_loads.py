@@ -1,0 +1,285 @@
+"""Prove that metadata workloads come out with the known delays, stalls, refusals and failures of their store."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.load import Load
+from benchmarks.metadata_client import probe
+from benchmarks.metadata_fill import fill
+from benchmarks.metadata_ground import DATA, PREDECESSOR, SUCCESSOR, FillTask, Ground, wide_count
+from benchmarks.metadata_target import MetadataTarget
+from benchmarks.recording import Summary
+from benchmarks.results import Measurement
+from benchmarks.workloads import Among, Choice, Operation, Workload
+from hedwig.versions import Version, Versioned
+from metadata.operations import RecordKey
+from tests.benchmarks.known_store import KnownStore
+from tests.benchmarks.virtual_time import VirtualTime
+
+MS = 1_000
+READ_S, WRITE_S = 0.005, 0.010
+ONE_PER_CENT = 0.01
+TOPICS, WIDE = 200, 30
+GROUND = Ground(topics=TOPICS, subscribers=2, drawn=100, first_claim=0, claims=TOPICS // 2, token="t")
+
+
+def _workload(operation: Operation, **changes: Any) -> Workload:
+    given: dict[str, Any] = {
+        "name": operation.value,
+        "mix": {operation.value: 1.0},
+        "topics": TOPICS,
+        "subscribers": 2,
+        "in_flight": 4,
+        "seconds": 10.0,
+        "warmup_s": 2.0,
+        "choice": Choice.UNIFORM,
+    }
+    return Workload(**given | changes)
+
+
+def _measured(
+    workload: Workload, store: KnownStore, *, ground: Ground = GROUND, before: Callable[[], None] = lambda: None
+) -> Summary:
+    clock = VirtualTime()
+
+    async def run() -> Summary:
+        _, why = await fill(store, FillTask(first=0, last=TOPICS, subscribers=2, wide=[WIDE]), now_ns=clock.now_ns)
+        assert why is None
+        before()
+        target = MetadataTarget(workload, store, ground)
+        load = Load(workload, target, now_ns=clock.now_ns)
+        await target.open(load)
+        start_ns = clock.now_ns() + 1_000_000_000
+        store.delays.began = start_ns / 1e9
+        recording = await load.run(start_ns)
+        await target.close()
+        await target.tidy()
+        assert len(asyncio.all_tasks()) == 1, "tasks are left"
+        return recording.summarize()
+
+    return clock.run(run())
+
+
+@pytest.mark.parametrize(
+    ("operation", "changes", "delay_s"),
+    [
+        (Operation.READ_OWNER, {"among": Among.OWNED}, READ_S),
+        (Operation.CLAIM, {"among": Among.OWNED, "in_flight": 1}, READ_S + WRITE_S),
+        (Operation.CLAIM, {"among": Among.UNOWNED, "operations": 100}, READ_S + WRITE_S),
+        (Operation.CONSUME, {"in_flight": 1}, WRITE_S),
+        (Operation.CREATE_SUBSCRIPTION, {"operations": 500}, WRITE_S),
+        (Operation.DELETE_SUBSCRIPTION, {"operations": 500}, WRITE_S),
+        (Operation.READ_SUBSCRIPTIONS, {"among": Among.WIDE, "wide": WIDE, "seconds": 3.0}, READ_S),
+        (Operation.RECREATE, {"in_flight": 1}, 2 * WRITE_S),
+    ],
+)
+def test_known_delays_come_out(operation: Operation, changes: dict[str, Any], delay_s: float) -> None:
+    workload = _workload(operation, **changes)
+    store = KnownStore(READ_S, WRITE_S)
+    summary = _measured(workload, store)
+    assert (summary.errors, summary.refusals) == ({}, 0)
+    assert summary.count / summary.seconds == pytest.approx(workload.in_flight / delay_s, rel=2 * ONE_PER_CENT)
+    assert summary.service.percentile_us(50) == pytest.approx(delay_s * 1000 * MS, rel=ONE_PER_CENT)
+    assert summary.service.max_us == pytest.approx(delay_s * 1000 * MS, rel=ONE_PER_CENT)
+    assert len(store.subscribers.held) == 2 * TOPICS + wide_count(WIDE) * WIDE, "it must hold what it did before"
+    assert len(store.ranges.held) == TOPICS + wide_count(WIDE)
+
+
+def test_a_page_that_ends_early_goes_on_from_the_beginning() -> None:
+    summary = _measured(_workload(Operation.LIST_PAGE, in_flight=1), KnownStore(READ_S, WRITE_S))
+    assert not summary.errors
+    # All topics fit into a page, so whichever it begins behind, there are two listings.
+    assert summary.service.percentile_us(50) == pytest.approx(2 * READ_S * 1000 * MS, rel=ONE_PER_CENT)
+
+
+def test_a_stall_shows_in_the_response_times_of_all_that_waited() -> None:
+    """A second without answers, 100/s: a tenth of ten seconds' operations waited, evenly up to a second."""
+    workload = _workload(Operation.READ_OWNER, among=Among.OWNED, rate_per_s=100.0, in_flight=10_000, warmup_s=0.0)
+    response = _measured(workload, KnownStore(0.010, 0.010, stalls=[(5.0, 6.0)])).response
+    assert response.count == 1000
+    assert response.percentile_us(50) == pytest.approx(10 * MS, abs=1.5 * MS)
+    assert response.percentile_us(89) == pytest.approx(10 * MS, abs=1.5 * MS)
+    assert response.percentile_us(95) == pytest.approx(500 * MS, abs=20 * MS)
+    assert response.percentile_us(99) == pytest.approx(900 * MS, abs=20 * MS)
+    assert response.max_us == pytest.approx(1000 * MS, abs=20 * MS)
+
+
+def test_who_could_not_begin_in_time_is_not_forgiven() -> None:
+    """With one in flight, a stall of a second is one slow operation of the store, and makes a hundred others late."""
+    workload = _workload(Operation.READ_OWNER, among=Among.OWNED, rate_per_s=100.0, in_flight=1, warmup_s=0.0)
+    summary = _measured(workload, KnownStore(READ_S, WRITE_S, stalls=[(5.0, 6.0)]))
+    assert summary.response.count == 1000
+    assert summary.service.percentile_us(99.8) == pytest.approx(5 * MS, rel=ONE_PER_CENT)
+    assert summary.service.max_us == pytest.approx(1000 * MS, rel=0.02)
+    assert summary.response.percentile_us(90) == pytest.approx(500 * MS, abs=20 * MS)
+
+
+def test_who_waits_for_the_write_before_it_is_counted_from_when_it_should_have_begun() -> None:
+    """All consume one subscription, at exactly the rate that it takes: after a stall of a second all are that late."""
+    workload = _workload(Operation.CONSUME, rate_per_s=100.0, in_flight=1000, warmup_s=0.0, topics=2, subscribers=1)
+    ground = replace(GROUND, drawn=1, subscribers=1)
+    store = KnownStore(READ_S, 0.010, stalls=[(5.0, 6.0)])
+    summary = _measured(workload, store, ground=ground)
+    assert not summary.errors
+    assert summary.refusals == 0
+    assert summary.response.count == 1000
+    assert summary.response.percentile_us(40) <= 30 * MS
+    assert summary.response.percentile_us(75) == pytest.approx(1000 * MS, abs=50 * MS)
+    assert summary.service.percentile_us(75) == pytest.approx(1000 * MS, abs=50 * MS), "its turn is part of the service"
+
+
+@pytest.mark.parametrize("writers", [1, 4, 64])
+def test_claims_of_one_topic_are_refused_as_often_as_they_meet(writers: int) -> None:
+    """They go in step: one of those that have read is first, and the others try again at the version that it left."""
+    keys = 64 // writers
+    workload = _workload(Operation.CLAIM, among=Among.CONTENDED, keys=keys, in_flight=64)
+    store = KnownStore(READ_S, WRITE_S)
+    summary = _measured(workload, store)
+    assert not summary.errors
+    done = sum(second.finished for second in summary.series.values())
+    filled = TOPICS // 2
+    assert store.owners.writes == done + filled, "an update got lost, or was counted twice"
+    claimed = [key for key, found in store.owners.held.items() if found.value == SUCCESSOR]
+    assert len(claimed) == keys
+    # After a refusal only the write is repeated, so a writer on its way from its read meets others once or twice more.
+    assert summary.refusals / summary.count == pytest.approx(writers - 1, rel=0.5)
+
+
+def test_failures_show_by_their_names_and_are_no_work_done() -> None:
+    store = KnownStore(READ_S, WRITE_S)
+    workload = _workload(Operation.READ_OWNER, among=Among.OWNED)
+
+    def break_some() -> None:
+        store.delays.fails = lambda key: int(key.topic[-1:]) == 0
+
+    summary = _measured(workload, store, before=break_some)
+    assert set(summary.errors) == {"MetadataUnavailableError"}
+    failed = summary.errors["MetadataUnavailableError"]
+    assert failed / (failed + summary.service.count) == pytest.approx(0.2, abs=0.05)
+
+
+def test_a_store_that_forgets_is_found_out() -> None:
+    store = KnownStore(READ_S, WRITE_S)
+
+    def forget() -> None:
+        store.owners.held.clear()
+        for key in list(store.subscribers.held):
+            if key.topic.startswith(b"wide") and key.subscriber == b"subscriber-0000000003":
+                del store.subscribers.held[key]
+
+    owners = _measured(_workload(Operation.READ_OWNER, among=Among.OWNED), store, before=forget)
+    assert set(owners.errors) == {"an owner is missing"}
+    assert owners.count == 0
+    store = KnownStore(READ_S, WRITE_S)
+    wide = _measured(
+        _workload(Operation.READ_SUBSCRIPTIONS, among=Among.WIDE, wide=WIDE, seconds=3.0), store, before=forget
+    )
+    assert set(wide.errors) == {f"{WIDE - 1} subscriptions instead of {WIDE}"}
+    assert wide.count == 0
+
+
+def test_claims_beyond_the_topics_without_an_owner_are_failures() -> None:
+    workload = _workload(Operation.CLAIM, among=Among.UNOWNED, operations=20)
+    summary = _measured(workload, KnownStore(READ_S, WRITE_S), ground=replace(GROUND, claims=15))
+    assert summary.count == 15
+    assert summary.errors == {"no topic without an owner is left": 5}
+
+
+# ------------------------------------------------------------------------------------------------------- filling
+
+
+def _filled(store: KnownStore, task: FillTask) -> tuple[Summary, str | None]:
+    clock = VirtualTime()
+
+    async def run() -> tuple[Summary, str | None]:
+        return await fill(store, task, now_ns=clock.now_ns)
+
+    return clock.run(run())
+
+
+def test_a_fill_makes_what_it_says_and_times_its_batches() -> None:
+    store = KnownStore(READ_S, WRITE_S)
+    task = FillTask(first=0, last=1001, subscribers=3, wide=[1, 700])
+    summary, why = _filled(store, task)
+    assert why is None
+    held = len(store.owners.held) + len(store.ranges.held) + len(store.subscribers.held)
+    assert (summary.count, summary.missed) == (held, 0) == (task.records, 0)
+    assert len(store.owners.held) == 501
+    assert {each.value for each in store.owners.held.values()} == {PREDECESSOR}
+    assert [each.value for each in store.subscribers.held.values()] == [DATA] * (
+        3 * 1001 + wide_count(1) + 700 * wide_count(700)
+    )
+    # A batch of topics is three calls, one after the other, of one delay each.
+    assert summary.service.percentile_us(50) == pytest.approx(3 * WRITE_S * 1000 * MS, rel=ONE_PER_CENT)
+    assert sum(second.finished for second in summary.series.values()) == task.records
+    assert all(batch.records <= 3 * 32 for batch in task.batches())
+
+
+def test_a_fill_goes_on_where_the_one_before_ended() -> None:
+    store = KnownStore(READ_S, WRITE_S)
+    for first, last in ((0, 101), (101, 301)):
+        summary, why = _filled(store, FillTask(first=first, last=last, subscribers=1))
+        assert (why, summary.missed) == (None, 0)
+    assert len(store.ranges.held) == len(store.subscribers.held) == 301
+    assert len(store.owners.held) == 151
+
+
+def test_a_batch_that_fails_is_made_again() -> None:
+    asked: list[RecordKey] = []
+
+    def fails(key: RecordKey) -> bool:
+        asked.append(key)
+        return len(asked) == 150
+
+    summary, why = _filled(KnownStore(READ_S, WRITE_S, fails=fails), FillTask(first=0, last=500, subscribers=1))
+    assert why is None
+    assert summary.count == summary.offered
+    assert summary.errors == {"MetadataUnavailableError": 1}
+
+
+def test_a_store_that_takes_nothing_more_is_a_wall() -> None:
+    store = KnownStore(READ_S, WRITE_S, fails=lambda key: key.topic >= b"bench-00000300")
+    summary, why = _filled(store, FillTask(first=0, last=5_000, subscribers=1))
+    assert why == "a batch failed 5 times: MetadataUnavailableError: it is broken"
+    assert 0 < summary.count < summary.offered
+    assert summary.missed == summary.offered - summary.count
+
+
+def test_a_fill_that_takes_too_long_is_a_wall() -> None:
+    summary, why = _filled(KnownStore(READ_S, 1.0), FillTask(first=0, last=100_000, subscribers=1, seconds_max=20.0))
+    assert why == "the time for it was over"
+    assert 0 < summary.count < summary.offered
+    assert summary.seconds <= 25.0
+
+
+# ------------------------------------------------------------------------------------------------------- the rest
+
+
+def test_a_probe_tells_when_topics_can_be_read() -> None:
+    clock = VirtualTime()
+
+    async def run() -> Any:
+        store = KnownStore(READ_S, WRITE_S, fails=lambda _: clock.seconds < 1_010.0)
+        for number in (0, 2, 4):
+            store.owners.held[RecordKey(GROUND.topic(number))] = Versioned(PREDECESSOR, Version(b"v"))
+        return await probe(store, GROUND, [0, 3, 4], 60.0, now_ns=clock.now_ns), await probe(
+            store, GROUND, [0, 8], 60.0, now_ns=clock.now_ns
+        )
+
+    found, lost = clock.run(run())
+    assert found["first_ns"] == pytest.approx(1_010e9, rel=1e-4)
+    assert found["all_ns"] == pytest.approx(1_010e9, rel=1e-4)
+    assert lost["first_ns"] is not None
+    assert lost["all_ns"] is None
+
+
+def test_an_offered_load_that_was_not_reached_is_no_success() -> None:
+    workload = _workload(Operation.READ_OWNER, among=Among.OWNED, rate_per_s=1000.0, in_flight=1, warmup_s=0.0)
+    measurement = Measurement(workload=workload, driver="known", round=1)
+    measurement.take(_measured(workload, KnownStore(0.010, 0.010)), is_delivery=False)
+    assert measurement.is_offered_load_reached is False
+    assert measurement.notes() == [f"offered load not reached: {measurement.rate_per_s:,.0f} of 1,000/s"]

@@ -1,0 +1,200 @@
+"""Prove that `hedwig-bench metadata` measures real stores, survives their walls, and goes on where it was ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.main import main
+from benchmarks.metadata_suite import SMOKE, stages
+from benchmarks.metadata_workloads import ORDER, workload_files
+from benchmarks.results import Result
+from benchmarks.tables import markdown
+from tests.benchmarks.processes import processes_over
+
+SOURCES = Path(__file__).parents[2]
+INTERRUPTED = 130
+(STAGE,) = stages(workload_files(), ORDER, SMOKE, 1)
+PLANNED = [(step, workload) for step in STAGE.steps for workload in step.workloads]
+
+
+def _command(directory: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "benchmarks", "metadata", *arguments, "--sizes", "smoke", "--run", str(directory)]
+
+
+def _run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        _command(directory, *arguments), cwd=SOURCES, capture_output=True, text=True, timeout=290, check=False
+    )
+
+
+def _assert_done(result: Result, backend: str) -> None:
+    own = [each for each in result.measurements if each.driver == backend]
+    for step in STAGE.steps:
+        wanted = [STAGE.fill(step, 1), *step.workloads]
+        wanted += [STAGE.restart(step, 1)] if backend != "sqlite" else []
+        assert [each.workload for each in own if each.workload.topics == step.topics] == wanted
+    for each in own:
+        what = (backend, each.workload.name, each.wall, each.errors)
+        assert each.wall is None, what
+        assert not each.errors, what
+        assert each.on == "synced"
+        if each.workload.name == "restart":
+            assert 0 < each.values["first_read_s"] <= each.values["all_read_s"], what
+            continue
+        assert sum(second.get("finished", 0) for second in each.series.values()) > 0, what
+        assert each.values["store_rss_bytes_max"] > 0, what
+        if each.workload.name == "fill":
+            assert each.count == each.offered, what
+            assert each.values["disk_bytes"] > 0, what
+
+
+def test_the_embedded_store_does_every_workload_once(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", "--backend", "sqlite", "-o", "json")
+    assert run.returncode == 0, run.stderr
+    result = Result.read(tmp_path / "run" / "result.json")
+    assert json.loads(run.stdout) == result.to_json()
+    assert result.is_complete
+    _assert_done(result, "sqlite")
+    assert [each.name for each in (tmp_path / "run").iterdir()] == ["result.json"]
+    assert "min left] synced, round 1: sqlite, claim" in run.stderr
+    text = markdown(result)
+    for name in ("fill", *ORDER):
+        assert f"**synced: {name}**" in text
+    # All is done, so nothing is done again; and other options are another run.
+    again = _run(tmp_path / "run", "--backend", "sqlite", "-o", "json")
+    assert again.returncode == 0, again.stderr
+    assert Result.read(tmp_path / "run" / "result.json").to_json() == result.to_json()
+    other = _run(tmp_path / "run", "--backend", "sqlite", "--seed", "2")
+    assert other.returncode == 1
+    assert "the run to go on with had other options: give the same ones, or another --run" in other.stderr
+
+
+def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    command = _command(directory, "--backend", "sqlite")
+    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if "sqlite, consume" in line:
+                break
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=120)
+    assert run.returncode == INTERRUPTED, err
+    assert "Traceback" not in err
+    assert "the run was not finished" in out
+    assert not processes_over(directory)
+    assert [each.name for each in directory.iterdir()] == ["result.json"]
+    first = Result.read(directory / "result.json")
+    assert not first.is_complete
+    assert 1 < len(first.measurements) < len(PLANNED)
+    again = _run(directory, "--backend", "sqlite")
+    assert again.returncode == 0, again.stderr
+    result = Result.read(directory / "result.json")
+    assert result.is_complete
+    kept = len(first.measurements)
+    assert [each.to_json() for each in result.measurements[:kept]] == [each.to_json() for each in first.measurements]
+    _assert_done(result, "sqlite")
+
+
+@pytest.mark.timeout(600)
+def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> None:
+    """One number of subscriptions, the smallest ladder: ZooKeeper, and HBase with its log forced to the disk."""
+    backends = ("zookeeper", "hbase", "hbase+thrift")
+    run = subprocess.run(
+        _command(tmp_path / "run", *(word for backend in backends for word in ("--backend", backend))),
+        cwd=SOURCES,
+        capture_output=True,
+        text=True,
+        timeout=590,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    result = Result.read(tmp_path / "run" / "result.json")
+    assert result.is_complete
+    for backend in backends:
+        _assert_done(result, backend)
+    assert not processes_over(tmp_path / "run")
+    flags = result.environment["jvm_flags"]["synced"]
+    # As much heap on both sides.
+    assert flags["zookeeper/zookeeper"][0] == "-Xmx1024m"
+    of_hbase = [int(each[0].removeprefix("-Xmx").removesuffix("m")) for name, each in flags.items() if "hbase/" in name]
+    assert len(of_hbase) == 4
+    assert sum(of_hbase) == 1024
+    assert "hbase.wal.hsync=true" in result.terms["synced"]
+    for each in result.measurements:
+        if each.workload.name not in ("fill", "restart"):
+            assert each.values["servers_cpu_s"] >= 0
+            kinds = {"zookeeper"} if each.driver == "zookeeper" else {"zookeeper", "hbase-master", "regionserver"}
+            held = {name for second in each.series.values() for name in second if "rss_bytes" in str(second[name])}
+            assert kinds <= held, (each.driver, each.workload.name, held)
+
+
+def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    command = _command(directory, "claim", "read-owner", "recreate", "--backend", "zookeeper", "--topics", "20")
+    killed = False
+    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        said = []
+        for line in run.stderr:
+            said.append(line)
+            if "zookeeper, read-owner" in line and not killed:
+                killed = True
+                _kill_zookeeper(directory)
+        out, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert killed
+    result = Result.read(directory / "result.json")
+    assert result.is_complete
+    walls = [each for each in result.measurements if each.wall is not None]
+    assert walls, said
+    assert walls[0].workload.name == "read-owner"
+    assert "zookeeper-1 ended" in (walls[0].wall or "")
+    assert "zookeeper-1 ended" in out
+    after = [each for each in result.measurements if each.workload.name == "recreate"]
+    assert after
+    assert [each.wall for each in after] == [None] * len(after)
+    assert all(each.count for each in after)
+    assert not processes_over(directory)
+
+
+def _kill_zookeeper(directory: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = place.read_bytes()
+            except OSError:
+                continue
+            if str(directory).encode() in command and b"QuorumPeerMain" in command:
+                os.kill(int(place.parent.name), signal.SIGKILL)
+                return
+    raise AssertionError("the run has no ZooKeeper")
+
+
+def test_what_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+    for arguments, why in (
+        (["metadata", "no-such"], "there is no workload 'no-such': choose from claim, consume"),
+        (["metadata", "--topics", "50,20"], "a ladder climbs from at least 20 topics, not [50, 20]"),
+        (["metadata", "--seconds", "1", "--warmup", "1"], "leaves nothing of loads of 1 s"),
+    ):
+        run = CliRunner().invoke(main, [*arguments, "--run", str(tmp_path / "run")])
+        assert run.exit_code == 1
+        assert why in run.output
+        assert not (tmp_path / "run").exists()
+
+
+def test_the_help_ends_in_an_example_that_the_command_takes() -> None:
+    run = CliRunner().invoke(main, ["metadata", "--help"])
+    assert run.exit_code == 0
+    example = " ".join(run.output.strip().split("\n\n")[-1].split())
+    assert example.startswith("Example: hedwig-bench metadata ")
+    taken = CliRunner().invoke(main, [*example.split()[2:], "--help"])
+    assert taken.exit_code == 0

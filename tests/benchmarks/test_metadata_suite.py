@@ -1,0 +1,138 @@
+"""Prove what a run of metadata workloads is made of: files, stages, ladders, and what is left after an interruption."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.metadata_progress import Progress
+from benchmarks.metadata_suite import QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
+from benchmarks.metadata_workloads import ORDER, workload_files
+from benchmarks.results import Measurement, Result
+from benchmarks.workloads import Among, Workload
+
+FILES = workload_files()
+SOURCES = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_workload_says_what_it_does(name: str) -> None:
+    file = FILES[name]
+    assert file.says
+    found = list(file.workloads(topics=100, subscribers=2, seconds=2.0, warmup_s=0.5, seed=3))
+    assert len(found) == len(file.cases)
+    for each in found:
+        assert (each.name, each.topics, each.subscribers, each.seed) == (name, 100, 2, 3)
+        assert Workload.from_json(each.to_json()) == each
+    assert f"`{name}`" in (SOURCES / "docs" / "benchmarks.md").read_text()
+
+
+def test_the_usual_workloads_have_both_loops_and_both_choices_of_keys() -> None:
+    assert set(ORDER) <= set(FILES)
+    found = [
+        each
+        for name in ORDER
+        for each in FILES[name].workloads(topics=100, subscribers=1, seconds=1.0, warmup_s=0.0, seed=1)
+    ]
+    assert {each.is_open_loop for each in found} == {True, False}
+    assert {str(each.choice) for each in found} == {"uniform", "zipf"}
+    assert {each.in_flight // each.keys for each in found if each.keys} == {1, 2, 4, 8, 16, 32, 64}
+    assert {each.wide for each in found if each.wide} == {1, 100, 20_000}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("says = ", "TOMLDecodeError"),
+        ('says = "x"\nmix = { claim = 1.0 }\n', "KeyError: 'cases'"),
+        ('says = "x"\nmix = { claim = 1.0 }\nchoice = "zipf"\n[[cases]]\n', "nothing is called choice"),
+        ('says = "x"\nmix = { claim = 1.0 }\n[[cases]]\nrate = 5\n', "nothing is called rate"),
+        ('says = "x"\nmix = { grab = 1.0 }\n[[cases]]\n', "'grab' is not a valid Operation"),
+        ('says = "x"\nmix = { claim = 1.0 }\n[[cases]]\nkeys = 5\n', "keys are of contended topics"),
+        ('says = "x"\nmix = { claim = 1.0 }\ncases = []\n', "it has no cases"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(BenchmarkError, match=r"^the workload mine cannot be used: ") as caught:
+        workload_files(tmp_path)
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value).rstrip()
+
+
+@pytest.mark.parametrize("sizes", [SMOKE, QUICK, USUAL])
+def test_a_ladder_climbs_and_its_claims_never_meet(sizes: MetadataSizes) -> None:
+    found = stages(FILES, ORDER, sizes, 1)
+    synced = [stage for stage in found if stage.durability == "synced"]
+    assert [stage.subscribers for stage in synced] == list(sizes.subscribers)
+    assert len(found) == len(synced) + bool(sizes.unsynced_topics)
+    for stage in found:
+        ladder = sizes.topics if stage.durability == "synced" else sizes.unsynced_topics
+        assert [step.topics for step in stage.steps] == list(ladder)
+        for step, is_first in zip(stage.steps, [True, *[False] * len(stage.steps)], strict=False):
+            claiming = [each for each in step.workloads if each.among is Among.UNOWNED]
+            free = step.topics // 2 - step.before // 2
+            assert 0 < sizes.rounds * sum(each.operations for each in claiming) <= free
+            assert any(each.keys for each in step.workloads) == is_first
+            for each in step.workloads:
+                assert each.wide <= sizes.wide_max
+                if each.is_open_loop and each.operations:
+                    assert each.operations >= each.rate_per_s * each.seconds - 1e-6
+
+
+def test_ladders_that_cannot_be_climbed_are_refused() -> None:
+    for topics in ((100, 50), (100, 100), (10,)):
+        with pytest.raises(ValueError, match="a ladder climbs from at least 20 topics"):
+            replace(USUAL, topics=topics)
+    with pytest.raises(ValueError, match="a subscription or more"):
+        replace(USUAL, subscribers=(0,))
+
+
+# ------------------------------------------------------------------------------------------------------- progress
+
+
+def _progress(stage: Stage, measured: list[Measurement]) -> Progress:
+    result = Result(program="x", started="", environment={}, terms={}, measurements=measured)
+    return Progress([stage], ["sqlite", "zookeeper"], SMOKE, 1, result)
+
+
+def _all(stage: Stage, backend: str) -> list[Measurement]:
+    found = []
+    for step in stage.steps:
+        workloads = [stage.fill(step, 1), *step.workloads]
+        workloads += [stage.restart(step, 1)] if backend != "sqlite" else []
+        for workload in workloads:
+            found.append(Measurement(workload=workload, driver=backend, round=1, on=stage.durability))
+    return found
+
+
+def test_what_is_measured_is_not_measured_again_and_the_rest_is() -> None:
+    (stage,) = stages(FILES, ORDER, SMOKE, 1)
+    done = [*_all(stage, "sqlite"), *_all(stage, "zookeeper")]
+    assert _progress(stage, []).is_missing(stage)
+    assert not _progress(stage, done).is_missing(stage)
+    assert _progress(stage, done).left({}, stage).startswith("100%")
+    # A wall is a result.
+    done[7].wall = "it ended"
+    assert not _progress(stage, done).is_missing(stage)
+    for index, each in enumerate(done):
+        missing = _progress(stage, done[:index] + done[index + 1 :])
+        assert missing.is_missing(stage)
+        assert missing.found(stage, each.driver, each.workload) is None
+        of_step = [step for step in stage.steps if missing.is_missing(stage, step)]
+        assert [step.topics for step in of_step] == [each.workload.topics]
+
+
+def test_behind_a_wall_in_filling_nothing_is_missing() -> None:
+    (stage,) = stages(FILES, ORDER, SMOKE, 1)
+    first, last = stage.steps
+    done = [
+        *_all(stage, "sqlite"),
+        *(each for each in _all(stage, "zookeeper") if each.workload.topics == first.topics),
+    ]
+    assert _progress(stage, done).is_missing(stage, last)
+    wall = Measurement(workload=stage.fill(last, 1), driver="zookeeper", round=1, on="synced", wall="no memory is left")
+    assert not _progress(stage, [*done, wall]).is_missing(stage)
+    # What came before the wall is not excused by it.
+    assert _progress(stage, [*done[:-1], wall]).is_missing(stage, first)
