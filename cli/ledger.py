@@ -13,6 +13,7 @@ from cli.cluster_access import ClusterAccess, cluster_options
 from cli.errors import CommandError, ExitCode
 from cli.ledger_access import LedgerAccess, ledger_options
 from cli.ledger_messages import StoredMessage, number_of, read_ledger, read_topic_messages
+from cli.ledger_orphans import delete_orphans
 from cli.message_fields import message_fields
 from cli.message_listing import MessageSpan, message_options, write_messages
 from cli.names import TOPIC, CheckedName, complete_topic
@@ -49,7 +50,7 @@ _ID_MAX: Final = (1 << 63) - 1
 
 @click.group(cls=AdminGroup, example="hedwig-admin ledger list news")
 def ledger() -> None:
-    """Show the ledgers of a topic, and what is in them.
+    """Show the ledgers of a topic, and what is in them; delete those that no topic has.
 
     Ledgers are read beside the hub that writes them: nothing is locked, fenced or closed by that.
     """
@@ -139,6 +140,9 @@ def read_entries(
         with_store(settings, write_topic)
         return
     asyncio.run(write(TopicPositions(())))
+
+
+ledger.add_command(delete_orphans)
 
 
 async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:

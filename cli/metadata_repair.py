@@ -25,7 +25,7 @@ from cli.store_repair import StoreRepair
 from metadata.findings import FindingKind
 from metadata.repairs import RepairResult
 
-__all__ = ["repair_store"]
+__all__ = ["repair", "repair_store"]
 
 _SHOWN: Final = ("result", "kind", "topic", "what")
 _ROWS: Final = 25
@@ -62,6 +62,13 @@ def repair_store(
     never more than it said: each record only if it is still as it was seen. Records that cannot be read, and records of
     lost ledgers, are repaired only if --kind names them, since something is given up by that.
     """
+    repair(settings, wish, cluster, ledgers, dry_run=dry_run, yes=yes)
+
+
+def repair(
+    settings: Settings, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool
+) -> None:
+    """Carry a repair out as a command, to its end. Raises CommandError - it cannot be done, or was not confirmed."""
     output = settings.writer()
     asyncio.run(_Repairing(settings, output, wish).run(cluster, ledgers, dry_run=dry_run, yes=yes))
 
@@ -131,7 +138,7 @@ class _Repairing:
         if not planned.total():
             return done
         left = Counter(planned)
-        repair = StoreRepair(around.store, around.verdicts, around.known)
+        mending = StoreRepair(around.store, around.verdicts, around.known)
         with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(
                 # Going through all ledgers is for those who have some to delete.
@@ -142,10 +149,10 @@ class _Repairing:
             async with aclosing(check.findings()) as pages:
                 async for page in pages:
                     for start in range(0, len(page), _ROWS):
-                        await self._carry_out(repair, page[start : start + _ROWS], left, done)
+                        await self._carry_out(mending, page[start : start + _ROWS], left, done)
                     if self._wish.limit is not None and not left.total():
                         break
-            await repair.end()
+            await mending.end()
         return done
 
     async def _carry_out(

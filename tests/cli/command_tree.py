@@ -26,8 +26,8 @@ EVERY_COMMAND: Final = dict(_commands(main))
 STARTS_SERVERS: Final = ("dev",)
 SERVED_BY_HUBS: Final = ("publish", "subscribe", "consume", "unsubscribe", "hub", "top")
 """Their examples run in test_hub_commands, which has a hub, in test_hubs_of_a_cluster, and in test_top."""
-_SERVED_BY_A_CLUSTER: Final = {("topic", "move")}
-"""Its example runs in test_topics_of_a_cluster."""
+_SERVED_BY_A_CLUSTER: Final = {("topic", "move"), ("ledger", "delete-orphans")}
+"""Their examples run in test_topics_of_a_cluster, and in test_check_of_ledgers."""
 _JUDGES_THE_MACHINE: Final = {("check", "perf")}
 """Its exit code says how fast the disk is; its example runs in test_checks."""
 

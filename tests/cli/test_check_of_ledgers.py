@@ -35,6 +35,7 @@ from metadata import MetadataStore
 from metadata.findings import FindingKind
 from metadata.repairs import RepairResult
 from tests.cli.admin import Admin
+from tests.cli.command_tree import example_of
 from tests.cli.planted import DEAD, ranges, set_ranges
 from tests.cli.store_contents import contents
 from tests.hub.ledgers.bookkeeper.sessions import session_with
@@ -164,6 +165,29 @@ def test_only_marked_old_and_unreferenced_ledgers_are_deleted(shelf: Shelf) -> N
     assert {row["ledger_ids"][0] for row in done if row["result"] == "repaired"} == {orphan, of_no_topic, opened}
     assert shelf.ids() == {kept, elsewhere, unmarked, *young}
     assert {row["ledger_ids"][0] for row in check(shelf)} == {elsewhere, unmarked}
+
+
+def test_orphans_are_deleted_by_a_command_of_their_own(shelf: Shelf) -> None:
+    kept = shelf.put("news")
+    set_ranges(shelf.admin.url, "news", ranges((kept, 1, 5)))
+    orphan, unmarked = shelf.put("news"), shelf.put(None)
+    shelf.put("weather")
+    everything = shelf.ids()
+    example = shelf.admin.done(*example_of(("ledger", "delete-orphans")))
+    assert "2 ledgers to delete for good" in example.err
+    refused = shelf.admin.run("ledger", "delete-orphans", text="n\n")
+    assert (refused.code, "2 ledgers to delete for good" in refused.err) == (1, True)
+    assert shelf.ids() == everything
+    shelf.admin.done("ledger", "delete-orphans", "--yes", "--prefix", "w")
+    assert shelf.ids() == {kept, orphan, unmarked}
+    done = shelf.admin.done("ledger", "delete-orphans", "--yes", "-o", "ndjson").rows
+    assert [(row["ledger_ids"], row["result"]) for row in done if row["result"] == "repaired"] == [
+        ([orphan], "repaired")
+    ]
+    assert shelf.ids() == {kept, unmarked}
+    shelf.admin.environment["HEDWIG_BOOKKEEPER"] = shelf.admin.environment["HEDWIG_CLUSTER"] = ""
+    nowhere = shelf.admin.run("ledger", "delete-orphans", "--yes")
+    assert (nowhere.code, "--bookkeeper" in nowhere.err) == (1, True)
 
 
 def test_prefix_narrows_orphans_to_ledgers_of_its_topics(shelf: Shelf) -> None:

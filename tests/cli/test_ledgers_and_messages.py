@@ -36,7 +36,8 @@ def _ids(admin: Admin, *arguments: str) -> list[int]:
 
 def _pages(admin: Admin, field: str, *arguments: str) -> list[list[int]]:
     """Return a field of all pages of a listing, each by the token of the one before it."""
-    pages, token = [], ()
+    pages: list[list[int]] = []
+    token: tuple[str, ...] = ()
     while True:
         page = admin.done(*arguments, *token, "-o", "json").json
         rows = next(iter(page.values()))

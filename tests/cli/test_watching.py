@@ -24,7 +24,9 @@ from tests.cli.command_tree import EVERY_COMMAND, leaves
 @pytest.mark.parametrize("path", leaves(EVERY_COMMAND), ids=" ".join)
 def test_whatever_shows_something_can_be_watched(path: tuple[str, ...]) -> None:
     options = {option for parameter in EVERY_COMMAND[path].params for option in parameter.opts}
-    assert ("--watch" in options) == (path[-1] in {"show", "stats", "status", "describe", "owner", "load", "lag"})
+    assert ("--watch" in options) == (
+        path[-1] in {"show", "stats", "status", "describe", "owner", "load", "lag", "count"}
+    )
 
 
 def _line(stream: IO[bytes] | None) -> str:

@@ -1,0 +1,57 @@
+"""The command `hedwig-admin ledger delete-orphans`: the repair of the one finding that is about ledgers alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cli.cluster_access import ClusterAccess, cluster_options
+from cli.ledger_access import LedgerAccess, ledger_options
+from cli.metadata_check import CheckWish
+from cli.metadata_repair import repair
+from cli.names import PREFIX
+from cli.option_group import option_group
+from cli.program import AdminCommand
+from cli.settings import Settings, pass_settings
+from metadata.findings import FindingKind
+
+__all__ = ["delete_orphans"]
+
+
+def _wish(params: Mapping[str, Any]) -> CheckWish:
+    return CheckWish(kinds=(FindingKind.ORPHAN_LEDGER,), prefix=params["prefix"], limit=params["limit"])
+
+
+_wish_options = option_group(
+    "wish",
+    (
+        click.option("--prefix", type=PREFIX, metavar="P", help="Only ledgers of topics whose names begin so."),
+        click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.  [default: no limit]"),
+    ),
+    ("prefix", "limit"),
+    _wish,
+)
+
+
+@click.command("delete-orphans", cls=AdminCommand, example="hedwig-admin ledger delete-orphans --dry-run")
+@_wish_options
+@cluster_options()
+@ledger_options()
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_settings
+def delete_orphans(
+    settings: Settings,
+    /,
+    wish: CheckWish,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Delete the ledgers of this deployment that no topic refers to; hubs may run meanwhile.
+
+    It is `metadata repair --kind orphan-ledger`: only ledgers that carry the mark of this deployment, are older than an
+    hour, and are unreferenced at a second look are deleted; others are shown and left.
+    """
+    repair(settings, wish, cluster, ledgers, dry_run=dry_run, yes=yes)
