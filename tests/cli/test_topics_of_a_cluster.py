@@ -179,6 +179,19 @@ def test_move_to_a_drained_hub_is_refused_before_anything_is_released(pair: Pair
     assert _owner(pair, topic) == (one.address, "alive")
 
 
+def test_move_to_a_read_only_hub_is_refused_before_anything_is_released(pair: Pair, topic: str) -> None:
+    one, other = pair.hubs
+    _claim(pair, topic, one)
+    AdminClient(other.admin).post("/read-only?state=on")
+    try:
+        for dry_run in ((), ("--dry-run",)):
+            ran = pair.admin.run("topic", "move", topic, other.address, *dry_run)
+            assert (ran.code, "read-only" in ran.err, len(ran.err.splitlines())) == (ExitCode.FAILED, True, 1), ran
+    finally:
+        AdminClient(other.admin).post("/read-only?state=off")
+    assert AdminClient(one.admin).get(f"/topics/{topic}")["state"] == "serving"
+
+
 def test_claim_of_what_another_hub_owns_says_who_that_is(pair: Pair, topic: str) -> None:
     one, other = pair.hubs
     _claim(pair, topic, one)

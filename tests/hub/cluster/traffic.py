@@ -1,6 +1,7 @@
 """Publishers and subscribers that go on while topics move between hubs, and what must not happen to their messages."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -19,13 +20,12 @@ class _Stream:
     """A topic: what was acknowledged under which id, and what its subscriber has got, in that order."""
 
     acknowledged: dict[int, bytes] = field(default_factory=dict)
+    last: int = 0
     received: list[tuple[int, bytes]] = field(default_factory=list)
+    took: list[tuple[float, float]] = field(default_factory=list)
+    """When each acknowledged publish began, by the clock of `time.monotonic`, and how long it took, in seconds."""
     surely_not: int = 0
     uncertain: int = 0
-
-    @property
-    def last(self) -> int:
-        return max(self.acknowledged, default=0)
 
     @property
     def has_all(self) -> bool:
@@ -78,6 +78,11 @@ class Traffic:
     def published(self) -> int:
         return sum(len(stream.acknowledged) for stream in self.streams.values())
 
+    def check_going_on(self) -> None:
+        """Fail if a publisher or a subscriber has ended, with what ended it."""
+        for task in (*self._publishing, *self._receiving):
+            assert not task.done(), f"it has ended: {task.exception()!r}"
+
     async def settle(self) -> None:
         """Publish no more, and return once all that was acknowledged has come, and nothing was lost or reordered."""
         self._is_over = True
@@ -93,9 +98,13 @@ class Traffic:
         while not self._is_over:
             number += 1
             body = b"%s %d" % (topic, number)
+            began_at = time.monotonic()
             try:
                 seq_id = await client.publish(Topic(topic), body)
+                assert seq_id.local > stream.last, f"after {stream.last} another was acknowledged as {seq_id.local}"
                 stream.acknowledged[seq_id.local] = body
+                stream.last = seq_id.local
+                stream.took.append((began_at, time.monotonic() - began_at))
             except ServiceError as exc:
                 if exc.definite:
                     stream.surely_not += 1

@@ -1,0 +1,286 @@
+"""Prove that `hedwig-admin topic move` is dependable: at the first try, under load, and however it is cut short."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from cli.errors import ExitCode
+from tests.cli.admin import Admin, Ran
+from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
+from tests.faults.waiting import until
+from tests.hub.cluster.deployment import Deployment
+from tests.hub.cluster.traffic import Traffic
+from tests.hub.running import RunningHub
+
+_MOVES: Final = 200
+_TOPICS: Final = [b"moved/%d" % number for number in range(10)]
+_TOPIC: Final = b"moved"
+_LONG_SESSION: Final = "cluster.session_timeout_s=20"
+"""Of hubs that nobody kills, on a machine that is busy with other things."""
+_AHEAD_S: Final = 0.5
+_CUT_SHORT: Final = frozenset(
+    {ExitCode.FAILED, ExitCode.VERSION_CONFLICT, ExitCode.OUTCOME_UNKNOWN, ExitCode.UNAVAILABLE}
+)
+
+
+class _Stage:
+    """Hubs in processes of their own, and hedwig-admin on their deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.admin = Admin(deployment.directory, deployment.place.url)
+        cluster = f"zookeeper://{deployment.zookeeper}{deployment.prefix}"
+        self.admin.environment |= {"HEDWIG_CLUSTER": cluster, "HEDWIG_ADMIN": ""}
+
+    async def start(self, *hubs: RunningHub) -> None:
+        await asyncio.gather(*(asyncio.to_thread(hub.start) for hub in hubs))
+
+    async def run(self, *arguments: str) -> Ran:
+        return await asyncio.to_thread(self.admin.run, *arguments)
+
+    async def move(self, topic: bytes, hub: RunningHub) -> Any:
+        """Move a topic, which must be done at the first try, and return what the command says."""
+        ran = await self.run("topic", "move", topic.decode(), hub.address, "-o", "json")
+        assert (ran.code, ran.err) == (ExitCode.DONE, ""), ran
+        assert ran.json["owner"] == hub.address
+        return ran.json
+
+    async def owner(self, topic: bytes) -> tuple[str, str]:
+        """Return who owns a topic, and whether it is alive, as the command tells it."""
+        ran = await self.run("topic", "owner", topic.decode(), "-o", "json")
+        assert ran.code == ExitCode.DONE, ran
+        (row,) = ran.json["topics"]
+        return row["owner"], row["state"]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "deployment", ["zookeeper", pytest.param("hbase", marks=pytest.mark.full)], indirect=True, ids=str
+)
+async def test_topics_go_to_and_fro_under_load_and_every_move_succeeds_at_once(
+    deployment: Deployment, record_property: Any
+) -> None:
+    """Publishers and subscribers come by a hub that owns nothing, and by one of the two that the topics go between."""
+    stage = _Stage(deployment)
+    hubs = [deployment.apart(_LONG_SESSION) for _ in range(3)]
+    await stage.start(*hubs)
+    one, other, third = hubs
+    unavailable: list[float] = []
+    async with AsyncExitStack() as stack:
+        traffics = [
+            await stack.enter_async_context(Traffic(third.address, _TOPICS[:5])),
+            await stack.enter_async_context(Traffic(one.address, _TOPICS[5:])),
+        ]
+        streams = {topic: stream for traffic in traffics for topic, stream in traffic.streams.items()}
+        for topic in _TOPICS:
+            await stage.move(topic, one)
+        for number in range(_MOVES):
+            topic = _TOPICS[number % len(_TOPICS)]
+            to = (other, one)[number // len(_TOPICS) % 2]
+            began_at, stream = time.monotonic(), streams[topic]
+            moved = await stage.move(topic, to)
+            assert moved["result"] == "moved"
+            published = len(stream.took)
+
+            def is_published_to() -> bool:
+                for traffic in traffics:
+                    traffic.check_going_on()
+                return len(stream.took) > published  # noqa: B023 (awaited here)
+
+            await until(is_published_to, f"{topic!r} is published to after move {number}, to {to.address}")
+            unavailable.append(max(took for began, took in stream.took if began + took >= began_at))
+        for traffic in traffics:
+            await traffic.settle()
+    refused = [(stream.surely_not, stream.uncertain) for stream in streams.values()]
+    unavailable.sort()
+    figures = {
+        "moves": _MOVES,
+        "published": sum(traffic.published for traffic in traffics),
+        "refused publishes": sum(surely for surely, _ in refused),
+        "uncertain publishes": sum(uncertain for _, uncertain in refused),
+        "unavailable p50 ms": round(unavailable[len(unavailable) // 2] * 1000),
+        "unavailable p99 ms": round(unavailable[int(len(unavailable) * 0.99)] * 1000),
+        "unavailable max ms": round(unavailable[-1] * 1000),
+    }
+    print(f"\n{deployment.networked.label}: {figures}")
+    for name, figure in figures.items():
+        record_property(name, figure)
+
+
+# ------------------------------------------------------------------------------------------------------- cut short
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Where a move is cut short: at the n-th write of a hub in the metadata store, before or after it is done."""
+
+    write: int
+    action: Action
+
+    def __str__(self) -> str:
+        return f"{'before' if self.action is Action.HOLD_REQUEST else 'after'} write {self.write}"
+
+
+_CUTS: Final = (_Cut(1, Action.HOLD_REQUEST), *(_Cut(number, Action.HOLD_REPLY) for number in range(1, 4)))
+"""A source stores a pointer, closes its ledger, and names the target; a target finds itself named, claims the topic,
+and writes its ranges."""
+
+_DELAYS: Final = ((1, Action.DELAY_REQUEST), *((number, Action.DELAY_REPLY) for number in range(1, 4)))
+
+
+class _Watched:
+    """A hub whose way to the metadata store is watched, and cut at a write."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._left: int | None = None
+        self._action = Action.PASS
+        self._is_mute = False
+        self.proxy: Proxy
+        self.hub: RunningHub
+
+    async def prepare(self) -> "_Watched":
+        self.proxy, place = await self._deployment.behind_proxy(self._plan)
+        # No pointer is stored but for the move.
+        self.hub = self._deployment.apart(f"metadata={place.url}", "consume_interval=1000000", "consume_flush_s=3600")
+        return self
+
+    def cut(self, at: _Cut) -> None:
+        self._left, self._action = at.write, at.action
+
+    @property
+    def is_cut(self) -> bool:
+        return self._is_mute
+
+    def _plan(self, exchange: Exchange) -> Step:
+        if self._left is not None and exchange.name == self._deployment.networked.write:
+            self._left -= 1
+            if self._left == 0:
+                self._left, self._is_mute = None, True
+                return Step(self._action)
+        # Nothing more reaches the store: what the hub does from here on must not count.
+        return Step(Action.HOLD_REQUEST) if self._is_mute else PASS
+
+
+async def _goes_on(traffic: Traffic) -> None:
+    published = traffic.published
+    await until(lambda: traffic.published > published + 5, "the topic is served")
+
+
+async def _cut_short(stage: _Stage, watched: _Watched, target: RunningHub, at: _Cut) -> Ran | None:
+    """Move the topic, kill the watched hub at the cut, and return how the command ended; None if it came to no cut."""
+    watched.cut(at)
+    moving = asyncio.create_task(stage.run("topic", "move", _TOPIC.decode(), target.address, "--timeout", "10"))
+    await until(lambda: watched.is_cut or moving.done(), "the move comes to the cut, or to its end")
+    if not watched.is_cut:
+        assert (await moving).code == ExitCode.DONE, moving.result()
+        return None
+    await asyncio.to_thread(watched.hub.kill)
+    return await moving
+
+
+def _check_said(ran: Ran) -> None:
+    """A command either says that it is done, which it then is, or in one line what is not."""
+    if ran.code != ExitCode.DONE:
+        assert ran.code in _CUT_SHORT, ran
+        assert len(ran.err.splitlines()) == 1, ran.err
+
+
+@pytest.mark.parametrize("at", _CUTS, ids=str)
+@pytest.mark.parametrize("who", ["source", "target"])
+async def test_hub_that_is_killed_in_a_move_leaves_a_topic_that_others_serve(
+    deployment: Deployment, who: str, at: _Cut
+) -> None:
+    stage = _Stage(deployment)
+    watched = await _Watched(deployment).prepare()
+    beside, third = deployment.apart(), deployment.apart()
+    source, target = (watched.hub, beside) if who == "source" else (beside, watched.hub)
+    await stage.start(source, target, third)
+    async with Traffic(third.address, [_TOPIC]) as traffic:
+        await stage.move(_TOPIC, source)
+        await _goes_on(traffic)
+        ran = await _cut_short(stage, watched, target, at)
+        await _goes_on(traffic)
+        # A source may have no pointer to store, and then has one write less.
+        assert ran is not None or at.write == _CUTS[-1].write, "the move came to no cut"
+        if ran is not None:
+            _check_said(ran)
+        await traffic.settle()
+    # Whoever it is that has the topic now, it can be moved again.
+    await stage.move(_TOPIC, third)
+    assert await stage.owner(_TOPIC) == (third.address, "alive")
+
+
+@pytest.mark.timeout(600)
+async def test_command_that_is_killed_leaves_a_topic_that_is_served(deployment: Deployment) -> None:
+    """A write is under way while it is killed; the hubs go on with what they were told."""
+    stage = _Stage(deployment)
+    left = 0
+    delayed = Action.PASS
+
+    def plan(exchange: Exchange) -> Step:
+        nonlocal left
+        if not left or exchange.name != deployment.networked.write:
+            return PASS
+        left -= 1
+        return PASS if left else Step(delayed, _AHEAD_S)
+
+    proxy, place = await deployment.behind_proxy(plan)
+    watched, beside, third = deployment.apart(f"metadata={place.url}"), deployment.apart(), deployment.apart()
+    await stage.start(watched, beside, third)
+    killed_under_way = 0
+    async with Traffic(third.address, [_TOPIC]) as traffic:
+        for source, target in ((watched, beside), (beside, watched)):
+            for write, delayed in _DELAYS:
+                await stage.move(_TOPIC, source)
+                await _goes_on(traffic)
+                seen, left = proxy.done[delayed], write
+                command = stage.admin.start("topic", "move", _TOPIC.decode(), target.address)
+                try:
+                    await until(
+                        lambda: proxy.done[delayed] > seen or command.poll() is not None,  # noqa: B023 (awaited here)
+                        "the move is under way, or done",
+                    )
+                    killed_under_way += command.poll() is None
+                finally:
+                    command.kill()
+                    await asyncio.to_thread(command.communicate)
+                left = 0
+                await _goes_on(traffic)
+                owner, state = await stage.owner(_TOPIC)
+                assert (owner in {source.address, target.address}, state) == (True, "alive")
+        await traffic.settle()
+    assert killed_under_way >= len(_DELAYS)
+
+
+# ---------------------------------------------------------------------------------------------------------- refusals
+
+
+async def _refused(stage: _Stage, hub: RunningHub, *arguments: str) -> Ran:
+    ran = await stage.run("topic", "move", _TOPIC.decode(), hub.address, *arguments)
+    assert ran.code != ExitCode.DONE, ran
+    assert (ran.out, len(ran.err.splitlines())) == ("", 1), ran
+    return ran
+
+
+async def test_hub_that_would_not_have_the_topic_is_told_before_anything_changes(deployment: Deployment) -> None:
+    stage = _Stage(deployment)
+    source, full, dead = deployment.apart(), deployment.apart("topics_max=1"), deployment.apart(_LONG_SESSION)
+    await stage.start(source, full, dead)
+    for topic, hub in ((b"one", full), (_TOPIC, source)):
+        assert (await stage.run("topic", "create", topic.decode())).code == ExitCode.DONE
+        await stage.move(topic, hub)
+    version = (await stage.move(_TOPIC, source))["version"]
+    await asyncio.to_thread(dead.kill)
+    refusals = [
+        (await _refused(stage, full), ExitCode.FAILED, "full"),
+        (await _refused(stage, dead, "--timeout", "5"), ExitCode.UNAVAILABLE, "cannot be reached"),
+    ]
+    for ran, code, word in refusals:
+        assert (ran.code, word in ran.err) == (code, True), ran
+    unchanged = await stage.move(_TOPIC, source)
+    assert (unchanged["result"], unchanged["version"]) == ("unchanged", version)
