@@ -1,0 +1,66 @@
+"""Prove that a hub that nobody could ask to freeze writes nothing once it is back, until the freeze is over."""
+
+from random import Random
+
+from hedwig.clock import SystemClock
+from hedwig.status import StatusCode
+from hedwig.wire import Message, Publish
+from hub.hub import Hub
+from metadata.freezing import StoreFreeze
+from tests.faults.waiting import until
+from tests.faults.wires import ZooKeeperWire
+from tests.hub.cluster.deployment import Deployment
+
+
+def _freeze_of(hub: Hub) -> StoreFreeze:
+    """Return a freeze of the store of `hub`, that nobody takes for left behind."""
+    records = hub.metadata.named_records
+    return StoreFreeze(records, b"m-1", "sqlite:///next.db", lease_s=3600.0, clock=SystemClock(), random=Random())
+
+
+async def test_hub_that_registers_anew_in_a_freeze_is_frozen(deployment: Deployment) -> None:
+    """It was not registered when hubs were looked for, so nobody could ask it to freeze."""
+    proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)
+    cut_off = await deployment.start(zookeeper=proxy.address)
+    other = await deployment.start()
+    client = await deployment.connect(cut_off)
+    assert await client.publish(b"t", b"a") == 1
+    before = cut_off.me
+    proxy.vanish()
+    await client.closed_by_hub()
+    freeze = _freeze_of(other)
+    await freeze.begin()
+    await proxy.come_back()
+    await until(lambda: cut_off.me != before and cut_off.shape.is_proven(), "it is registered again")
+    client = await deployment.connect(cut_off)
+    for topic in (b"t", b"new"):
+        answer = await client.request(topic, Publish(Message(b"x")), should_claim=True)
+        assert answer.status is StatusCode.SERVICE_DOWN
+    await until(lambda: cut_off.freezing.why is not None, "it has seen the freeze")
+    assert await deployment.owner(b"t") == before, "it has claimed nothing"
+    assert await deployment.owner(b"new") is None
+    await freeze.lift()
+    await until(lambda: cut_off.freezing.why is None, "it goes on by itself")
+    assert await client.publish(b"t", b"b") == 2
+    assert await deployment.owner(b"t") == cut_off.me
+
+
+async def test_frozen_hub_stays_so_under_its_next_registration(deployment: Deployment) -> None:
+    raw = deployment.raw()
+    hub = await deployment.start()
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", b"a") == 1
+    freeze = _freeze_of(hub)
+    await freeze.begin()
+    await hub.freezing.freeze(hub.incarnation)
+    before = hub.me
+    raw.delete(f"{deployment.prefix}/hosts/{before.address}")
+    await client.closed_by_hub()
+    await until(lambda: hub.me != before and hub.shape.is_proven(), "it is registered again")
+    client = await deployment.connect(hub)
+    answer = await client.request(b"t", Publish(Message(b"x")), should_claim=True)
+    assert answer.status is StatusCode.SERVICE_DOWN
+    assert await deployment.owner(b"t") == before
+    await freeze.lift()
+    await until(lambda: hub.freezing.why is None, "it goes on by itself")
+    assert await client.publish(b"t", b"b") == 2
