@@ -60,6 +60,7 @@ def test_a_store_that_is_well_passes(admin: Admin) -> None:
         "store": "PASS",
         "layout": "PASS",
         "compare-and-set": "PASS",
+        "tables": "PASS",
         "liveness": "SKIP",
         "hubs": "SKIP",
     }
@@ -164,6 +165,7 @@ def test_a_cluster_that_is_well_passes_with_all_its_hubs_and_bookies(pair: Pair)
         "store",
         "layout",
         "compare-and-set",
+        "tables",
         "liveness",
         "hub",
         "bookies",
