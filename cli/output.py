@@ -23,6 +23,8 @@ Row: TypeAlias = Mapping[str, Any]
 
 _COMPANION: Final = "_base64"
 _GAP: Final = "  "
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
+"""json.dumps would make such an encoder for each row of a listing."""
 
 
 class Output(ABC):
@@ -97,8 +99,8 @@ class JsonOutput(Output):
         self._between = "\n    "
 
     def page(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._write(self._between + json.dumps(self._choose(row), ensure_ascii=False))
+        if rows:
+            self._write(self._between + ",\n    ".join([_encode(self._choose(row)) for row in rows]))
             self._between = ",\n    "
         self._flush()
 
@@ -118,8 +120,7 @@ class NdjsonOutput(Output):
         return
 
     def page(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._write(_line(self._choose(row)))
+        self._write("".join([_line(self._choose(row)) for row in rows]))
         self._flush()
 
     def end(self, next_page_token: str | None = None) -> None:
@@ -155,8 +156,7 @@ class TableOutput(Output):
         cells = [[_text(row.get(name), name) for name in self._names] for row in rows]
         self._widen(cells)
         self._write_header()
-        for line in cells:
-            self._write(self._format(line) + "\n")
+        self._write("".join([self._format(line) + "\n" for line in cells]))
         self._flush()
 
     def end(self, next_page_token: str | None = None) -> None:
@@ -194,7 +194,7 @@ def say_more(next_page_token: str) -> None:
 
 
 def _line(row: Row) -> str:
-    return json.dumps(row, ensure_ascii=False) + "\n"
+    return _encode(row) + "\n"
 
 
 def field_names(row: Row) -> tuple[str, ...]:

@@ -16,6 +16,9 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 # PyYAML quotes text that YAML 1.1 would take for something else. These are numbers in YAML 1.2 only.
 _NUMBER: Final = re.compile(r"[-+]?(0o[0-7]+|0x[0-9a-fA-F]+|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)")
 
+# Nothing that a reader could take for another type, or for punctuation: the longest word that means more is `false`.
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_/-]{5,}")
+
 
 class YamlOutput(Output):
     """One document: a mapping, and for a listing `NOUN: [...]` and `next_page_token`, written row by row."""
@@ -35,7 +38,7 @@ class YamlOutput(Output):
         if not self._has_rows:
             self._has_rows = True
             self._write(f"{self._noun}:\n")
-        self._write(_text([dict(self._choose(row)) for row in rows]))
+        self._write("".join([_item(self._choose(row)) for row in rows]))
         self._flush()
 
     def end(self, next_page_token: str | None = None) -> None:
@@ -43,6 +46,13 @@ class YamlOutput(Output):
             self._write(f"{self._noun}: []\n")
         self._write(_text({"next_page_token": next_page_token}))
         self._flush()
+
+
+def _item(row: Row) -> str:
+    """Return a row as an item of a sequence; the usual one, a few plain names, without a writer's help."""
+    if all(isinstance(value, str) and _PLAIN.fullmatch(value) for value in row.values()):
+        return "- " + "  ".join([f"{name}: {value}\n" for name, value in row.items()])
+    return _text([dict(row)])
 
 
 class _Writer(_Dumper):  # type: ignore[misc]

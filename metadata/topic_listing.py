@@ -33,9 +33,15 @@ async def merge_topics(
         for index in range(len(listings)):
             await advance(index)
         last: Topic | None = None
-        while heads:
+        while len(heads) > 1:
             _, index, topic = heapq.heappop(heads)
             await advance(index)
             if topic != last:
                 yield topic
             last = topic
+        for _, index, topic in heads:
+            # Nothing is left to be merged with what the last table has.
+            if topic != last:
+                yield topic
+            async for topic in listings[index]:
+                yield topic

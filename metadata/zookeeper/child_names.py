@@ -84,10 +84,10 @@ async def read_children(
     for path, number in zip(paths, numbers, strict=True):
         if number > options.children_max:
             raise TooManyNamesError(
-                f"{what}: {path} has {number:,} children, whose names ZooKeeper tells in one reply only, and "
-                f"{options.children_max:,} are taken at most; nothing was asked. If there is memory for them here "
-                f"(twice the length of all names) and in the server, add children_max={number + number // 4} to the "
-                "URL; a store of so many topics belongs into HBase: docs/admin.md, section Very many topics"
+                f"{path} has {number:,} children, whose names ZooKeeper tells in one reply only; "
+                f"{options.children_max:,} are taken at most, and nothing was asked; "
+                f"children_max={number + number // 4} in the URL allows more, if both sides have the memory "
+                "(docs/admin.md, Very many topics)"
             )
     wanted = [path for path, number in zip(paths, numbers, strict=True) if number]
     if not wanted:
