@@ -8,24 +8,20 @@ import click
 
 from cli.access import with_store
 from cli.bulk import BulkOptions, bulk_options, run_load
-from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted
 from cli.fields import ledger_fields, name_fields, owner_fields, subscription_fields, version_text
-from cli.names import TOPIC, VERSION, complete_topic
+from cli.names import TOPIC, complete_topic
 from cli.outcomes import report_outcomes
 from cli.output import Output, Row
 from cli.program import AdminGroup
 from cli.progress import listing_progress
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
-from cli.topic_deletion import TopicRecords, delete_topic, read_topic
+from cli.topic_deletion import TopicRecords, check_there, delete_one, read_topic
 from cli.topic_move import move_topic
 from cli.topic_ownership import release_topic, show_owners
 from cli.topic_stats import show_stats
-from hedwig.errors import BadVersionError
 from hedwig.model import LedgerRanges, Topic
-from hedwig.names import show_name
-from hedwig.versions import NEW, Version
+from hedwig.versions import NEW
 from metadata import MetadataStore, Read, RecordKey, Write
 from metadata.bulk import TopicCreator
 
@@ -86,7 +82,7 @@ def show_topic(settings: Settings, name: Topic, shown: int) -> None:
 
     async def show(store: MetadataStore) -> None:
         found = await read_topic(store, name)
-        _check_there(found)
+        check_there(found)
         first: list[Row] = []
         if shown:
             async for subscriber, data in store.subscriptions.read_subscriptions(name):
@@ -114,52 +110,7 @@ def list_topics(settings: Settings, /, selection: Selection) -> None:
     with_store(settings, list_them)
 
 
-@topic.command("delete", example="hedwig-admin topic delete news --yes --if-exists")
-@click.argument("name", type=TOPIC, shell_complete=complete_topic)
-@click.option("--expected-version", type=VERSION, metavar="VERSION", help="Only if the topic is at this version.")
-@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such topic.")
-@click.option("--force", is_flag=True, help="Delete owner record and subscriptions too.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
-@pass_settings
-def delete_one(
-    settings: Settings,
-    name: Topic,
-    expected_version: Version | None,
-    if_exists: bool,
-    force: bool,
-    yes: bool,
-    dry_run: bool,
-) -> None:
-    """Delete a topic; with --force also one that has an owner or subscriptions.
-
-    Subscriptions go first and the topic itself last, so that a deletion that was ended can be given again. The ledgers
-    of the topic are not deleted: nothing refers to them any more.
-    """
-    output = settings.writer()
-
-    async def delete(store: MetadataStore) -> None:
-        found = await read_topic(store, name)
-        if if_exists and not found.is_anything_there:
-            output.record(name_fields(name) | {"result": "absent"})
-            return
-        _check_there(found)
-        _check_version(found, expected_version)
-        _check_unused(found, force)
-        losses = {"owner": found.owner is not None, "subscriptions": found.subscriptions, "ledgers": found.ledgers}
-        version = {"version": version_text(None if found.persistence is None else found.persistence.version)}
-        if dry_run:
-            output.record(name_fields(name) | {"result": "would delete"} | losses | version)
-            return
-        if not yes:
-            confirm(f"This deletes {_spelled(found)} for good")
-        losses["subscriptions"] = await delete_topic(store, found)
-        output.record(name_fields(name) | {"result": "deleted"} | losses | version)
-
-    with_store(settings, delete)
-
-
-for command in (show_owners, release_topic, move_topic, show_stats):
+for command in (delete_one, show_owners, release_topic, move_topic, show_stats):
     topic.add_command(command)
 
 
@@ -215,34 +166,3 @@ def _topic_fields(found: TopicRecords) -> dict[str, Any]:
         "ledgers": [ledger_fields(each) for each in islice(ranges, 1000)],
         "subscription_count": found.subscriptions,
     }
-
-
-def _check_there(found: TopicRecords) -> None:
-    if not found.is_anything_there:
-        raise CommandError(
-            f"there is no topic {show_name(found.topic)!r}; see what there is with: hedwig-admin topic list",
-            ExitCode.NOT_FOUND,
-        )
-
-
-def _check_version(found: TopicRecords, expected: Version | None) -> None:
-    current = found.persistence
-    if expected is None or (current is not None and current.version == expected):
-        return
-    if current is None:
-        raise CommandError(f"topic {show_name(found.topic)!r} has no version any more", ExitCode.NOT_FOUND)
-    raise BadVersionError(f"topic {show_name(found.topic)!r} is at version {current.version}, not {expected}", current)
-
-
-def _check_unused(found: TopicRecords, force: bool) -> None:
-    if found.obstacles and not force:
-        raise CommandError(
-            f"cannot delete topic {show_name(found.topic)!r}: it has {found.obstacles}; --force deletes these too"
-        )
-
-
-def _spelled(found: TopicRecords) -> str:
-    belongings = [found.obstacles] if found.obstacles else []
-    if found.ledgers:
-        belongings.append(f"the only record of {counted(found.ledgers, 'ledger')}")
-    return f"topic {show_name(found.topic)!r}" + (f" with {' and '.join(belongings)}" if belongings else "")

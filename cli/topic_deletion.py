@@ -1,4 +1,8 @@
-"""Deleting a topic with all that belongs to it, so that a crash at any point leaves nothing astray.
+"""The command `hedwig-admin topic delete`: a topic with all that belongs to it, so that a crash at any point leaves
+nothing astray.
+
+A hub that owns the topic goes on serving it from memory whatever the store says, and what it acknowledges then would
+be in ledgers that no topic refers to. So it is asked to release the topic first.
 
 The persistence record is what makes a topic exist, so it goes last: a deletion that ends early leaves a topic, which
 can be deleted again, and never subscriptions of a topic that nobody lists. Each record goes by the version that was
@@ -11,14 +15,26 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
+import click
+
+from cli.access import with_store
+from cli.cluster_access import ClusterAccess
+from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
+from cli.fields import name_fields, version_text
+from cli.names import TOPIC, VERSION, complete_topic
+from cli.program import AdminCommand
+from cli.settings import Settings, pass_settings
+from cli.subscription_access import offline_option
+from cli.topic_owner import OwnerFinder, OwnerState, owner_options
+from cli.topic_ownership import release
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 from metadata import Delete, MetadataStore, RecordKey
 
-__all__ = ["TopicRecords", "delete_topic", "read_topic"]
+__all__ = ["TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
 
 _BATCH: Final = 256
 _ROUNDS_MAX: Final = 5
@@ -47,6 +63,81 @@ class TopicRecords:
         owner = [] if self.owner is None else [f"the owner {self.owner.value.address}"]
         subscriptions = [counted(self.subscriptions, "subscription")] if self.subscriptions else []
         return " and ".join(owner + subscriptions)
+
+
+@click.command("delete", cls=AdminCommand, example="hedwig-admin topic delete news --yes --if-exists")
+@click.argument("name", type=TOPIC, shell_complete=complete_topic)
+@click.option("--expected-version", type=VERSION, metavar="VERSION", help="Only if the topic is at this version.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such topic.")
+@click.option("--force", is_flag=True, help="Delete owner record and subscriptions too.")
+@offline_option()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
+@owner_options()
+@pass_settings
+def delete_one(
+    settings: Settings,
+    /,
+    name: Topic,
+    expected_version: Version | None,
+    if_exists: bool,
+    force: bool,
+    offline: bool,
+    yes: bool,
+    dry_run: bool,
+    cluster: ClusterAccess,
+    admin: str | None,
+) -> None:
+    """Delete a topic; with --force also one that has an owner or subscriptions.
+
+    An owner that is alive releases the topic first. Subscriptions go next and the topic itself last, so that a deletion
+    that was ended can be given again. The ledgers of the topic are not deleted: nothing refers to them any more.
+    """
+    output = settings.writer()
+    found = with_store(settings, lambda store: read_topic(store, name))
+    if if_exists and not found.is_anything_there:
+        output.record(name_fields(name) | {"result": "absent"})
+        return
+    check_there(found)
+    _check_version(found, expected_version)
+    _check_unused(found, force)
+    if not dry_run and not yes:
+        confirm(f"This deletes {_spelled(found)} for good")
+    losses = {"owner": found.owner is not None, "subscriptions": found.subscriptions, "ledgers": found.ledgers}
+    if not dry_run:
+        if found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
+            found = _released(settings, name)
+        losses["subscriptions"] = with_store(settings, lambda store: delete_topic(store, found))
+    version = None if found.persistence is None else found.persistence.version
+    result = "would delete" if dry_run else "deleted"
+    output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})
+
+
+def _is_released(settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None) -> bool:
+    """Have the owner release the topic; return False if it serves nobody.
+
+    Raises: CommandError - it refuses, or cannot be asked and may be alive.
+    """
+    owner = OwnerFinder(settings, cluster, admin).find(topic)
+    if owner.state is OwnerState.UNKNOWN:
+        raise CommandError(
+            f"cannot delete topic {show_name(topic)!r}: whether its owner {owner.hub} is alive is not known: "
+            f"{owner.why}; --offline deletes the records alone, which is right if that hub is down",
+            ExitCode.UNAVAILABLE,
+        )
+    return owner.state is OwnerState.ALIVE and release(settings, owner)
+
+
+def _released(settings: Settings, topic: Topic) -> TopicRecords:
+    """Return the records of a topic that was released. Raises CommandError if a hub has claimed it since."""
+    found = with_store(settings, lambda store: read_topic(store, topic))
+    if found.owner is not None:
+        raise CommandError(
+            f"cannot delete topic {show_name(topic)!r}: its owner released it, and {found.owner.value.address} has "
+            "claimed it since, for somebody uses it; nothing was deleted: stop its clients, then try again",
+            ExitCode.VERSION_CONFLICT,
+        )
+    return found
 
 
 async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
@@ -113,3 +204,35 @@ async def _batches(
             batch = []
     if batch:
         yield batch
+
+
+def check_there(found: TopicRecords) -> None:
+    """Raise CommandError if there is no such topic."""
+    if not found.is_anything_there:
+        raise CommandError(
+            f"there is no topic {show_name(found.topic)!r}; see what there is with: hedwig-admin topic list",
+            ExitCode.NOT_FOUND,
+        )
+
+
+def _check_version(found: TopicRecords, expected: Version | None) -> None:
+    current = found.persistence
+    if expected is None or (current is not None and current.version == expected):
+        return
+    if current is None:
+        raise CommandError(f"topic {show_name(found.topic)!r} has no version any more", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"topic {show_name(found.topic)!r} is at version {current.version}, not {expected}", current)
+
+
+def _check_unused(found: TopicRecords, force: bool) -> None:
+    if found.obstacles and not force:
+        raise CommandError(
+            f"cannot delete topic {show_name(found.topic)!r}: it has {found.obstacles}; --force deletes these too"
+        )
+
+
+def _spelled(found: TopicRecords) -> str:
+    belongings = [found.obstacles] if found.obstacles else []
+    if found.ledgers:
+        belongings.append(f"the only record of {counted(found.ledgers, 'ledger')}")
+    return f"topic {show_name(found.topic)!r}" + (f" with {' and '.join(belongings)}" if belongings else "")

@@ -18,7 +18,7 @@ from hedwig.model import Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
 
-__all__ = ["release_topic", "show_owners"]
+__all__ = ["release", "release_topic", "show_owners"]
 
 _COLUMNS: Final = ("topic", "owner", "state", "why", "admin", "epoch", "version")
 _SHOWN: Final = ("topic", "owner", "state", "why")
@@ -71,7 +71,7 @@ def release_topic(
     output = settings.writer()
     owner = OwnerFinder(settings, cluster, admin).find_existing(name)
     check_version(owner, expected_version)
-    result = "released" if _release(settings, owner) else "not owned"
+    result = "released" if release(settings, owner) else "not owned"
     record = owner.record
     output.record(
         name_fields(name)
@@ -96,7 +96,7 @@ def _owner_row(owner: TopicOwner) -> dict[str, Any]:
     }
 
 
-def _release(settings: Settings, owner: TopicOwner) -> bool:
+def release(settings: Settings, owner: TopicOwner) -> bool:
     """Have the owner release the topic; return False if nobody owns it, or whoever did is gone.
 
     Raises: CommandError - the owner refuses, does not answer, or may be alive and cannot be asked.

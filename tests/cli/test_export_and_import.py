@@ -105,7 +105,7 @@ def changed(admin: Admin, file: Path) -> dict[object, object]:
     fill(admin.url, 30)
     admin.done("metadata", "export", str(file))
     for topic, consumed in (("weather/2", "77"), ("weather/3", "78")):
-        admin.done("topic", "delete", topic, "--force", "--yes")
+        admin.done("topic", "delete", topic, "--force", "--offline", "--yes")
         admin.done("subscription", "create", topic, "s-0\\xff", "--consumed", consumed)
     return contents(admin.url)
 

@@ -86,8 +86,8 @@ def test_what_changes_after_the_copy_is_caught_up_with(admin: Admin, target: Adm
     first = migrated(admin, admin.url, target.url, "--no-pause")
     assert (first["verified"], first["pause_seconds"]) == (False, None)
     fill(admin.url, 50, first=1000)
-    admin.done("topic", "delete", "weather/3", "--force", "--yes")
-    admin.done("topic", "delete", "weather/5", "--force", "--yes")
+    admin.done("topic", "delete", "weather/3", "--force", "--offline", "--yes")
+    admin.done("topic", "delete", "weather/5", "--force", "--offline", "--yes")
     admin.done("subscription", "create", "weather/5", "s-1\\xff", "--consumed", "5")
     admin.query(
         "DELETE FROM subscriptions WHERE topic = CAST('weather/12' AS BLOB) AND subscriber > CAST('s-2' AS BLOB)"

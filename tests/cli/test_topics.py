@@ -132,7 +132,7 @@ def test_delete_takes_everything_with_force_only(admin: Admin) -> None:
     assert "the owner hub.example:4080:9876 and 600 subscriptions" in refused.err
     assert (admin.count("subscriptions"), admin.count("ownership"), admin.count("persistence")) == (600, 1, 1)
     version = admin.done("topic", "show", "news", "--columns", "version", "--no-header").out.strip()
-    ran = admin.done("topic", "delete", "news", "--yes", "--force", "-o", "json")
+    ran = admin.done("topic", "delete", "news", "--yes", "--force", "--offline", "-o", "json")
     expected = {
         "topic": "news",
         "result": "deleted",
@@ -148,17 +148,17 @@ def test_delete_takes_everything_with_force_only(admin: Admin) -> None:
 def test_delete_asks_and_says_what_it_will_take(admin: Admin) -> None:
     _store(admin, _populate)
     for answer in ("", "n\n", "no\n", "\n"):
-        ran = admin.run("topic", "delete", "news", "--force", text=answer)
+        ran = admin.run("topic", "delete", "news", "--force", "--offline", text=answer)
         assert ran.code in (1, 2)
         assert "600 subscriptions and the only record of 2 ledgers for good" in ran.err
     assert admin.count("subscriptions") == 600
-    assert admin.run("topic", "delete", "news", "--force", text="y\n").code == 0
+    assert admin.run("topic", "delete", "news", "--force", "--offline", text="y\n").code == 0
     assert admin.count("persistence") == 0
 
 
 def test_dry_run_changes_nothing(admin: Admin) -> None:
     _store(admin, _populate)
-    ran = admin.done("topic", "delete", "news", "--force", "--dry-run", "-o", "json")
+    ran = admin.done("topic", "delete", "news", "--force", "--offline", "--dry-run", "-o", "json")
     assert ran.json["result"] == "would delete"
     assert ran.json["subscriptions"] == 600
     assert admin.count("subscriptions") == 600
@@ -186,7 +186,7 @@ def test_leftovers_of_a_topic_can_be_seen_and_deleted(admin: Admin) -> None:
     assert admin.done("topic", "list", "-o", "ndjson", "--columns", "topic,owner,ledgers,version").rows == [
         {"topic": "news", "owner": "hub.example:4080:9876", "ledgers": None, "version": None}
     ]
-    admin.done("topic", "delete", "news", "--force", "--yes")
+    admin.done("topic", "delete", "news", "--force", "--offline", "--yes")
     assert admin.count("ownership") == 0
 
 
@@ -206,7 +206,7 @@ def test_deletion_that_ended_early_leaves_a_topic_that_can_be_deleted(admin: Adm
     left = admin.count("persistence")
     # What has records left has the one too that makes it a topic.
     assert left == 1 or admin.count("subscriptions") == admin.count("ownership") == 0
-    admin.done("topic", "delete", "news", "--force", "--yes", "--if-exists")
+    admin.done("topic", "delete", "news", "--force", "--offline", "--yes", "--if-exists")
     assert (admin.count("subscriptions"), admin.count("ownership"), admin.count("persistence")) == (0, 0, 0)
 
 
