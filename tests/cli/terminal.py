@@ -21,15 +21,19 @@ _END_S: Final = 30.0
 
 
 class Terminal:
-    """A terminal in which a command runs, and then says `ended N`, its exit code. Use it with `with`."""
+    """A terminal in which a command runs, and then says `ended N`, its exit code. Use it with `with`.
 
-    def __init__(self, admin: Admin, *arguments: str, **environment: str) -> None:
+    `into`: the file that is its standard output instead of the terminal.
+    """
+
+    def __init__(self, admin: Admin, *arguments: str, into: Path | None = None, **environment: str) -> None:
         self._server = f"hedwig-{uuid.uuid4().hex}"
         self._directory = admin.directory
         given = {**admin.environment, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
         # Left open, so that the screen shows how the command ended.
-        self._script = f"env {settings} {shlex.join((*_PROGRAM, *arguments))}; echo ended $?; sleep 600"
+        place = "" if into is None else f" > {shlex.quote(str(into))}"
+        self._script = f"env {settings} {shlex.join((*_PROGRAM, *arguments))}{place}; echo ended $?; sleep 600"
 
     def __enter__(self) -> Self:
         environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "COLUMNS", "LINES")}
