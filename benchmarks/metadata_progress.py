@@ -53,8 +53,11 @@ class Progress:
             if step is None or each is step
         )
 
-    def left(self, lost: Mapping[str, str], stage: Stage) -> str:
-        """Return how much is done and how long the rest will take, in words; `lost` have nothing left in `stage`."""
+    def left(self, lost: Mapping[str, str], stage: Stage | None = None) -> str:
+        """Return how much is done and how long the rest will take, in words.
+
+        Args: stage - the one whose servers run; lost - backends that have nothing left to do there.
+        """
         left_s = self._left_s(lost, stage)
         done_s = max(0.0, self._planned_s - left_s)
         pace = (time.monotonic() - self._began) / done_s if done_s else 1.0

@@ -67,7 +67,7 @@ class MetadataRun:
             durability=stage.durability,
             progress=lambda line: self.say(f"    {line}"),
         )
-        self.say(f"[{self._progress.left({}, stage)}] starting servers: {stage.durability}")
+        self.say(f"[{self._progress.left({})}] starting servers: {stage.durability}")
         with places:
             places.up()
             self.result.environment.setdefault("jvm_flags", {})[stage.durability] = places.jvm_flags()
@@ -130,14 +130,19 @@ class _Climb:
             seconds_max=run.sizes.fill_max_s,
         )
         self._announce(backend, workload, 1)
+        if is_first and stage.wide:
+            # Before the others: it warms up servers that have just started.
+            wide = FillTask(first=0, last=0, subscribers=0, wide=stage.wide, seconds_max=run.sizes.fill_max_s)
+            measurement = self._cases.fill(backend, workload, wide)
+            if measurement.wall is not None:
+                self._keep(backend, measurement)
+                self._lose(backend, measurement.wall)
+                return
         measurement = self._cases.fill(backend, workload, task)
         self._filled[backend] = step.topics
         if before is None:
             self._keep(backend, measurement)
         # With figures from before, only the records are needed again.
-        if measurement.wall is None and is_first and stage.wide:
-            wide = FillTask(first=0, last=0, subscribers=0, wide=stage.wide, seconds_max=run.sizes.fill_max_s)
-            measurement = self._cases.fill(backend, workload, wide)
         if measurement.wall is not None:
             self._lose(backend, measurement.wall)
 

@@ -31,10 +31,10 @@ class MetadataSizes:
     topics: Sequence[int] = (10_000, 100_000, 1_000_000)
     subscribers: Sequence[int] = (1, 10)
     unsynced_topics: Sequence[int] = (10_000,)
-    seconds: float = 4.0
-    warmup_s: float = 1.0
-    operations: int = 10_000
-    drawn: int = 20_000
+    seconds: float = 3.0
+    warmup_s: float = 0.5
+    operations: int = 5_000
+    drawn: int = 10_000
     wide_max: int = 20_000
     heap_mb: int = 4096
     fill_max_s: float = 1800.0
