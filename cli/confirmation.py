@@ -28,7 +28,7 @@ def confirm_by_typing(warning: str, wanted: str) -> None:
 def _ask(question: str) -> str:
     click.echo(question, nl=False, err=True)
     with _interruptible():
-        answer = sys.stdin.readline()
+        answer = "" if sys.stdin is None else sys.stdin.readline()
     if not answer:
         click.echo(err=True)
         raise CommandError("cannot ask for confirmation, as standard input has ended; give --yes", ExitCode.USAGE)

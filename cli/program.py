@@ -1,6 +1,7 @@
 """How commands are run: shared options everywhere, errors as one line, exit codes by kind of error."""
 
 import contextlib
+import errno
 import io
 import logging
 import os
@@ -97,6 +98,9 @@ class Program(AdminGroup):
 
         if not standalone_mode:
             return run(Settings())
+        if sys.stdout is None:
+            _say("error: standard output is closed: the result could not be written, so nothing was done")
+            sys.exit(ExitCode.FAILED)
         _write_any_character()
         if os.environ.get(COMPLETION_VARIABLE):
             _complete(run)
@@ -130,6 +134,8 @@ def _exit_code(run: Callable[[Settings], Any], settings: Settings) -> int:
         _forget_stdout()
         return ExitCode.PIPE_CLOSED
     except Exception as exc:
+        if _is_full(exc):
+            _forget_stdout()  # What could not be written is not tried again at the end.
         if settings.debug:
             traceback.print_exc()
         _say(_line(exc, settings))
@@ -147,10 +153,24 @@ def _line(error: Exception, settings: Settings) -> str:
             return f"error: {settings.command} failed: {explain(error, settings.url_to_show)}"
         case OSError(filename=str() | bytes() as name) if error.strerror:
             return f"error: {settings.command} failed on the file {os.fsdecode(name)}: {error.strerror}"
+        case OSError() if _is_full(error):
+            return (
+                f"error: {settings.command} failed on standard output: {error.strerror}; the result is not whole, make "
+                "room and look what was done before you try again"
+            )
         case _:
             hint = "above is where" if settings.debug else "run with --debug to see where"
             said = " ".join(f"{type(error).__name__}: {error}".split())
             return f"error: this is a bug in hedwig-admin: {settings.command}: {said}; {hint}, and report it"
+
+
+def _is_full(error: Exception) -> bool:
+    """Say whether the file that takes the result had no room."""
+    return (
+        isinstance(error, OSError)
+        and error.filename is None
+        and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    )
 
 
 def _usage_line(error: click.ClickException) -> str:

@@ -19,6 +19,7 @@ import yaml
 from cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin
 from tests.cli.command_tree import EVERY_COMMAND, leaves
+from tests.cli.terminal import Terminal
 
 
 @pytest.mark.parametrize("path", leaves(EVERY_COMMAND), ids=" ".join)
@@ -107,6 +108,18 @@ def test_a_terminal_is_drawn_anew_within_its_size(admin: Admin) -> None:
     assert re.fullmatch(r"every 0\.1 s: hedwig-admin topic show, \d\d:\d\d:\d\d", drawn[0])
     assert len(drawn) == 11
     assert max(map(len, drawn)) == 80
+
+
+def test_a_terminal_of_80_columns_shows_what_changes_until_ctrl_c(admin: Admin) -> None:
+    admin.done("subscription", "create", "news", "a-subscriber-" + "x" * 100)
+    with Terminal(admin, "topic", "show", "news", "--watch", "0.2") as terminal:
+        screen = terminal.wait_for_line("subscription_count  1")
+        assert screen[0].startswith("every 0.2 s: hedwig-admin topic show, ")
+        assert any(line.endswith("…") for line in screen)
+        admin.done("subscription", "create", "news", "other")
+        terminal.wait_for_line("subscription_count  2")
+        terminal.press("C-c")
+        terminal.wait_for_line("ended 130")
 
 
 def test_a_store_that_goes_away_is_waited_for_and_what_is_gone_ends_it(admin: Admin) -> None:
