@@ -1,5 +1,6 @@
 """The command `hedwig-admin check perf`: is a store good enough for a deployment of a size, measured in short runs."""
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -35,6 +36,8 @@ _COLUMNS: Final = (
     "seconds",
 )
 _SHOWN: Final = ("verdict", "operation", "p50_ms", "p99_ms", "p99_ms_max", "per_s", "per_s_min")
+_BUSY: Final = 2.0
+"""From so much load for each processor on, a caller waits for a processor as long as for the store."""
 _CLEAN: Final = "hedwig-admin check perf --clean"
 
 
@@ -76,7 +79,21 @@ def check_perf(settings: Settings, ctx: click.Context, size: str, clean: bool) -
     failed = verdicts.count(Verdict.FAIL)
     said = "is good enough" if not failed else f"is not good enough: {counted(failed, 'operation')} too slow"
     click.echo(f"{settings.url_to_show} {said} for {SIZES[size].topics:,} topics, as seen from here", err=True)
+    if failed:
+        _say_if_busy()
     ctx.exit(exit_of(verdicts))
+
+
+def _say_if_busy() -> None:
+    """Say so if this machine has so much else to do that it may be what is slow."""
+    processors = os.cpu_count() or 1
+    load, _, _ = os.getloadavg()
+    if load > _BUSY * processors:
+        click.echo(
+            f"this machine has a load of {load:.0f} on {counted(processors, 'processor')}, so it may itself be what is "
+            "slow: measure again when it has less to do, or from another",
+            err=True,
+        )
 
 
 async def _check(settings: Settings, store: MetadataStore, size: PerfSize, output: Output) -> Sequence[Verdict]:

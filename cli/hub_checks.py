@@ -34,7 +34,10 @@ def check_hubs(
     standalone: StandaloneHub | None,
     note: Callable[[Finding], None],
 ) -> None:
-    """Check the hubs of the cluster that was named, else the standalone hub, and `note` what is found."""
+    """Check the hubs of the cluster that was named, else those of the store's own place, else the standalone hub.
+
+    What is found is given to `note`.
+    """
     try:
         url = cluster.url(settings)
     except ConfigurationError:
@@ -48,7 +51,12 @@ def check_hubs(
         return
     note(Finding("liveness", Verdict.PASS, f"ZooKeeper at {url} answers, with {counted(len(hubs), 'hub')} alive"))
     if not hubs:
-        note(Finding("hubs", Verdict.FAIL, "no hub is alive: nothing can be published"))
+        if cluster.given is None and standalone is not None:
+            # A store in ZooKeeper is taken for its own cluster, and serves a standalone hub just as well.
+            _check_standalone(settings, admin, standalone, note)
+            return
+        more = "; if hubs are registered elsewhere, name that place with --cluster URL" if cluster.given is None else ""
+        note(Finding("hubs", Verdict.FAIL, f"no hub is alive: nothing can be published{more}"))
         return
     options = _check_each(settings, hubs, note)
     note(_check_bookies(settings, cluster, options))

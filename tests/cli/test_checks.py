@@ -22,6 +22,7 @@ from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.screen import shown_on_terminal
 from tests.cli.test_hubs_of_a_cluster import Pair
 from tests.hub.admin_client import AdminClient
+from tests.hub.running import RunningHub
 from tests.servers import RunningServers
 
 
@@ -217,6 +218,18 @@ def test_too_few_bookies_and_no_hub_fail(pair: Pair) -> None:
     assert _verdicts(ran)["liveness"] == "UNKNOWN"
 
 
+def test_a_standalone_hub_on_a_store_in_zookeeper_is_looked_at(servers: RunningServers, tmp_path: Path) -> None:
+    url = f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}"
+    asyncio.run(format_metadata(url))
+    admin = Admin(tmp_path, url)
+    ran = _health(admin)
+    assert (ran.code, _verdicts(ran)["hubs"]) == (CheckExit.CRITICAL, "FAIL")
+    assert "--cluster" in ran.out
+    with RunningHub(tmp_path / "hub", f"metadata={url}") as hub:
+        ran = _health(admin, "--admin", hub.admin)
+        assert (ran.code, _verdicts(ran)["hub"]) == (CheckExit.OK, "PASS"), ran
+
+
 # ----------------------------------------------------------------------------------------------------------------- perf
 
 
@@ -248,6 +261,17 @@ def test_what_no_store_reaches_fails(admin: Admin, monkeypatch: pytest.MonkeyPat
     check_agreement({output: ran.out for output, ran in results.items()})
     assert [row["verdict"] for row in results["ndjson"].rows] == ["FAIL"] * len(OPERATIONS)
     assert "6 operations too slow" in results["json"].err
+
+
+@pytest.mark.parametrize("load", [0.0, 1000.0])
+def test_a_machine_that_is_too_busy_to_measure_is_named(
+    load: float, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SIZES, "m", PerfSize(topics=10**15, operations=50, callers=4))
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    ran = admin.run("check", "perf", "--size", "m")
+    assert ran.code == CheckExit.CRITICAL
+    assert ("this machine has a load of 1000 on" in ran.err) == (load > 0)
 
 
 def test_ctrl_c_removes_what_was_made(admin: Admin) -> None:
