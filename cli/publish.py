@@ -176,10 +176,11 @@ class _PublishedLines:
         line = self._progress.rows + 1
         return CommandError(
             f"publish failed on topic {show_name(self._topic)!r} at line {line}: {explain(error, '')}; "
-            f"{_outcome(publisher)}, among them all before that line",
+            f"{_outcome(publisher)}{', among them all before that line' if publisher.published else ''}",
             exit_code_of(error),
         )
 
 
 def _outcome(publisher: LinePublisher) -> str:
-    return f"of {counted(publisher.sent, 'message')} sent {publisher.published:,} are published"
+    published = f"{publisher.published:,} are" if publisher.published else "none is"
+    return f"of {counted(publisher.sent, 'message')} sent {published} published"

@@ -498,3 +498,9 @@ def _stdin(process: "subprocess.Popen[bytes]") -> IO[bytes]:
 def _stdout(process: "subprocess.Popen[bytes]") -> IO[bytes]:
     assert process.stdout is not None
     return process.stdout
+
+
+def test_lines_for_a_hub_that_is_not_there_say_that_none_is_published(admin: Admin) -> None:
+    ran = admin.run("publish", "news", "--hub", "127.0.0.1:1", "--timeout", "2", text="one\ntwo\n")
+    assert (ran.code, len(ran.err.splitlines())) == (ExitCode.UNAVAILABLE, 1)
+    assert ran.err.endswith(" sent none is published\n")
