@@ -1,0 +1,64 @@
+"""Prove that `hedwig-bench listing` runs whole commands, counts what they told, and tells what each held at most."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.command_process import run_command
+from benchmarks.errors import BenchmarkError
+from benchmarks.listing_cases import COMMANDS
+from benchmarks.main import main
+from benchmarks.results import Result
+from benchmarks.tables import markdown
+
+TOPICS = 50
+MIB = 1 << 20
+
+
+def _measured(place: Path, *arguments: str) -> Result:
+    path = place / "result.json"
+    given = ("--topics", str(TOPICS), "--data", str(place / "data"), "--result", str(path))
+    run = CliRunner().invoke(main, ["listing", *given, *arguments])
+    assert run.exit_code == 0, run.output
+    assert not list((place / "data").iterdir())
+    return Result.read(path)
+
+
+def test_every_command_is_measured_and_has_told_all_topics(tmp_path: Path) -> None:
+    result = _measured(tmp_path, "--on", "sqlite", "--nested")
+    assert result.is_complete
+    assert [each.workload.name for each in result.measurements] == list(COMMANDS)
+    for each in result.measurements:
+        assert each.wall is None, (each.workload.name, each.wall)
+        assert each.count == TOPICS
+        assert 10 * MIB < each.values["rss_bytes_max"] < 200 * MIB
+        assert each.values["cpu_s"] > 0
+    table = markdown(result)
+    assert "sqlite: 50 topics" in table
+    assert all(name in table for name in COMMANDS)
+
+
+def test_what_a_command_did_not_tell_is_the_wall_of_its_measurement(tmp_path: Path) -> None:
+    store = tmp_path / "metadata.sqlite"
+    arguments = ("--metadata", f"sqlite://{store}", "--command", "topic list --all -o csv")
+    assert _measured(tmp_path, *arguments).measurements[0].wall is None
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("DELETE FROM persistence WHERE topic = ?", (b"company-topic-00000007",))
+    measured = _measured(tmp_path, *arguments).measurements[0]
+    assert (measured.count, measured.wall) == (0, "it told 49 topics of 50")
+
+
+def test_command_that_fails_is_told_with_its_error(tmp_path: Path) -> None:
+    ran = run_command(["topic", "show", "none", "--metadata", f"sqlite://{tmp_path}/m"], tmp_path / "out", 60)
+    assert ran.code == 3
+    assert "there is no topic 'none'" in ran.said
+    assert ran.rss_bytes_max > 10 * MIB
+
+
+def test_command_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/m"
+    with pytest.raises(BenchmarkError, match="did not end within"):
+        run_command(["topic", "show", "--watch", "1", "none", "--metadata", url], tmp_path / "out", 3)
