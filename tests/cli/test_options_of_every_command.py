@@ -1,4 +1,4 @@
-"""Prove that the same kind of command takes the same options, whatever its group: lists, deletions, changes by version."""
+"""Prove that the same kind of command takes the same options, whatever its group: lists, deletions, changes."""
 
 import pytest
 
