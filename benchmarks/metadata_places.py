@@ -13,7 +13,7 @@ from cli.dev.launcher import ServerState, ServerStatus
 from metadata.backend import StoreOptions
 from metadata.store import format_metadata
 
-__all__ = ["BACKENDS", "HEAP_MB_MIN", "SYNCED", "UNSYNCED", "MetadataPlaces", "terms"]
+__all__ = ["BACKENDS", "HEAP_MB_MIN", "RESTARTED", "SYNCED", "UNSYNCED", "MetadataPlaces", "terms"]
 
 BACKENDS: Final = ("sqlite", "zookeeper", "hbase", "hbase+thrift")
 """Schemes of the metadata URLs that are measured."""
@@ -42,12 +42,9 @@ _HADOOP_3: Final = "hbase-hadoop3"
 _TAIL_BYTES: Final = 65_536
 _SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase", "hbase+thrift": "hbase"}
 """The folder of servers that a backend uses."""
-_DATA_SERVER: Final[Mapping[str, str]] = {
-    "zookeeper": "zookeeper-1",
-    "hbase": "regionserver-1",
-    "hbase+thrift": "regionserver-1",
-}
-"""Which server has the records, and is restarted."""
+_DATA_SERVER: Final[Mapping[str, str]] = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1"}
+RESTARTED: Final = tuple(_DATA_SERVER)
+"""Backends whose server with the records is restarted; a gateway would only tell the same of the same server."""
 
 
 class MetadataPlaces:
@@ -186,7 +183,10 @@ def terms(backends: Sequence[str], heap_mb: int, durability: str) -> str:
     if any(_SERVERS.get(backend) == "hbase" for backend in backends):
         heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in _hbase_heaps(backends, heap_mb).items())
         synced = f"hbase.wal.hsync={'true' if is_synced else 'false'}"
-        said.append(f"HBase 2.6.1-hadoop3: one region server, {_REGIONS} regions a table, {synced}, heaps {heaps}")
+        said.append(
+            f"HBase 2.6.1-hadoop3: one region server, {_REGIONS} regions a table, {synced}, "
+            f"session timeout {int(_SESSION_MS) // 1000} s, heaps {heaps}"
+        )
     if "sqlite" in backends:
         said.append("SQLite: synchronous=FULL either way, no server, in the client's process")
     return "; ".join(said)

@@ -5,14 +5,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from benchmarks.metadata_places import RESTARTED
 from benchmarks.metadata_suite import MetadataSizes, Stage, Step
 from benchmarks.results import Measurement, Result
 from benchmarks.workloads import Workload
 
-__all__ = ["EMBEDDED_BACKEND", "Progress"]
+__all__ = ["Progress"]
 
-EMBEDDED_BACKEND: Final = "sqlite"
-"""It has no server, and so none to restart."""
 _START_S: Final = 45.0
 _RESTART_S: Final = 15.0
 _BESIDE_S: Final = 1.0
@@ -92,7 +91,7 @@ class Progress:
             for workload in step.workloads:
                 if self.found(stage, backend, workload, number) is None:
                     yield workload.seconds + _BESIDE_S
-        if backend != EMBEDDED_BACKEND and self.found(stage, backend, stage.restart(step, self._seed)) is None:
+        if backend in RESTARTED and self.found(stage, backend, stage.restart(step, self._seed)) is None:
             yield _RESTART_S
 
 

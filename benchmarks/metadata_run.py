@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.metadata_cases import MetadataCases
 from benchmarks.metadata_ground import FillTask, Ground
-from benchmarks.metadata_places import MetadataPlaces
-from benchmarks.metadata_progress import EMBEDDED_BACKEND, Progress
+from benchmarks.metadata_places import RESTARTED, MetadataPlaces
+from benchmarks.metadata_progress import Progress
 from benchmarks.metadata_suite import FILL, RESTART, MetadataSizes, Stage, Step
 from benchmarks.results import Measurement, Result
 from benchmarks.workloads import Among, Choice, Workload
@@ -106,7 +106,7 @@ class _Climb:
                         self._keep(backend, self._cases.measure(backend, workload, ground, number))
         restart = stage.restart(step, run.seed)
         for backend in self._backends():
-            if backend != EMBEDDED_BACKEND and self._progress.found(stage, backend, restart) is None:
+            if backend in RESTARTED and self._progress.found(stage, backend, restart) is None:
                 self._announce(backend, restart, 1)
                 self._keep(backend, self._cases.restart(backend, restart, self._ground(step, 0)))
 

@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.main import main
-from benchmarks.metadata_suite import SMOKE, stages
+from benchmarks.metadata_places import RESTARTED
+from benchmarks.metadata_suite import SMOKE, Stage, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
 from benchmarks.results import Result
 from benchmarks.tables import markdown
@@ -34,11 +36,11 @@ def _run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
-def _assert_done(result: Result, backend: str) -> None:
+def _assert_done(result: Result, backend: str, stage: Stage = STAGE) -> None:
     own = [each for each in result.measurements if each.driver == backend]
-    for step in STAGE.steps:
-        wanted = [STAGE.fill(step, 1), *step.workloads]
-        wanted += [STAGE.restart(step, 1)] if backend != "sqlite" else []
+    for step in stage.steps:
+        wanted = [stage.fill(step, 1), *step.workloads]
+        wanted += [stage.restart(step, 1)] if backend in RESTARTED else []
         assert [each.workload for each in own if each.workload.topics == step.topics] == wanted
     for each in own:
         what = (backend, each.workload.name, each.wall, each.errors)
@@ -106,10 +108,12 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
 
 @pytest.mark.timeout(600)
 def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> None:
-    """One number of subscriptions, the smallest ladder: ZooKeeper, and HBase with its log forced to the disk."""
-    backends = ("zookeeper", "hbase", "hbase+thrift")
+    """A few workloads on ZooKeeper, and on HBase with its log forced to the disk, also through the gateway."""
+    backends, names = ("zookeeper", "hbase", "hbase+thrift"), ("claim", "consume", "unsubscribe", "read-subscriptions")
+    (stage,) = stages(workload_files(), names, replace(SMOKE, topics=(20,)), 1)
+    arguments = [*names, "--topics", "20", *(word for backend in backends for word in ("--backend", backend))]
     run = subprocess.run(
-        _command(tmp_path / "run", *(word for backend in backends for word in ("--backend", backend))),
+        _command(tmp_path / "run", *arguments),
         cwd=SOURCES,
         capture_output=True,
         text=True,
@@ -120,7 +124,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
     result = Result.read(tmp_path / "run" / "result.json")
     assert result.is_complete
     for backend in backends:
-        _assert_done(result, backend)
+        _assert_done(result, backend, stage)
     assert not processes_over(tmp_path / "run")
     flags = result.environment["jvm_flags"]["synced"]
     # As much heap on both sides.

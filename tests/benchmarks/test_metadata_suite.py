@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.metadata_places import RESTARTED
 from benchmarks.metadata_progress import Progress
 from benchmarks.metadata_suite import QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
@@ -101,7 +102,7 @@ def _all(stage: Stage, backend: str) -> list[Measurement]:
     found = []
     for step in stage.steps:
         workloads = [stage.fill(step, 1), *step.workloads]
-        workloads += [stage.restart(step, 1)] if backend != "sqlite" else []
+        workloads += [stage.restart(step, 1)] if backend in RESTARTED else []
         for workload in workloads:
             found.append(Measurement(workload=workload, driver=backend, round=1, on=stage.durability))
     return found
