@@ -20,6 +20,10 @@ _FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
 """ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 
 
+_PATIENT_MS: Final = 20_000
+"""A session of ZooKeeper that a busy machine hardly ends: a region server whose session is over does not come back."""
+
+
 class _Settings(TypedDict):
     zookeeper_properties: Mapping[str, str]
     bookie_properties: Mapping[str, str]
@@ -42,7 +46,18 @@ class RunningServers:
     """
 
     def __init__(self, directory: Path, heap_mb: Mapping[str, int] | None = None, *, region_servers: int = 1) -> None:
-        self.launcher = DevServers(directory, heap_mb=heap_mb, **UNSYNCED)
+        hbase: dict[str, str] = {}
+        if region_servers == 1:
+            # Where there are several, tests wait for one to take over what another served.
+            hbase["zookeeper.session.timeout"] = str(_PATIENT_MS)
+        zookeeper = {**UNSYNCED["zookeeper_properties"], "maxSessionTimeout": str(_PATIENT_MS)}
+        self.launcher = DevServers(
+            directory,
+            heap_mb=heap_mb,
+            zookeeper_properties=zookeeper,
+            hbase_properties=hbase,
+            bookie_properties=UNSYNCED["bookie_properties"],
+        )
         self._region_servers = region_servers
         self._on_three: RunningServers | None = None
         self._failed: dict[str, DevError] = {}

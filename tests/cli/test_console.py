@@ -260,7 +260,9 @@ def test_history_stays_and_tab_completes(both: HubAndAdmin, topic: str, tmp_path
     with Terminal(admin, "console") as terminal:
         terminal.wait_for_line("hedwig>")
         terminal.type("topic list --limit 5")
-        terminal.wait_for(lambda lines: sum(topic in line for line in lines) == 1, "the topic")
+        terminal.wait_for(
+            lambda lines: sum(topic in line for line in lines) == 1 and _last(lines) == "hedwig>", "topic and prompt"
+        )
         terminal.press("C-d")
         terminal.wait_for_line("ended 0")
     kept = tmp_path / "data" / "hedwig" / "console-history"
@@ -272,6 +274,8 @@ def test_history_stays_and_tab_completes(both: HubAndAdmin, topic: str, tmp_path
             lambda lines: _last(lines) == "hedwig> topic list --limit 5" or _press_up(terminal), "the line before"
         )
         terminal.press("C-c")
+        # What is typed between two prompts is not lost, but the terminal shows it in its own way.
+        terminal.wait_for(lambda lines: _last(lines) == "hedwig>", "another prompt")
         terminal.press("des", "Tab")
         terminal.wait_for_line("hedwig> describe")
         terminal.press(" to", "Tab")
@@ -300,6 +304,7 @@ def test_a_question_is_asked_on_the_terminal_and_ctrl_c_refuses(admin: Admin) ->
         terminal.wait_for(lambda lines: sum("go on? [y/N]" in line for line in lines) == 2, "the question, again")
         terminal.type("y")
         terminal.wait_for_line("deleted")
+        terminal.wait_for(lambda lines: _last(lines) == "hedwig>", "the prompt, after the deletion")
         terminal.press("C-d")
         terminal.wait_for_line("ended 0")
     assert admin.count("persistence") == 0

@@ -233,8 +233,8 @@ def test_store_that_stops_answering_stops_the_load(admin: Admin) -> None:
     # So many that the load is not over before the lock is taken, for which two processes contend.
     rows = 3 * ROWS
     source, result = _input(admin, rows), admin.directory / "result"
-    command = ("topic", "create", "-f", str(source), "--result", str(result), "--timeout", "1", "--batch-rows", "50")
-    process = admin.start(*command)
+    command = ("topic", "create", "-f", str(source), "--result", str(result), "--batch-rows", "50")
+    process = admin.start(*command, "--timeout", "3")
     wait_until(lambda: _checkpoints(result), "a checkpoint")
     with admin.locked():
         out, err = process.communicate(timeout=60)
