@@ -25,7 +25,7 @@ _MIB: Final = 1 << 20
 def listing_tables(measurements: Sequence[Measurement]) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Return title, columns and lines of a table for each store."""
     stores = dict.fromkeys((each.on, each.workload.topics) for each in measurements)
-    tables = []
+    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
     for on, topics in stores:
         own = [each for each in measurements if (each.on, each.workload.topics) == (on, topics)]
         tables.append((f"{on}: {topics:,} topics", _COLUMNS, [_line(rounds) for rounds in alike(own)]))
