@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import click
 
-from cli.access import with_store
+from cli.access import with_store_to_write
 from cli.bulk_input import BulkInput, InputRow, RowBatch
 from cli.errors import CommandError
 from cli.option_group import option_group
@@ -111,7 +111,7 @@ def run_load(
     ):
         running = _RunningLoad(source, results, progress, options)
         try:
-            with_store(settings, lambda store: running.run(make(store)))
+            with_store_to_write(settings, lambda store: running.run(make(store)))
         except (Exception, KeyboardInterrupt):
             if results.checkpoint.rows:
                 line = results.checkpoint.position.line

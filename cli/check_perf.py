@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
-from cli.errors import counted, explain
+from cli.access import with_store, with_store_to_write
+from cli.errors import CommandError, counted, explain
 from cli.output import Output
 from cli.perf_runs import Measured, PerfRuns
 from cli.perf_terms import OPERATIONS, SIZES, PerfSize, Threshold
@@ -72,7 +72,12 @@ def check_perf(settings: Settings, ctx: click.Context, size: str, clean: bool) -
             removed = with_store(settings, lambda store: _clean(settings, store))
             output.record({"metadata": settings.url, "removed": removed})
             return
-        verdicts = with_store(settings, lambda store: _check(settings, store, SIZES[size], output), gather=True)
+        verdicts = with_store_to_write(
+            settings, lambda store: _check(settings, store, SIZES[size], output), gather=True
+        )
+    except CommandError as exc:
+        click.echo(f"error: {exc}", err=True)
+        ctx.exit(CheckExit.UNKNOWN)
     except HedwigError as exc:
         click.echo(f"error: {settings.command} failed: {explain(exc, settings.url_to_show)}", err=True)
         ctx.exit(CheckExit.UNKNOWN)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 import click
 
-from cli.access import with_store
+from cli.access import with_store, with_store_to_write
 from cli.confirmation import confirm
 from cli.errors import CommandError, counted
 from cli.names import PREFIX
@@ -182,7 +182,7 @@ def import_store(
     with load_progress("importing", end.records, noun="records") as progress:
         running = _Import(file, progress, prefix or b"", existing, with_owners)
         try:
-            with_store(settings, running.run)
+            with_store_to_write(settings, running.run)
         except CopyConflictError as exc:
             raise CommandError(
                 f"{settings.command}: {exc}; {running.words}; --if-exists skip keeps what is there, --if-exists "

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from cli.access import refuse_frozen
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, counted
@@ -92,6 +93,7 @@ class _Repairing:
                 self._output.end()
                 click.echo(f"would repair: {_spelled(planned)}; nothing was changed", err=True)
                 return
+            await refuse_frozen(self._settings, around.store)
             planned = await self._look(around, is_shown=False)
             if planned.total() and not yes:
                 await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")

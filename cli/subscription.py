@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from cli.access import with_store
+from cli.access import with_store, with_store_to_write
 from cli.bulk import BulkOptions, bulk_options, run_load
 from cli.errors import CommandError, ExitCode
 from cli.fields import name_fields, subscription_fields
@@ -85,7 +85,7 @@ def create_subscriptions(
         outcomes = await store.subscriptions.apply([Write(key, new.data, NEW)])
         report_outcomes(settings, output, "subscriptions", [key], outcomes, if_not_exists=if_not_exists)
 
-    with_store(settings, create)
+    with_store_to_write(settings, create)
 
 
 @subscription.command("show", example="hedwig-admin subscription show news reader -o json")

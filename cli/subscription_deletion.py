@@ -2,7 +2,7 @@
 
 import click
 
-from cli.access import with_store
+from cli.access import with_store_to_write
 from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
@@ -112,5 +112,5 @@ def _delete(
     async def delete(store: MetadataStore) -> None:
         await store.subscriptions.delete_subscription_data(access.topic, access.subscriber, found.version)
 
-    with_store(access.settings, delete)
+    with_store_to_write(access.settings, delete)
     return str(found.version)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
+from cli.access import with_store_to_write
 from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
@@ -169,7 +169,7 @@ def _write(access: SubscriptionAccess, stored: StoredSubscription, consumed: int
             access.topic, access.subscriber, data, stored.found.version
         )
 
-    return with_store(access.settings, write)
+    return with_store_to_write(access.settings, write)
 
 
 def _command(name: str) -> click.Command:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
+from cli.access import with_store, with_store_to_write
 from cli.bulk import BulkOptions, bulk_options, run_load
 from cli.fields import ledger_fields, name_fields, owner_fields, subscription_fields, version_text
 from cli.names import TOPIC, complete_topic
@@ -62,7 +62,7 @@ def create_topics(settings: Settings, /, names: Sequence[Topic], if_not_exists: 
         outcomes = await store.persistence.apply([Write(key, LedgerRanges(), NEW) for key in keys])
         report_outcomes(settings, output, "topics", keys, outcomes, if_not_exists=if_not_exists)
 
-    with_store(settings, create)
+    with_store_to_write(settings, create)
 
 
 @topic.command("show", example="hedwig-admin topic show news")

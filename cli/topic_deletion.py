@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from cli.access import with_store
+from cli.access import with_store, with_store_to_write
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
@@ -107,7 +107,7 @@ def delete_one(
     if not dry_run:
         if found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
             found = _released(settings, name)
-        losses["subscriptions"] = with_store(settings, lambda store: delete_topic(store, found))
+        losses["subscriptions"] = with_store_to_write(settings, lambda store: delete_topic(store, found))
     version = None if found.persistence is None else found.persistence.version
     result = "would delete" if dry_run else "deleted"
     output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from cli.errors import ExitCode
+from cli.verdicts import CheckExit
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.store_contents import contents, fill
@@ -76,6 +77,35 @@ def test_migration_goes_between_backends(servers: RunningServers, admin: Admin, 
     for source, destination in pairwise(way):
         migrated(admin, source, destination, "--with-owners", "--hubs-down")
         assert contents(destination) == contents(admin.url)
+
+
+def test_nobody_writes_to_a_store_that_was_moved_until_it_is_thawed(
+    admin: Admin, target: Admin, tmp_path: Path
+) -> None:
+    fill(admin.url, 20)
+    exported, rows = tmp_path / "exported", tmp_path / "rows"
+    admin.done("metadata", "export", str(exported))
+    rows.write_text("from-a-file\n")
+    migrated(admin, admin.url, target.url, "--hubs-down")
+    before = contents(admin.url)
+    writes = {
+        ("topic", "create", "news"): ExitCode.FAILED,
+        ("topic", "create", "-f", str(rows), "--result", str(tmp_path / "result")): ExitCode.FAILED,
+        ("topic", "delete", "weather/5", "--force", "--offline", "--yes"): ExitCode.FAILED,
+        ("subscription", "create", "weather/5", "new"): ExitCode.FAILED,
+        ("subscription", "delete", "weather/5", "s-1\\xff", "--yes", "--offline"): ExitCode.FAILED,
+        ("subscription", "reset", "weather/5", "s-1\\xff", "--to", "start", "--yes", "--offline"): ExitCode.FAILED,
+        ("metadata", "import", str(exported), "--if-exists", "replace", "--yes"): ExitCode.FAILED,
+        ("metadata", "repair", "--yes"): ExitCode.FAILED,
+        ("check", "perf", "--size", "s"): CheckExit.UNKNOWN,
+    }
+    for command, code in writes.items():
+        ran = admin.run(*command)
+        assert (ran.code, f"the metadata were moved to {target.url}" in ran.err) == (code, True), (command, ran)
+        assert ran.err.count("error: ") == 1, ran
+    assert contents(admin.url) == before
+    admin.done("metadata", "thaw", "--yes")
+    admin.done("topic", "create", "news")
 
 
 # ----------------------------------------------------------------------------------------------- what changes meanwhile
