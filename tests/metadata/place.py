@@ -262,6 +262,7 @@ class _HBaseNative:
         "hbase://localhost:2181/not:a:namespace",
         "hbase://localhost:2181/hedwig?sync=off",
         "hbase://localhost:2181/hedwig?registry=dns",
+        "hbase://localhost:2181/hedwig?durability=none",
         "hbase://localhost:2181/hedwig?znode=hbase",
         "hbase://localhost:16000/hedwig?registry=rpc&znode=/hbase",
     )

@@ -5,6 +5,7 @@ from typing import Final
 from hedwig.errors import ConfigurationError
 from metadata.backend import StoreOptions
 from metadata.hbase.backend import HBaseFactory
+from metadata.hbase.durability import DURABILITY, Durability
 from metadata.hbase.native.driver import NativeDriver
 from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
@@ -31,7 +32,8 @@ async def connect(
     """
     registry = url.parameters.get("registry", "zookeeper")
     known = {"registry", "znode"} if registry == "zookeeper" else {"registry"}
-    url.check_parameters(frozenset(known))
+    url.check_parameters(frozenset({*known, DURABILITY}))
+    durability = Durability.of(url)
     if registry not in ("zookeeper", "rpc"):
         raise ConfigurationError(f"{url.text!r}: the parameter registry is zookeeper or rpc, not {registry!r}")
     endpoints = url.endpoints(_ZOOKEEPER_PORT if registry == "zookeeper" else _MASTER_PORT)
@@ -45,7 +47,9 @@ async def connect(
         return ZooKeeperRegistry(endpoints, parent, options.clock)
 
     advice = f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
-    driver = NativeDriver(make_registry, options, advice=advice, route=route, gathering=gathering)
+    driver = NativeDriver(
+        make_registry, options, advice=advice, durability=durability, route=route, gathering=gathering
+    )
     try:
         await driver.check_version()
     except BaseException:

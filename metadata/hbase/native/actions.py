@@ -11,13 +11,14 @@ from typing import Any, Final, Protocol
 from hedwig.errors import MetadataError
 from hedwig.outcomes import OutcomeUnknownError
 from metadata.hbase.driver import Row
+from metadata.hbase.durability import Durability
 from metadata.hbase.native.codec import delimited, varint
 from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.hbase_pb2 import GetResponse, MutateResponse, RegionActionResult
 from metadata.hbase.native.places import Region
 from metadata.hbase.native.scanning import row_of
 
-__all__ = ["Action", "Change", "Look", "condition", "delete_of", "get_of", "put_of"]
+__all__ = ["Action", "Change", "Look", "condition", "delete_of", "get_of", "put_of", "stated"]
 
 _FILTERS: Final = "org.apache.hadoop.hbase.filter."
 _EQUALS: Final = delimited(b"\x0a", (_FILTERS + "BinaryComparator").encode())
@@ -141,6 +142,11 @@ def delete_of(row: bytes, cells: Mapping[bytes, int]) -> bytes:
     return _mutation(row, _DELETE, families)
 
 
+def stated(durability: Durability) -> bytes:
+    """Return the field of a mutation that states its durability, which may stand behind the other fields."""
+    return b"\x30" + varint(durability)
+
+
 def get_of(row: bytes, columns: Sequence[bytes]) -> bytes:
     """Return the encoded Get of some columns of a row."""
     return delimited(b"\x0a", row) + _columns(tuple(columns))
@@ -154,10 +160,7 @@ def condition(row: bytes, column: bytes, expected: bytes | None) -> bytes:
 
 
 def _mutation(row: bytes, kind: bytes, families: Mapping[bytes, bytes]) -> bytes:
-    """Return a mutation of families, each its encoded name and cells.
-
-    It names no durability, so that the cluster's holds: SYNC_WAL would win over `hbase.wal.hsync`.
-    """
+    """Return a mutation of families, each its encoded name and cells."""
     cells = b"".join([delimited(b"\x1a", family) for family in families.values()])
     return delimited(b"\x0a", row) + kind + cells
 

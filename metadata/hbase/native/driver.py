@@ -15,7 +15,8 @@ from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, Row, ScanRange, TableDescription, TableSpec
-from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of
+from metadata.hbase.durability import Durability
+from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of, stated
 from metadata.hbase.native.administration import Administration
 from metadata.hbase.native.cluster import Cluster
 from metadata.hbase.native.failures import ServerFailure
@@ -47,10 +48,12 @@ class NativeDriver:
         options: StoreOptions,
         *,
         advice: str,
+        durability: Durability = Durability.CLUSTER,
         route: Route = lambda server: server,
         gathering: Gathering = GATHERING,
     ) -> None:
         self._options = options
+        self._durability = stated(durability)
         # A call that nobody answers must leave time for another, to where the HBase region may be by then.
         self._try_s = max(_TRY_MIN_S, options.operation_timeout_s / _TRIES)
         self._cluster = Cluster(make_registry, options.clock, options.in_flight_max, advice, route, gathering)
@@ -76,7 +79,14 @@ class NativeDriver:
 
     async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
         region = self._cluster.known(put.table, put.row) or await self._cluster.locate(put.table, put.row, deadline)
-        change = Change(region, put.row, put.column, put.expected, put_of(put.row, put.values), self._expiry(deadline))
+        change = Change(
+            region,
+            put.row,
+            put.column,
+            put.expected,
+            put_of(put.row, put.values) + self._durability,
+            self._expiry(deadline),
+        )
         if await self._carry_out(change):
             return None
         try:
@@ -96,7 +106,7 @@ class NativeDriver:
     ) -> bool:
         region = self._cluster.known(table, row) or await self._cluster.locate(table, row, deadline)
         done: bool = await self._carry_out(
-            Change(region, row, column, expected, delete_of(row, cells), self._expiry(deadline))
+            Change(region, row, column, expected, delete_of(row, cells) + self._durability, self._expiry(deadline))
         )
         return done
 

@@ -5,6 +5,7 @@ from typing import Final
 from hedwig.errors import ConfigurationError
 from metadata.backend import StoreOptions
 from metadata.hbase.backend import HBaseFactory
+from metadata.hbase.durability import DURABILITY, Durability
 from metadata.hbase.thrift2.driver import Thrift2Driver
 from metadata.url import MetadataUrl
 
@@ -16,7 +17,7 @@ _CONNECTIONS_MAX: Final = 256
 
 
 async def _connect(url: MetadataUrl, options: StoreOptions) -> Thrift2Driver:
-    url.check_parameters(frozenset({"connections", "transport"}))
+    url.check_parameters(frozenset({"connections", "transport", DURABILITY}))
     endpoints = url.endpoints(_PORT)
     if len(endpoints) != 1:
         raise ConfigurationError(f"{url.text!r} must name one gateway; put a balancer before several")
@@ -27,7 +28,14 @@ async def _connect(url: MetadataUrl, options: StoreOptions) -> Thrift2Driver:
     if not (connections.isascii() and connections.isdigit() and 1 <= int(connections) <= _CONNECTIONS_MAX):
         raise ConfigurationError(f"{url.text!r}: the parameter connections is 1 to {_CONNECTIONS_MAX}")
     ((host, port),) = endpoints
-    return Thrift2Driver(host, port, options, connections=int(connections), framed=transport == "framed")
+    return Thrift2Driver(
+        host,
+        port,
+        options,
+        connections=int(connections),
+        framed=transport == "framed",
+        durability=Durability.of(url),
+    )
 
 
 FACTORY: Final = HBaseFactory(_connect)

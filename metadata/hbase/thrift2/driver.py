@@ -18,6 +18,7 @@ from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.attempts import Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import Cell, ConditionalPut, Row, ScanRange, TableDescription, TableSpec
+from metadata.hbase.durability import Durability
 from metadata.hbase.thrift2.connection import GATEWAY, Connection
 from metadata.hbase.thrift2.pool import ConnectionPool
 
@@ -53,7 +54,9 @@ class Thrift2Driver:
         connections: int = 16,
         framed: bool = False,
         receipt_ttl_s: float = 600.0,
+        durability: Durability = Durability.CLUSTER,
     ) -> None:
+        self._durability = durability
         self._place = f"{host}:{port}"
         # A receipt must outlive every attempt that could ask for it, those that the gateway makes by itself included.
         self._receipt_ttl = struct.pack(">q", int(max(receipt_ttl_s, 2 * options.operation_timeout_s) * 1000))
@@ -67,8 +70,10 @@ class Thrift2Driver:
     async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
         receipt = _receipt_column(put)
         mutations = [
-            GATEWAY.TMutation(put=_put(put.row, put.values)),
-            GATEWAY.TMutation(put=_put(put.row, {receipt: b"1"}, attributes={_TTL_ATTRIBUTE: self._receipt_ttl})),
+            GATEWAY.TMutation(put=_put(put.row, put.values, self._durability)),
+            GATEWAY.TMutation(
+                put=_put(put.row, {receipt: b"1"}, self._durability, attributes={_TTL_ATTRIBUTE: self._receipt_ttl})
+            ),
         ]
 
         def work(call: _Call) -> Refusal[Row] | None:
@@ -91,7 +96,7 @@ class Thrift2Driver:
         deadline: Deadline,
     ) -> bool:
         columns = [_column(name, timestamp=timestamp_ms) for name, timestamp_ms in cells.items()]
-        delete = GATEWAY.TDelete(row=row, columns=columns, deleteType=_DELETE_COLUMNS)
+        delete = GATEWAY.TDelete(row=row, columns=columns, deleteType=_DELETE_COLUMNS, durability=int(self._durability))
         mutations = [GATEWAY.TMutation(deleteSingle=delete)]
         return await self._run(
             table, deadline, lambda call: _check_and_mutate(call, table, row, column, expected, mutations)
@@ -223,13 +228,14 @@ def _check_and_mutate(
     return bool(call("checkAndMutate", table.encode(), row, family, qualifier, _EQUAL, expected or b"", changes))
 
 
-def _put(row: bytes, values: Mapping[bytes, bytes], attributes: dict[bytes, bytes] | None = None) -> Any:
+def _put(
+    row: bytes, values: Mapping[bytes, bytes], durability: Durability, attributes: dict[bytes, bytes] | None = None
+) -> Any:
     cells = []
     for name, value in values.items():
         family, _, qualifier = name.partition(b":")
         cells.append(GATEWAY.TColumnValue(family=family, qualifier=qualifier, value=value))
-    # No durability is named, so that the cluster's holds: SYNC_WAL would win over `hbase.wal.hsync`.
-    return GATEWAY.TPut(row=row, columnValues=cells, attributes=attributes)
+    return GATEWAY.TPut(row=row, columnValues=cells, attributes=attributes, durability=int(durability))
 
 
 def _receipt_column(put: ConditionalPut) -> bytes:

@@ -5,7 +5,8 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.hbase.native.actions import Change, Look, delete_of, get_of, put_of
+from metadata.hbase.durability import Durability
+from metadata.hbase.native.actions import Change, Look, delete_of, get_of, put_of, stated
 from metadata.hbase.native.hbase_pb2 import (
     DELETE_MULTIPLE_VERSIONS,
     EQUAL,
@@ -29,6 +30,12 @@ from metadata.hbase.native.places import Region, Server
 ROWS = st.binary(min_size=1, max_size=300)
 VALUES = st.binary(max_size=300)
 COLUMNS = st.sampled_from([b"s:v", b"s:d", b"p:d", b"s:" + b"long" * 40])
+DURABILITIES = st.sampled_from(Durability)
+NAMES = {
+    Durability.CLUSTER: MutationProto.USE_DEFAULT,
+    Durability.SYNC: MutationProto.SYNC_WAL,
+    Durability.FSYNC: MutationProto.FSYNC_WAL,
+}
 REGION = Region(b"ns:table,,1.0123456789abcdef0123456789abcdef.", "ns:table", b"", b"", Server("host", 1))
 SPECIFIER = RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=REGION.name)
 
@@ -54,16 +61,19 @@ def expected_condition(row: bytes, column: bytes, value: bytes | None) -> Condit
     return Condition(row=row, family=family, qualifier=qualifier, compare_type=EQUAL, comparator=comparator)
 
 
-@given(ROWS, COLUMNS, st.none() | VALUES, st.dictionaries(COLUMNS, VALUES, min_size=1))
-def test_conditional_put(row: bytes, column: bytes, expected: bytes | None, values: dict[bytes, bytes]) -> None:
+@given(ROWS, COLUMNS, st.none() | VALUES, st.dictionaries(COLUMNS, VALUES, min_size=1), DURABILITIES)
+def test_conditional_put(
+    row: bytes, column: bytes, expected: bytes | None, values: dict[bytes, bytes], durability: Durability
+) -> None:
     async def change() -> Change:
-        return Change(REGION, row, column, expected, put_of(row, values), 0.0)
+        return Change(REGION, row, column, expected, put_of(row, values) + stated(durability), 0.0)
 
     made = asyncio.run(change())
     mutation = MutationProto(
         row=row,
         mutate_type=MutationProto.PUT_CELLS,
         column_value=families({name: QualifierValue(value=value) for name, value in values.items()}),
+        durability=NAMES[durability],
     )
     condition = expected_condition(row, column, expected)
     assert MutateRequest.FromString(made.request()) == MutateRequest(
@@ -74,10 +84,12 @@ def test_conditional_put(row: bytes, column: bytes, expected: bytes | None, valu
     )
 
 
-@given(ROWS, COLUMNS, VALUES, st.dictionaries(COLUMNS, st.integers(1, 2**62), min_size=1))
-def test_conditional_delete(row: bytes, column: bytes, expected: bytes, cells: dict[bytes, int]) -> None:
+@given(ROWS, COLUMNS, VALUES, st.dictionaries(COLUMNS, st.integers(1, 2**62), min_size=1), DURABILITIES)
+def test_conditional_delete(
+    row: bytes, column: bytes, expected: bytes, cells: dict[bytes, int], durability: Durability
+) -> None:
     async def change() -> Change:
-        return Change(REGION, row, column, expected, delete_of(row, cells), 0.0)
+        return Change(REGION, row, column, expected, delete_of(row, cells) + stated(durability), 0.0)
 
     made = MutateRequest.FromString(asyncio.run(change()).request())
     versions = {name: QualifierValue(timestamp=at, delete_type=DELETE_MULTIPLE_VERSIONS) for name, at in cells.items()}
@@ -85,6 +97,7 @@ def test_conditional_delete(row: bytes, column: bytes, expected: bytes, cells: d
         row=row,
         mutate_type=MutationProto.DELETE_CELLS,
         column_value=families(versions),
+        durability=NAMES[durability],
     )
     assert made == MutateRequest(
         region=SPECIFIER, mutation=mutation, condition=expected_condition(row, column, expected)
