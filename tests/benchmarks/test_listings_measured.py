@@ -60,5 +60,7 @@ def test_command_that_fails_is_told_with_its_error(tmp_path: Path) -> None:
 
 def test_command_that_does_not_end_is_killed(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/m"
+    for command in (["metadata", "format"], ["topic", "create", "news"]):
+        assert run_command([*command, "--metadata", url], tmp_path / "out", 60).code == 0
     with pytest.raises(BenchmarkError, match="did not end within"):
-        run_command(["topic", "show", "--watch", "1", "none", "--metadata", url], tmp_path / "out", 3)
+        run_command(["topic", "show", "--watch", "1", "news", "--metadata", url], tmp_path / "out", 3)

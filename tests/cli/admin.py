@@ -16,10 +16,24 @@ from click.testing import CliRunner
 
 from cli.main import main
 
-__all__ = ["DEADLINE_S", "Admin", "Ran", "wait_until"]
+__all__ = ["DEADLINE_S", "PROGRAM_TELLING_ITS_PEAK", "Admin", "Ran", "wait_until"]
 
 DEADLINE_S: Final = 60.0
 _PROGRAM: Final = (sys.executable, "-c", "from cli.main import main; main()")
+_TELLING_ITS_PEAK: Final = """
+import sys
+from cli.main import main
+try:
+    main()
+finally:
+    with open("/proc/self/status") as status:
+        print(next(line.split()[1] for line in status if line.startswith("VmHWM:")), file=sys.stderr)
+"""
+PROGRAM_TELLING_ITS_PEAK: Final = (sys.executable, "-c", _TELLING_ITS_PEAK)
+"""For `run_apart`: the command, which says last, on standard error, how many KiB it held at most.
+
+What getrusage tells begins with what the parent held, which is a test with all that it has read.
+"""
 
 
 @dataclass(frozen=True, slots=True)

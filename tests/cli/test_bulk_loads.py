@@ -2,15 +2,13 @@
 
 import gzip
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.admin import Admin
+from tests.cli.admin import PROGRAM_TELLING_ITS_PEAK, Admin
 from tests.cli.package_graph import check_package_graph
-from tests.cli.test_listings import PEAK
 
 ROWS = [f"section/name-{n}" for n in range(1000)]
 
@@ -168,7 +166,7 @@ def test_larger_input_takes_no_more_memory(admin: Admin) -> None:
             # One line of 60 MB too: a column that is ignored is not held either.
             file.writelines([b"long\t", *(b"x" * 1_000_000 for _ in range(60)), b"\n"])
             file.writelines(b"%d-%d" % (rows, row) + padding for row in range(rows))
-        ran = admin.run_apart("topic", "create", "-f", str(source), program=(sys.executable, "-c", PEAK))
+        ran = admin.run_apart("topic", "create", "-f", str(source), program=PROGRAM_TELLING_ITS_PEAK)
         assert ran.code == 0, ran.err
         return int(ran.err.split()[-1])
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from cli.formats import FORMATS
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
 from metadata import MetadataStore
-from tests.cli.admin import DEADLINE_S, Admin, Ran
+from tests.cli.admin import DEADLINE_S, PROGRAM_TELLING_ITS_PEAK, Admin, Ran
 from tests.cli.agreement import check_agreement
 from tests.cli.planted import (
     DEAD,
@@ -414,15 +413,7 @@ def test_check_of_many_records_holds_a_page_of_them_and_says_how_far_it_is(admin
         "INSERT INTO ownership (topic, version, record) WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n "
         "WHERE n < 100000) SELECT CAST('many/' || n AS BLOB), zeroblob(25), x'ff' FROM n"
     )
-    program = (
-        "import resource, sys\n"
-        "from cli.main import main\n"
-        "try:\n    main()\n"
-        "finally:\n    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-    )
-    ran = admin.run_apart(
-        "metadata", "check", "--columns", "topic", "-o", "csv", program=(sys.executable, "-c", program)
-    )
+    ran = admin.run_apart("metadata", "check", "--columns", "topic", "-o", "csv", program=PROGRAM_TELLING_ITS_PEAK)
     assert ran.code == CRITICAL, ran.err[-2000:]
     assert len(ran.out.splitlines()) == 100_001
     assert int(ran.err.split()[-1]) < 200 * 1024

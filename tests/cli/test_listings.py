@@ -1,24 +1,12 @@
 """Prove that listings come in pages that fit together exactly, in bounded memory, in every format."""
 
 import base64
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from hedwig.names import parse_name
-from tests.cli.admin import Admin
-
-PEAK = """
-import sys
-from cli.main import main
-try:
-    main()
-finally:
-    with open("/proc/self/status") as status:
-        print(next(line.split()[1] for line in status if line.startswith("VmHWM:")), file=sys.stderr)
-"""
-# What getrusage tells begins with what the parent held, which is this test with the output that it has read.
+from tests.cli.admin import PROGRAM_TELLING_ITS_PEAK, Admin
 
 
 def _pages(admin: Admin, *command: str, limit: int) -> Iterator[list[str]]:
@@ -110,7 +98,7 @@ def test_columns_choose_and_order_fields(admin: Admin) -> None:
 
 def test_more_topics_take_no_more_memory_in_any_format(admin: Admin) -> None:
     def peak_kib(form: str) -> int:
-        program = (sys.executable, "-c", PEAK)
+        program = PROGRAM_TELLING_ITS_PEAK
         ran = admin.run_apart("topic", "list", "--all", "-o", form, program=program, deadline_s=600)
         assert ran.code == 0, ran.err
         assert ran.out.count("topic-") == admin.count("persistence")

@@ -253,7 +253,7 @@ async def test_a_hub_claims_a_topic_when_it_is_asked(start: Start) -> None:
     assert told == {"topic": "news", "claimed": True, "owner": run.hub.me.address, "owner_version": str(found.version)}
     assert await run.post("/claim?topic=news") == told
     stale = told["owner_version"]
-    await run.post("/release?topic=news&leave=off")
+    await run.post("/release?topic=news")
     await run.post("/claim?topic=news")
     refused = await run.ask("POST", f"/release?topic=news&version={stale}")
     assert (refused.status, refused.json["reason"]) == (409, "version")
