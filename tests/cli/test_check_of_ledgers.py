@@ -315,15 +315,21 @@ def test_ends_are_mended_by_what_closed_ledgers_hold(shelf: Shelf) -> None:
     assert contents(shelf.admin.url)["persistence", b"news", None] == ranges((one, 1, 8), (two, 9, None))
 
 
-def test_ledgers_of_a_cluster_that_has_none_there_are_said_to_be_unknown(shelf: Shelf) -> None:
-    shelf.admin.environment["HEDWIG_BOOKKEEPER"] = ""
-    set_ranges(shelf.admin.url, "news", ranges((1, 1, 5)))
-    ran = shelf.admin.run("metadata", "check")
-    assert (ran.code, "not checked: missing-ledger, orphan-ledger" in ran.err) == (0, True), ran
-    named = shelf.admin.run("metadata", "check", "--kind", "orphan-ledger")
-    assert (named.code, "--bookkeeper URL" in named.err) == (3, True)
-    wrong = shelf.admin.run("metadata", "check", "--bookkeeper", f"zookeeper://{shelf.zookeeper}/no/such")
-    assert (wrong.code, "/no/such/LAYOUT" in wrong.err) == (3, True)
+def test_ledgers_of_a_cluster_that_has_none_there_are_said_to_be_unknown(admin: Admin, tmp_path: Path) -> None:
+    own = RunningServers(tmp_path / "servers")
+    try:
+        # In the one that tests share, bookies of the original may have been at the usual place.
+        zookeeper = own.address("zookeeper")
+        admin.environment["HEDWIG_CLUSTER"] = f"zookeeper://{zookeeper}/hedwig/none"
+        set_ranges(admin.url, "news", ranges((1, 1, 5)))
+        ran = admin.run("metadata", "check")
+        assert (ran.code, "not checked: missing-ledger, orphan-ledger" in ran.err) == (0, True), ran
+        named = admin.run("metadata", "check", "--kind", "orphan-ledger")
+        assert (named.code, "--bookkeeper URL" in named.err) == (3, True)
+        wrong = admin.run("metadata", "check", "--bookkeeper", f"zookeeper://{zookeeper}/no/such")
+        assert (wrong.code, "/no/such/LAYOUT" in wrong.err) == (3, True)
+    finally:
+        own.down()
 
 
 def test_random_stores_agree_with_a_plain_look_at_everything(shelf: Shelf) -> None:
