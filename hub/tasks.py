@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hedwig.clock import Clock
+from hedwig.errors import HedwigError
 
 __all__ = ["Tasks", "repeat"]
 
@@ -55,5 +56,8 @@ async def repeat(what: str, clock: Clock, interval_s: float, work: Callable[[], 
         await clock.sleep(interval_s)
         try:
             await work()
+        except HedwigError as exc:
+            # A store that does not answer, or lets nobody in, says so once in each interval, in one line.
+            _log.warning("the %s failed; it is tried again in %g s: %s", what, interval_s, exc)
         except Exception:
             _log.exception("the %s failed; it is tried again in %g s", what, interval_s)

@@ -1,13 +1,18 @@
-"""The keys of records that were changed, by whomever, kept by the store itself while somebody wants to know them."""
+"""The keys of records that were changed, by whomever, as the store itself tells them while somebody wants to know.
+
+What a store tells is all of it, or it says that it is not: whoever was told everything but a few changes would take
+stores for equal that are not.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from hedwig.errors import HedwigError
 from metadata.kinds import RecordKind
 from metadata.operations import RecordKey
 
-__all__ = ["ChangedRecord", "Changes", "TracksChanges"]
+__all__ = ["ChangedRecord", "Changes", "ChangesLostError", "ChangesUntoldError", "TracksChanges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,23 +23,35 @@ class ChangedRecord:
     key: RecordKey
 
 
+class ChangesLostError(HedwigError):
+    """Not all that was changed since `begin` is known, and never will be: begin again, and look at every record."""
+
+
+class ChangesUntoldError(HedwigError):
+    """This store cannot tell which records are changed; the text says why."""
+
+
 class Changes(Protocol):
-    """The changes of one store since `begin`, exact: kept in the same transaction as the change itself."""
+    """The changes of one store since `begin`, exact: no change is missing, whoever makes it, or `take` says so."""
 
     async def begin(self) -> None:
         """Keep what is changed from now on, and forget what was kept so far. One at a time may do that with a store.
 
-        Raises: MetadataUnavailableError, UncertainStateError - begin again.
+        Who reads a record after this through the same store, sees every change that will not be told.
+
+        Raises: ChangesUntoldError - this store never will; MetadataUnavailableError, UncertainStateError - begin again.
         """
         ...
 
     async def take(self, most: int) -> Sequence[ChangedRecord]:
         """Return up to `most` of the records that were changed, and forget them; fewer only if there are no more.
 
-        A record that is changed after this has begun will be returned by a later one, at the latest.
+        What was changed before this has begun is returned by now, unless `most` are; a record that is changed after
+        that will be returned by a later one, at the latest. Who reads a record after this through the same store, sees
+        at least the changes that were returned.
 
-        Raises: MetadataUnavailableError - not taken, or others have begun since; UncertainStateError - taken or not:
-            one has to begin again.
+        Raises: ChangesLostError - there is a hole in what is known, until the next `begin`; MetadataUnavailableError -
+            not taken, or others have begun since; UncertainStateError - taken or not: one has to begin again.
         """
         ...
 

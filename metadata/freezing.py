@@ -24,8 +24,8 @@ from typing import Final, Self
 import msgpack
 
 from hedwig.clock import Clock
-from hedwig.errors import CorruptRecordError, HedwigError, MetadataUnavailableError, UncertainStateError
-from metadata.named_records import NamedRecords
+from hedwig.errors import CorruptRecordError, HedwigError, MetadataUnavailableError
+from metadata.named_records import NamedRecords, replace_surely
 from metadata.stamps import make_token
 
 __all__ = ["RECORD_NAME", "Freeze", "FreezeLostError", "FreezeState", "StoreFreeze", "read_freeze", "replace_freeze"]
@@ -33,8 +33,6 @@ __all__ = ["RECORD_NAME", "Freeze", "FreezeLostError", "FreezeState", "StoreFree
 _log = logging.getLogger(__name__)
 
 RECORD_NAME: Final = "freeze"
-
-_TRIES: Final = 16
 
 
 class FreezeState(enum.StrEnum):
@@ -116,18 +114,8 @@ async def replace_freeze(
     Raises: MetadataUnavailableError - surely not stored; UncertainStateError - not known.
     """
     fresh = replace(state, token=make_token(random))
-    raw, value = None if expected is None else expected.encode(), fresh.encode()
-    for _ in range(_TRIES):
-        try:
-            done = await records.replace(RECORD_NAME, raw, value)
-        except UncertainStateError:
-            done = False
-        found = value if done else await records.read(RECORD_NAME)
-        if found == value:
-            return fresh
-        if found != raw:
-            return None
-    raise UncertainStateError(f"the record {RECORD_NAME!r} of the store could not be written; try again")
+    raw = None if expected is None else expected.encode()
+    return fresh if await replace_surely(records, RECORD_NAME, raw, fresh.encode()) else None
 
 
 class StoreFreeze:

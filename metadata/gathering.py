@@ -6,15 +6,14 @@ goes into the next `apply`. An operation waits for the slowest of its company, a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from hedwig.errors import HedwigError
-from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
 from metadata.kinds import RecordKind
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
-from metadata.table import VersionedTable
+from metadata.table import TableOver, VersionedTable
 
 __all__ = ["GatheringTable"]
 
@@ -24,7 +23,7 @@ _COMPANY_MAX: Final = 256
 _AT_ONCE_MAX: Final = 8
 
 
-class GatheringTable(Generic[R]):
+class GatheringTable(TableOver[R]):
     """A VersionedTable over another, whose single operations become few `apply`.
 
     How many wait is bounded by how many callers there are. A caller that is cancelled does not know the outcome, as
@@ -33,7 +32,7 @@ class GatheringTable(Generic[R]):
 
     def __init__(self, kind: RecordKind[R], table: VersionedTable[R]) -> None:
         self._kind = kind
-        self._table = table
+        super().__init__(table)
         self._waiting: list[tuple[Operation[R], asyncio.Future[Outcome[R]]]] = []
         self._running: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()  # Asked for once: Python 3.11 makes a system call of it.
@@ -51,23 +50,6 @@ class GatheringTable(Generic[R]):
     async def delete(self, key: RecordKey, version: Version) -> None:
         self._kind.check_delete(key, version)
         (await self._carry_out(Delete(key, version))).check()
-
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
-        return await self._table.apply(operations)
-
-    def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
-        return self._table.scan(topic)
-
-    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
-        return self._table.topics(prefix, start_after)
-
-    def records(
-        self, prefix: bytes | None, start_after: Topic | None
-    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
-        return self._table.records(prefix, start_after)
-
-    async def count(self) -> int:
-        return await self._table.count()
 
     async def _carry_out(self, operation: Operation[R]) -> Outcome[R]:
         outcome: asyncio.Future[Outcome[R]] = self._loop.create_future()

@@ -122,6 +122,14 @@ class SubscriptionDataManager(Protocol):
         """Iterate over the subscriptions of `topic`, page by page; nothing if there are none."""
         ...
 
+    async def count_subscriptions(self, topic: Topic) -> int:
+        """Return how many subscriptions `topic` has, those that cannot be read included; their data are not read.
+
+        SQLite counts rows, ZooKeeper tells how many children a node has. HBase has none of that: there the version of
+        each is read. Raises: MetadataUnavailableError - the store does not answer.
+        """
+        ...
+
     @property
     def is_partial_update_supported(self) -> bool:
         """Say whether an update leaves the other part's stored bytes alone. Information only."""
@@ -207,6 +215,9 @@ class TableSubscriptionManager(_TableManager[SubscriptionData]):
 
     def read_subscriptions(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]]]:
         return self._table.scan(topic)
+
+    async def count_subscriptions(self, topic: Topic) -> int:
+        return await self._table.count_of(topic)
 
 
 def _existing(topic: Topic, subscriber: SubscriberId, version: Version) -> RecordKey:

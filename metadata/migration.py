@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgpack
 
 from hedwig.clock import Clock
-from hedwig.errors import BadVersionError, CorruptRecordError, HedwigError, NoRecordError, UncertainStateError
+from hedwig.errors import BadVersionError, CorruptRecordError, HedwigError, NoRecordError
 from hedwig.model import Topic
 from hedwig.names import as_topic
 from metadata.bulk import BATCH_ROWS, load_batches
@@ -34,6 +34,7 @@ from metadata.copying import CopyResult, Existing, apply_to, copy_records
 from metadata.export_file import PlainRecord
 from metadata.freezing import FreezeState, read_freeze, replace_freeze
 from metadata.kinds import KINDS, OWNERSHIP, RecordKind
+from metadata.named_records import replace_surely
 from metadata.operations import Delete, Operation, Read
 from metadata.reconciling import Reconciler
 from metadata.scan import ScannedRecord
@@ -46,7 +47,6 @@ __all__ = ["RECORD_NAME", "Migration", "MigrationError", "Phase", "read_state"]
 RECORD_NAME: Final = "migration"
 
 _SAVE_EVERY_S: Final = 1.0
-_SAVE_TRIES: Final = 16
 
 
 class MigrationError(HedwigError):
@@ -126,6 +126,11 @@ class Migration:
 
         Raises: MigrationError - it is neither.
         """
+        await self.look()
+        await self._save()
+
+    async def look(self) -> None:
+        """Find out where this migration stands, and write nothing. Raises as `begin`."""
         self._stored = await self._target.named_records.read(RECORD_NAME)
         found = None if self._stored is None else State.decode(self._stored)
         is_empty = await anext(self._target.topics(), None) is None
@@ -149,7 +154,6 @@ class Migration:
         else:
             self.state = replace(found, id=found.id or self.state.id)
             self.is_resumed = True
-        await self._save()
 
     async def copy(self, advance: Callable[[int], None]) -> None:
         """Copy what comes after the position, and note that it is done. `advance` is told how many more were copied."""
@@ -281,19 +285,7 @@ class Migration:
     async def _save(self) -> None:
         """Store the state. Raises MigrationError if another migration has written there."""
         value = self.state.encode(make_token(self._random))
-        records = self._target.named_records
-        for _ in range(_SAVE_TRIES):
-            try:
-                done = await records.replace(RECORD_NAME, self._stored, value)
-            except UncertainStateError:
-                done = False
-            found = value if done else await records.read(RECORD_NAME)
-            if found == value:
-                self._stored = value
-                self._saved_at = self._clock.monotonic()
-                return
-            if found != self._stored:
-                raise MigrationError(
-                    "another migration writes to the target at the same time; let one of them go on alone"
-                )
-        raise UncertainStateError(f"the record {RECORD_NAME!r} of the target could not be written; go on later")
+        if not await replace_surely(self._target.named_records, RECORD_NAME, self._stored, value):
+            raise MigrationError("another migration writes to the target at the same time; let one of them go on alone")
+        self._stored = value
+        self._saved_at = self._clock.monotonic()

@@ -4,9 +4,13 @@ They are no topic's, so no manager keeps them, no listing shows them, and a wipe
 laid out for them: a store that was formatted before a name was thought of has no record of that name yet.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["NamedRecords"]
+from hedwig.errors import MetadataUnavailableError, UncertainStateError
+
+__all__ = ["NamedRecords", "replace_surely"]
+
+_TRIES: Final = 16
 
 
 class NamedRecords(Protocol):
@@ -28,3 +32,27 @@ class NamedRecords(Protocol):
         Raises: MetadataUnavailableError - surely not stored; UncertainStateError - no telling yet: read the name.
         """
         ...
+
+
+async def replace_surely(records: NamedRecords, name: str, expected: bytes | None, value: bytes) -> bool:
+    """Store `value` under `name` if that holds `expected`; return whether it was, which is known when this returns.
+
+    Raises: MetadataUnavailableError - surely not stored; UncertainStateError - there was no telling in many tries.
+    """
+    in_doubt = False
+    for _ in range(_TRIES):
+        try:
+            done = await records.replace(name, expected, value)
+            found = value if done else await records.read(name)
+        except UncertainStateError:
+            in_doubt = True
+            continue
+        except MetadataUnavailableError as exc:
+            if in_doubt:
+                raise UncertainStateError(f"the record {name!r} of the store: sent, but {exc}") from exc
+            raise
+        if found == value:
+            return True
+        if found != expected:
+            return False
+    raise UncertainStateError(f"the record {name!r} of the store could not be written; try again")

@@ -1,8 +1,9 @@
 """The bulk scan: every record of a store, topic by topic in the backend's key order, page by page.
 
-Each manager's records come as pages of their own (`VersionedTable.records`), the next of each on its way while the
-present one is worked on; here they are merged by topic. So a topic's records stand together: its owner, its ledger
-ranges, its subscriptions. What is held is a few pages, whatever the sizes of topics are.
+A backend may scan all kinds at once (`ScansTopics`). Else each manager's records come as pages of their own
+(`VersionedTable.records`), the next of each on its way while the present one is worked on, and are merged by topic. So
+a topic's records stand together: its owner, its ledger ranges, its subscriptions. What is held is a few pages, whatever
+the sizes of topics are.
 
 Nothing here is one moment in time: a record that is there from start to end of the scan is met exactly once, as it was
 at some moment in between.
@@ -11,7 +12,7 @@ at some moment in between.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from hedwig.errors import CorruptRecordError
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData, Topic
@@ -20,7 +21,7 @@ from metadata.kinds import RecordKind
 from metadata.operations import Outcome, RecordKey
 from metadata.table import VersionedTable
 
-__all__ = ["SCAN_ROWS", "Record", "ScannedRecord", "merge_records"]
+__all__ = ["SCAN_ROWS", "Record", "ScannedRecord", "ScansTopics", "merge_records"]
 
 R = TypeVar("R")
 
@@ -50,6 +51,17 @@ class ScannedRecord:
         self.outcome.check()
         assert self.outcome.record is not None, "a scan names records that are there"
         return self.outcome.record
+
+
+@runtime_checkable
+class ScansTopics(Protocol):
+    """A backend that scans all kinds of records at once more cheaply than one after the other."""
+
+    def scan_topics(
+        self, kinds: Sequence[RecordKind[Any]], prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages as `MetadataStore.scan`; `kinds` are at least one."""
+        ...
 
 
 async def merge_records(

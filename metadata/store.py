@@ -24,7 +24,7 @@ from metadata.managers import (
     TopicPersistenceManager,
 )
 from metadata.named_records import NamedRecords
-from metadata.scan import ScannedRecord, merge_records
+from metadata.scan import ScannedRecord, ScansTopics, merge_records
 from metadata.standalone import StandaloneHub, read_standalone, register_standalone
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
@@ -107,7 +107,10 @@ class MetadataStore:
         Raises: MetadataUnavailableError - the store stopped answering. A record that cannot be read is no error here:
             it comes as a ScannedRecord that says so.
         """
-        tables = [(kind, self._backend.table(kind)) for kind in KINDS if kind in kinds]
+        wanted = [kind for kind in KINDS if kind in kinds]
+        if wanted and isinstance(self._backend, ScansTopics):
+            return self._backend.scan_topics(wanted, prefix, start_after)
+        tables = [(kind, self._backend.table(kind)) for kind in wanted]
         return merge_records(tables, self._backend.sort_key, prefix, start_after)
 
     def changes(self, kinds: Sequence[RecordKind[Any]] = KINDS) -> Changes | None:

@@ -20,14 +20,14 @@ of a cancelled write is unknown, and the table stays usable.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 
-__all__ = ["VersionedTable", "carry_out", "carry_out_all"]
+__all__ = ["TableOver", "VersionedTable", "carry_out", "carry_out_all"]
 
 R = TypeVar("R")
 
@@ -55,6 +55,10 @@ class VersionedTable(Protocol[R]):
         """Iterate over the records of `topic` that have a subscriber, page by page, ordered as the backend orders."""
         ...
 
+    async def count_of(self, topic: Topic) -> int:
+        """Return how many records `scan` would iterate over, without reading what is in them."""
+        ...
+
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         """Iterate over the topics that have a record here, each once, in the backend's key order, page by page.
 
@@ -75,6 +79,42 @@ class VersionedTable(Protocol[R]):
     async def count(self) -> int:
         """Return how many records there are, as cheaply as the backend can."""
         ...
+
+
+class TableOver(Generic[R]):
+    """A VersionedTable over another, which carries everything out as that does; for those that add to some of it."""
+
+    def __init__(self, table: VersionedTable[R]) -> None:
+        self._table = table
+
+    async def read(self, key: RecordKey) -> Versioned[R] | None:
+        return await self._table.read(key)
+
+    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+        return await self._table.write(key, record, version, merge=merge)
+
+    async def delete(self, key: RecordKey, version: Version) -> None:
+        await self._table.delete(key, version)
+
+    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+        return await self._table.apply(operations)
+
+    def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
+        return self._table.scan(topic)
+
+    async def count_of(self, topic: Topic) -> int:
+        return await self._table.count_of(topic)
+
+    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
+        return self._table.topics(prefix, start_after)
+
+    def records(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        return self._table.records(prefix, start_after)
+
+    async def count(self) -> int:
+        return await self._table.count()
 
 
 async def carry_out_all(table: VersionedTable[R], operations: Sequence[Operation[R]]) -> list[Outcome[R]]:

@@ -6,15 +6,15 @@ not known may still come into effect for a while: until that has passed, nobody 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeVar
 
 from hedwig.clock import Clock
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
-from hedwig.model import SubscriberId, Topic
-from hedwig.versions import Version, Versioned
+from hedwig.versions import Version
 from metadata.operations import Operation, Outcome, Read, RecordKey
-from metadata.table import VersionedTable
+from metadata.table import TableOver, VersionedTable
 
 __all__ = ["GatedTable", "WriteGate"]
 
@@ -76,9 +76,16 @@ class WriteGate:
     async def settle(self) -> None:
         """Wait until no write is under way; may be cancelled.
 
-        Raises: UncertainStateError - what became of one that ended a while ago is not known, and may change yet.
+        Raises: UncertainStateError - one has not ended; or what became of one that ended a while ago is not known, and
+            may change yet.
         """
-        await self._idle.wait()
+        try:
+            async with asyncio.timeout(_DOUBT * self._timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            raise UncertainStateError(
+                "a write of this hub is under way for longer than it may take; try again"
+            ) from None
         doubt_s = self._doubt_until - self._clock.monotonic()
         if doubt_s > 0:
             raise UncertainStateError(
@@ -86,8 +93,15 @@ class WriteGate:
                 f"{doubt_s:.0f} s"
             )
 
+    def doubt(self) -> None:
+        """Note that what became of a write is not known."""
+        self._doubt_until = self._clock.monotonic() + _DOUBT * self._timeout_s
+
     async def enter(self) -> None:
-        """Begin a write. Raises MetadataUnavailableError: it is refused, and surely not done."""
+        """Wait until a write may begin, which has to be `under_way` before anything else is awaited.
+
+        Raises: MetadataUnavailableError - it is refused, and surely not done.
+        """
         if not self._decided.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timeout_s):
@@ -96,52 +110,41 @@ class WriteGate:
             raise MetadataUnavailableError("whether the metadata are frozen could not be learned in time; try again")
         if self._why is not None:
             raise MetadataUnavailableError(self._why)
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count what is done within as a write; in doubt if it ends with an error that does not tell its outcome."""
         self._running += 1
         self._idle.clear()
+        try:
+            yield
+        except BaseException as exc:
+            # Cancelled, or a defect of ours: that says nothing of the outcome.
+            if not getattr(exc, "definite", False):
+                self.doubt()
+            raise
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
 
-    def leave(self, *, in_doubt: bool) -> None:
-        """End a write, whose outcome is not known if it is `in_doubt`."""
-        self._running -= 1
-        if in_doubt:
-            self._doubt_until = self._clock.monotonic() + _DOUBT * self._timeout_s
-        if not self._running:
-            self._idle.set()
 
-
-class GatedTable(Generic[R]):
+class GatedTable(TableOver[R]):
     """A VersionedTable over another, whose writes go through a gate; reads do not."""
 
     def __init__(self, table: VersionedTable[R], gate: WriteGate) -> None:
-        self._table = table
+        super().__init__(table)
         self._gate = gate
-
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
-        return await self._table.read(key)
 
     async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
         await self._gate.enter()
-        in_doubt = True
-        try:
-            version = await self._table.write(key, record, version, merge=merge)
-            in_doubt = False
-        except Exception as exc:
-            in_doubt = not _is_definite(exc)
-            raise
-        finally:
-            self._gate.leave(in_doubt=in_doubt)
-        return version
+        with self._gate.under_way():
+            return await self._table.write(key, record, version, merge=merge)
 
     async def delete(self, key: RecordKey, version: Version) -> None:
         await self._gate.enter()
-        in_doubt = True
-        try:
+        with self._gate.under_way():
             await self._table.delete(key, version)
-            in_doubt = False
-        except Exception as exc:
-            in_doubt = not _is_definite(exc)
-            raise
-        finally:
-            self._gate.leave(in_doubt=in_doubt)
 
     async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
         if all(isinstance(operation, Read) for operation in operations):
@@ -150,15 +153,10 @@ class GatedTable(Generic[R]):
             await self._gate.enter()
         except MetadataUnavailableError as exc:
             return await self._reads_only(operations, exc)
-        in_doubt = True
-        try:
+        with self._gate.under_way():
             outcomes = await self._table.apply(operations)
-            in_doubt = any(isinstance(outcome.error, UncertainStateError) for outcome in outcomes)
-        except Exception as exc:
-            in_doubt = not _is_definite(exc)
-            raise
-        finally:
-            self._gate.leave(in_doubt=in_doubt)
+            if any(isinstance(outcome.error, UncertainStateError) for outcome in outcomes):
+                self._gate.doubt()
         return outcomes
 
     async def _reads_only(
@@ -169,23 +167,3 @@ class GatedTable(Generic[R]):
         read: list[Outcome[R]] = await self._table.apply(reads) if reads else []
         found = iter(read)
         return [next(found) if isinstance(operation, Read) else Outcome(error=error) for operation in operations]
-
-    def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
-        return self._table.scan(topic)
-
-    def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
-        return self._table.topics(prefix, start_after)
-
-    def records(
-        self, prefix: bytes | None, start_after: Topic | None
-    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
-        return self._table.records(prefix, start_after)
-
-    async def count(self) -> int:
-        return await self._table.count()
-
-
-def _is_definite(exc: Exception) -> bool:
-    """Say whether a write that ended so has its outcome; a defect of ours says nothing of it."""
-    definite: Any = getattr(exc, "definite", False)
-    return bool(definite)

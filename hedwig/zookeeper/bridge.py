@@ -40,6 +40,7 @@ from hedwig.clock import Deadline
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper.handler import PromptHandler
 from hedwig.zookeeper.options import BridgeOptions
+from hedwig.zookeeper.tree_watch import TreeWatch, hear_events
 
 __all__ = ["Bridge", "Connection", "Request"]
 
@@ -77,7 +78,8 @@ class Bridge:
     """One ZooKeeper session after another, for many requests in flight at once.
 
     `on_connected` is called in the event loop at the beginning of each connection, before any request is made of it.
-    Watches are set for a connection: whoever has one sets it anew then.
+    Watches are set for a connection: whoever has one sets it anew then. A TreeWatch is told the events of each
+    connection from `listen` on, and of its end.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Bridge:
         self._answers = 0
         self._silence: asyncio.TimerHandle | None = None
         self._inbox: deque[Callable[[], None]] = deque()
+        self._watches: tuple[TreeWatch, ...] = ()
         self._woken = False
         self._calls: set[_Call] = set()
         self._connected = asyncio.Event()
@@ -125,6 +128,15 @@ class Bridge:
         """
         handler: PromptHandler = self._client.handler
         handler.drop_connection()
+
+    def listen(self, watch: TreeWatch) -> None:
+        """Tell `watch` the events that come; it is set with `watch_tree`. Telling it once more changes nothing."""
+        if watch not in self._watches:
+            self._watches = (*self._watches, watch)
+
+    def ignore(self, watch: TreeWatch) -> None:
+        """Undo `listen`."""
+        self._watches = tuple(each for each in self._watches if each is not watch)
 
     @property
     def zxid_seen(self) -> int:
@@ -260,12 +272,22 @@ class Bridge:
             handler=PromptHandler(max(_TCP_MIN_S, self._options.session_timeout_s * _TCP_SHARE)),
             connection_retry=dict(_RECONNECT),
         )
+        hear_events(client, self._hear)
         client.add_listener(lambda state: self._listen(client, state))
         client.start_async()
         return client
 
+    def _hear(self, path: str) -> None:
+        """Hear of an event, in kazoo's thread."""
+        for watch in self._watches:
+            watch.note(path)
+
     def _listen(self, client: KazooClient, state: str) -> None:
         """Hear of a state, in kazoo's thread: the session has to be noted before the next one can begin."""
+        if state != KazooState.CONNECTED:
+            # Here and now: before there is another connection, on which a request could be answered.
+            for watch in self._watches:
+                watch.lose("the connection to ZooKeeper was lost")
         session = client.client_id if state == KazooState.CONNECTED else None
         timeout_s: float = client.handler.session_timeout_s
         self._post(lambda: self._on_state(client, state, session, timeout_s))

@@ -1,20 +1,23 @@
 """Opening and laying out a namespace of HBase tables, over any driver."""
 
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgpack
 
 from hedwig.clock import Deadline
-from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError
+from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataForbiddenError
 from hedwig.model import Topic
 from hedwig.outcomes import NotAppliedError
 from metadata.attempts import Attempts
 from metadata.backend import StoreOptions
+from metadata.hbase.change_reader import ChangeReader, ReaderRecord
+from metadata.hbase.changes import HBaseChanges
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from metadata.hbase.keys import topic_key
 from metadata.hbase.named_records import HBaseNamedRecords
+from metadata.hbase.recent_rows import RecentTable
 from metadata.hbase.schema import LAYOUT_COLUMN, LAYOUT_VERSION_COLUMN, Tables
 from metadata.hbase.tables import HBaseTable
 from metadata.kinds import KINDS, RecordKind
@@ -86,6 +89,7 @@ class HBaseBackend:
         self._driver = driver
         self._options = options
         self.named_records = HBaseNamedRecords(tables, driver, options)
+        self._reader_record = ReaderRecord(tables, driver, options)
         self._tables: dict[str, HBaseTable[Any]] = {
             kind.name: HBaseTable(kind, tables.name(kind), driver, options) for kind in KINDS
         }
@@ -103,7 +107,13 @@ class HBaseBackend:
         return topic_key(topic)
 
     async def sweep(self, older_than_s: float) -> int:
-        return sum([await table.sweep(older_than_s) for table in self._tables.values()])
+        kept_from_ms = self._reader_record.kept_from_ms
+        return sum([await table.sweep(older_than_s, kept_from_ms) for table in self._tables.values()])
+
+    def changes(self, kinds: Sequence[RecordKind[Any]]) -> HBaseChanges:
+        """Return the changes of records of `kinds`."""
+        tables = [RecentTable(kind, self._names.name(kind), self._driver, self._options) for kind in kinds]
+        return HBaseChanges(tables, ChangeReader(self._reader_record, self._options))
 
     async def close(self) -> None:
         await self._driver.close()
@@ -121,9 +131,12 @@ class HBaseBackend:
         return facts
 
     async def _describe_table(self, name: str) -> str:
-        found = await self._attempts(f"describe {name}").read(
-            lambda deadline: self._driver.describe_table(name, deadline)
-        )
+        try:
+            found = await self._attempts(f"describe {name}").read(
+                lambda deadline: self._driver.describe_table(name, deadline)
+            )
+        except MetadataForbiddenError:
+            return "HBase shows it only to those who may create tables"
         servers = sorted(set(found.region_servers))
         regions = f"{len(found.region_servers)} HBase regions on {', '.join(servers)}"
         return f"{regions}; families {', '.join(found.families)}"
@@ -158,7 +171,10 @@ class HBaseBackend:
         The layout table stays, for the sake of its named records: only what it says of the managers is deleted.
         """
         if wipe:
+            await self._check_droppable()
             if await self._exists(self._names.layout):
+                # Whoever reads the changes would miss that everything is gone.
+                await self._reader_record.forget()
                 for kind in KINDS:
                     await self._forget_layout(kind.name)
             for kind in KINDS:
@@ -179,6 +195,15 @@ class HBaseBackend:
         for kind in KINDS:
             store_id = await self._write_layout(kind.name, store_id)
         return check_layout(await self.read_layout(), kind=_KIND, url=self._url.text)
+
+    async def _check_droppable(self) -> None:
+        """Raise MetadataForbiddenError unless tables may be dropped: to show one, HBase asks for the same right."""
+        for kind in KINDS:
+            name = self._names.name(kind)
+            if await self._exists(name):
+                await self._attempts(f"drop table {name}").read(
+                    lambda deadline, name=name: self._driver.describe_table(name, deadline)  # type: ignore[misc]
+                )
 
     async def _write_layout(self, manager: str, store_id: str) -> str:
         """Record the layout of one manager unless it has one; return the store id that is recorded."""

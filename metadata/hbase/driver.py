@@ -12,12 +12,28 @@ apart:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from hedwig.clock import Deadline
 from metadata.attempts import Refusal
 
-__all__ = ["Cell", "ConditionalPut", "HBaseDriver", "Row", "ScanRange", "TableDescription", "TableSpec"]
+__all__ = [
+    "LONG_AGO_MS",
+    "TIME_MAX_MS",
+    "Cell",
+    "ConditionalPut",
+    "HBaseDriver",
+    "Row",
+    "ScanRange",
+    "TableDescription",
+    "TableSpec",
+]
+
+LONG_AGO_MS: Final = 1
+"""Before everything that a region server wrote."""
+
+TIME_MAX_MS: Final = (1 << 63) - 1
+"""After everything, which is where a range of times ends that has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +79,18 @@ class ConditionalPut:
 class ScanRange:
     """Rows from `start` (included) to `stop` (excluded) and which of their columns to read.
 
-    `marked`: a column and a letter; only rows in which the column's value begins with the letter. `name_prefix`: rows
-    whose key does not go on with these bytes after the four characters of the hash may be left out. The server does
-    both.
+    `marked`: a column and a letter; only rows in which the column's value begins with the letter. `name_prefix`, which
+    needs `marked`: rows whose key does not go on with these bytes after the four characters of the hash may be left
+    out. `since_ms`: only rows of which one of the columns was written at this time or later, by the region server's
+    clock, and only such cells. The server does all three.
     """
 
     start: bytes
     stop: bytes
     columns: Sequence[bytes]
-    marked: tuple[bytes, bytes]
+    marked: tuple[bytes, bytes] | None = None
     name_prefix: bytes = b""
+    since_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +138,15 @@ class HBaseDriver(Protocol):
 
     async def scan(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[Row]:
         """Return the first `limit` rows of the range in key order; fewer only if there are no more."""
+        ...
+
+    async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
+        """Return once every write of `table` that a region server had begun is visible to reads, or never will be.
+
+        `column` is one that no row has: deleting it from a row of each HBase region changes nothing, and is answered
+        only once all writes of the region that were logged before are visible.
+        Source: HBase, MultiVersionConcurrencyControl.completeAndWait.
+        """
         ...
 
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:

@@ -18,6 +18,7 @@ from hedwig.model import SubscriberId, Topic
 __all__ = [
     "BUCKETS",
     "after",
+    "bucket_of",
     "bucket_start",
     "escape",
     "past_prefix",
@@ -70,6 +71,11 @@ def past_prefix(prefix: bytes) -> bytes:
 def bucket_start(bucket: int) -> bytes:
     """Return the row key at which the rows of a hash value begin; of BUCKETS, the one after all rows."""
     return f"{bucket:04x}".encode() if bucket < BUCKETS else b"g"
+
+
+def bucket_of(row: bytes) -> int:
+    """Return the value of the hash at which a row key stands; 0 for the beginning of the table."""
+    return int(row[:_HASH_CHARACTERS], 16) if row else 0
 
 
 def split_points(regions: int) -> list[bytes]:

@@ -28,6 +28,11 @@ class TableColumns:
         return (self.version, *self.parts)
 
     @property
+    def absent(self) -> bytes:
+        """Return a column that no row has. It sorts after every column that is read by name."""
+        return self.version.partition(b":")[0] + b":~"
+
+    @property
     def families(self) -> list[bytes]:
         return sorted({column.partition(b":")[0] for column in self.all})
 

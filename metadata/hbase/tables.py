@@ -7,7 +7,7 @@ compare-and-set. So a row's compared value never repeats, and HBase's delete mar
 millisecond, do not arise.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -20,7 +20,7 @@ from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, ScanRange
-from metadata.hbase.keys import BUCKETS, after, bucket_start, escape, past_prefix, split_row, topic_key
+from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, escape, past_prefix, split_row, topic_key
 from metadata.hbase.schema import columns_of
 from metadata.kinds import RecordKind
 from metadata.operations import Operation, Outcome, RecordKey, outcome_of
@@ -104,6 +104,14 @@ class HBaseTable(Generic[R]):
             if stamp is not None and key.subscriber is not None:
                 yield key.subscriber, self._versioned(key, row, stamp)
 
+    async def count_of(self, topic: Topic) -> int:
+        RecordKey(topic).check()
+        start = topic_key(topic)
+        number = 0
+        async for _ in self._rows(start, past_prefix(start), (self._columns.version,)):
+            number += 1
+        return number
+
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         async for page in self._slices(self._topic_pages, prefix or b"", start_after):
             for topic in page:
@@ -135,7 +143,7 @@ class HBaseTable(Generic[R]):
         # searches slice by slice of the hash, and larger slices as long as it is quick.
         buckets = BUCKETS // _SLICES if prefix else BUCKETS
         while start < end:
-            stop = bucket_start(min(_bucket(start) + buckets, BUCKETS))
+            stop = bucket_start(min(bucket_of(start) + buckets, BUCKETS))
             asked_at = self._options.clock.monotonic()
             is_first = True
             async for page in pages(start, stop, prefix):
@@ -184,17 +192,22 @@ class HBaseTable(Generic[R]):
             # The rest of a topic's subscriptions is stepped over, however many there are.
             start = past_prefix(topic_key(topics[-1]))
 
-    async def sweep(self, older_than_s: float) -> int:
+    async def sweep(self, older_than_s: float, kept_from_ms: Callable[[], Awaitable[float]]) -> int:
         """Remove the tombstones written more than `older_than_s` seconds ago; return how many there were.
+
+        Those that were written at `kept_from_ms` or later stay. It is asked after the tombstones were found: who begins
+        to read changes then sees that they are there already, or needs none of them.
 
         Each goes by a conditional delete at its cells' own timestamps, which hides nothing that is written later. A row
         is absent again afterwards, so the age must exceed by far what any call can take.
         """
         before_ms = (self._options.clock.wall() - older_than_s) * 1000
         removed = 0
-        async for row in self._rows(b"", bucket_start(BUCKETS), self._columns.all, letter=TOMBSTONE):
-            if row.cells[self._columns.version].timestamp_ms < before_ms:
-                removed += await self._remove(row)
+        async for page in self._row_pages(b"", bucket_start(BUCKETS), self._columns.all, letter=TOMBSTONE):
+            limit_ms = min(before_ms, await kept_from_ms())
+            for row in page:
+                if row.cells[self._columns.version].timestamp_ms < limit_ms:
+                    removed += await self._remove(row)
         return removed
 
     async def _remove(self, row: Row) -> bool:
@@ -208,15 +221,20 @@ class HBaseTable(Generic[R]):
             )
         )
 
-    async def _rows(
+    async def _rows(self, start: bytes, stop: bytes, columns: Sequence[bytes]) -> AsyncIterator[Row]:
+        """Iterate over the rows of live records."""
+        async for page in self._row_pages(start, stop, columns):
+            for row in page:
+                yield row
+
+    async def _row_pages(
         self, start: bytes, stop: bytes, columns: Sequence[bytes], *, letter: bytes = LIVE
-    ) -> AsyncIterator[Row]:
+    ) -> AsyncIterator[list[Row]]:
         """Iterate over the rows of live records, or of tombstones, page by page."""
         limit = self._options.page_rows
         while True:
             page = await self._page(start, stop, columns, limit, letter=letter)
-            for row in page:
-                yield row
+            yield page
             if len(page) < limit:
                 return
             start = after(page[-1].key)
@@ -387,8 +405,3 @@ def _version(stamp: Stamp) -> Version:
 
 def _compared(row: Row | None, column: bytes) -> bytes | None:
     return None if row is None else row.value(column)
-
-
-def _bucket(row: bytes) -> int:
-    """Return the value of the hash at which a row key stands; 0 for the beginning of the table."""
-    return int(row[:4], 16) if row else 0

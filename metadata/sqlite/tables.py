@@ -115,6 +115,13 @@ class SqliteTable(Generic[R]):
                 return
             last = page[-1][0]
 
+    async def count_of(self, topic: Topic) -> int:
+        RecordKey(topic).check()
+        statement = f"SELECT count(*) FROM {self._kind.name} WHERE topic = ?"
+        ((number,),) = await self._page("count", statement, (topic,))
+        assert isinstance(number, int), "count(*) is a number"
+        return number
+
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         # Distinct topics by one index search each: a topic with very many subscribers costs no more than another.
         statement = (

@@ -1,6 +1,6 @@
 """An open store in ZooKeeper."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from hedwig.model import Topic
@@ -8,7 +8,9 @@ from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.operations import RecordKey
+from metadata.scan import SCAN_ROWS, ScannedRecord
 from metadata.table import VersionedTable
+from metadata.zookeeper.changes import ZookeeperChanges
 from metadata.zookeeper.delete_lanes import DeleteLanes
 from metadata.zookeeper.hub_info_text import HUB_INFO
 from metadata.zookeeper.listing import Listing
@@ -19,6 +21,7 @@ from metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, Codec
 from metadata.zookeeper.server_facts import server_facts
 from metadata.zookeeper.tables import ZnodeTable
 from metadata.zookeeper.tokens import Tokens
+from metadata.zookeeper.tree_scan import TreeScan
 
 __all__ = ["ZookeeperBackend"]
 
@@ -45,12 +48,14 @@ class ZookeeperBackend:
         self._tokens = Tokens(options.random)
         self._lanes = DeleteLanes(bridge, self._tokens)
         self._listing = Listing(bridge, places, options, _RECORDS)
+        self._grounds: Mapping[str, Ground[Any]] = {
+            "hub": self._ground(OWNERSHIP, HUB_INFO),
+            "ledgers": self._ground(PERSISTENCE, LEDGER_RANGES),
+            "subscribers": self._ground(SUBSCRIPTIONS, SUBSCRIPTION),
+        }
+        place_of = {"hub": self._owner_place, "ledgers": self._ranges_place, "subscribers": places.subscription}
         self._tables: dict[str, ZnodeTable[Any]] = {
-            OWNERSHIP.name: ZnodeTable(self._ground(OWNERSHIP, HUB_INFO), self._owner_place, "hub"),
-            PERSISTENCE.name: ZnodeTable(self._ground(PERSISTENCE, LEDGER_RANGES), self._ranges_place, "ledgers"),
-            SUBSCRIPTIONS.name: ZnodeTable(
-                self._ground(SUBSCRIPTIONS, SUBSCRIPTION), places.subscription, "subscribers"
-            ),
+            ground.kind.name: ZnodeTable(ground, place_of[name], name) for name, ground in self._grounds.items()
         }
 
     def table(self, kind: RecordKind[R]) -> VersionedTable[R]:
@@ -65,6 +70,16 @@ class ZookeeperBackend:
     async def count(self, advance: Callable[[int], None]) -> Mapping[str, int]:
         counts = await self._listing.count(advance)
         return {kind: counts[name] for name, kind in _RECORDS.items()}
+
+    def scan_topics(
+        self, kinds: Sequence[RecordKind[Any]], prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        grounds = {name: ground for name, ground in self._grounds.items() if ground.kind in kinds}
+        listing = Listing(self._bridge, self._places, self._options, grounds)
+        return TreeScan(grounds, listing).pages(prefix, start_after, SCAN_ROWS)
+
+    def changes(self, kinds: Sequence[RecordKind[Any]]) -> ZookeeperChanges:
+        return ZookeeperChanges(kinds, self._bridge, self._places, self._options)
 
     async def describe(self) -> Mapping[str, str]:
         hosts = ",".join(f"{host}:{port}" for host, port in self._endpoints)

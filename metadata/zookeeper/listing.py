@@ -89,6 +89,17 @@ class Listing:
                 if topic is not None and wanted.wants(node.components, topic):
                     yield topic
 
+    async def found(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncGenerator[tuple[Topic, Mapping[str, int]], None]:
+        """Iterate over the same topics, each with how many records of each name it has."""
+        wanted = _Range(prefix or b"", None if start_after is None else sort_key(start_after))
+        async with aclosing(self._walk(wanted, is_counting=True)) as nodes:
+            async for node in nodes:
+                topic = topic_of(node.components)
+                if topic is not None and wanted.wants(node.components, topic):
+                    yield topic, node.records
+
     async def count(self, advance: Callable[[int], None] | None = None) -> Mapping[str, int]:
         """Return how many records the topics have together, by the name of the record; `advance` is told of more."""
         counts: Counter[str] = Counter(dict.fromkeys(self._record_names, 0))

@@ -27,7 +27,9 @@ __all__ = [
     "Places",
     "deepest_above",
     "is_plain_topic",
+    "is_record_path",
     "legal_component",
+    "record_at",
     "sort_key",
     "subscriber_of",
     "topic_of",
@@ -38,6 +40,8 @@ ESCAPE: Final = "%="
 
 RECORD_NAMES: Final = frozenset({"hub", "ledgers", "subscribers"})
 """What the children of a topic's node are called that hold its records."""
+
+_SUBSCRIBERS: Final = "subscribers"
 
 COMPONENTS_MAX: Final = 128
 """How deep a topic may nest. ZooKeeper writes snapshots by recursion: a few thousand levels, which one name of 8,192
@@ -123,6 +127,32 @@ def topic_of(components: Sequence[str]) -> Topic | None:
     if any(component.startswith(ESCAPE) or component in RECORD_NAMES for component in components):
         return None
     return Topic("/".join(components).encode())
+
+
+def is_record_path(path: str) -> bool:
+    """Say whether the node at `path`, which is below `topics`, may hold a record, and is no topic or other parent."""
+    above, _, name = path.rpartition("/")
+    # A subscriber may be called as anything.
+    return name in ("hub", "ledgers") or above.endswith("/" + _SUBSCRIBERS)
+
+
+def record_at(components: Sequence[str]) -> tuple[str, Topic, SubscriberId | None] | None:
+    """Return whose record the node at `components` under `topics` holds, and what it is called; None if nobody's.
+
+    A record of a topic is called as its node is, a subscription "subscribers". What no name of ours has as its path is
+    nobody's.
+    """
+    subscriber: SubscriberId | None = None
+    name, above = components[-1], components[:-1]
+    if above and above[-1] == _SUBSCRIBERS:
+        subscriber = subscriber_of(name)
+        if subscriber is None:
+            return None
+        name, above = _SUBSCRIBERS, above[:-1]
+    elif name == _SUBSCRIBERS or name not in RECORD_NAMES:
+        return None
+    topic = topic_of(above) if above else None
+    return None if topic is None else (name, topic, subscriber)
 
 
 def deepest_above(prefix: bytes) -> Sequence[str] | None:

@@ -10,6 +10,7 @@ from hedwig.zookeeper import Request
 
 __all__ = [
     "children",
+    "commit_nothing",
     "create",
     "create_with_parent",
     "delete",
@@ -41,6 +42,20 @@ def children(path: str) -> Request:
 def sync(path: str) -> Request:
     """Let the server that we talk to catch up with the leader, before the requests that follow are served."""
     return lambda client: client.sync_async(path)
+
+
+def commit_nothing(path: str) -> Request:
+    """Have the ensemble commit a transaction that changes nothing: it only asks whether there is a node at `path`.
+
+    Answered like other transactions, by then the server that we talk to has applied all that was committed before.
+    """
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        transaction.check(path, -1)
+        return transaction.commit_async()
+
+    return submit
 
 
 def delete(path: str) -> Request:

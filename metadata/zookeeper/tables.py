@@ -1,7 +1,8 @@
 """Versioned tables over znodes: one for each kind of record, all over one bridge."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Generic, TypeVar
 
 from hedwig.clock import Deadline
@@ -10,12 +11,13 @@ from hedwig.names import as_topic
 from hedwig.versions import Version, Versioned
 from metadata.operations import Operation, Outcome, RecordKey
 from metadata.table import carry_out
+from metadata.zookeeper.child_names import count_children
 from metadata.zookeeper.listing import Listing
 from metadata.zookeeper.mutation import Ground, Mutation
 from metadata.zookeeper.names import Place
-from metadata.zookeeper.record_pages import subscription_pages, topic_record_pages
 from metadata.zookeeper.scanning import scan_children
 from metadata.zookeeper.sight import Sight, look, reading
+from metadata.zookeeper.tree_scan import TreeScan
 
 __all__ = ["ZnodeTable"]
 
@@ -29,6 +31,7 @@ class ZnodeTable(Generic[R]):
         self._ground = ground
         self._place_of = place_of
         self._listing = Listing(ground.bridge, ground.places, ground.options, (record_name,))
+        self._tree_scan = TreeScan({record_name: ground}, self._listing)
 
     async def read(self, key: RecordKey) -> Versioned[R] | None:
         ground = self._ground
@@ -83,16 +86,22 @@ class ZnodeTable(Generic[R]):
             key = RecordKey(topic, subscriber)
             yield subscriber, ground.versioned(key, ground.places.subscription(key).path, found, guard)
 
+    async def count_of(self, topic: Topic) -> int:
+        ground = self._ground
+        as_topic(topic)
+        what = f"counting the subscriptions of {RecordKey(topic)}"
+        (number,) = await count_children(ground.bridge, ground.options, [ground.places.subscribers(topic)], what)
+        return number or 0
+
     def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         return self._listing.topics(prefix, start_after)
 
-    def records(
+    async def records(
         self, prefix: bytes | None, start_after: Topic | None
-    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
-        listed = self._listing.topics(prefix, start_after)
-        if self._ground.kind.has_subscriber:
-            return subscription_pages(self._ground, listed)
-        return topic_record_pages(self.apply, listed, self._ground.options.page_rows)
+    ) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
+        async with aclosing(self._tree_scan.pages(prefix, start_after, self._ground.options.page_rows)) as pages:
+            async for page in pages:
+                yield [(item.key, item.outcome) for item in page]
 
     async def count(self) -> int:
         return sum((await self._listing.count()).values())

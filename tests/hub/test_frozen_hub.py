@@ -1,6 +1,7 @@
 """Prove that a frozen hub writes nothing, keeps what it is to write later, and does not stay frozen for ever."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from random import Random
@@ -259,10 +260,13 @@ async def test_write_of_unknown_outcome_keeps_a_gate_from_settling() -> None:
     timeout_s = 0.2
     gate = WriteGate(SystemClock(), timeout_s)
     await gate.enter()
-    gate.close("frozen")
-    with pytest.raises(MetadataUnavailableError, match="frozen"):
-        await gate.enter()
-    gate.leave(in_doubt=True)
+    with contextlib.suppress(asyncio.CancelledError), gate.under_way():
+        gate.close("frozen")
+        with pytest.raises(MetadataUnavailableError, match="frozen"):
+            await gate.enter()
+        with pytest.raises(UncertainStateError, match="longer than it may"):
+            await gate.settle()
+        raise asyncio.CancelledError
     with pytest.raises(UncertainStateError, match="not known"):
         await gate.settle()
 

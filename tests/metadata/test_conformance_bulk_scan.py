@@ -143,16 +143,16 @@ async def test_scan_resumes_after_any_topic(small_pages: MetadataStore) -> None:
     assert await scanned(small_pages, start_after=gone) == [item for item in met if item.key.topic in rest]
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-async def test_scan_takes_a_prefix(prefix: bytes, small_pages: MetadataStore) -> None:
+async def test_scan_takes_a_prefix(small_pages: MetadataStore) -> None:
     await fill(small_pages)
     met = await scanned(small_pages)
-    expected = [item for item in met if item.key.topic.startswith(prefix)]
-    assert await scanned(small_pages, prefix=prefix) == expected
     middle = met[len(met) // 2].key.topic
     rest = {item.key.topic for item in met[[item.key.topic for item in met].index(middle) :]} - {middle}
-    left = [item for item in expected if item.key.topic in rest]
-    assert await scanned(small_pages, prefix=prefix, start_after=middle) == left
+    for prefix in PREFIXES:
+        expected = [item for item in met if item.key.topic.startswith(prefix)]
+        assert await scanned(small_pages, prefix=prefix) == expected, prefix
+        left = [item for item in expected if item.key.topic in rest]
+        assert await scanned(small_pages, prefix=prefix, start_after=middle) == left, prefix
 
 
 async def test_scan_of_some_kinds_meets_those(small_pages: MetadataStore) -> None:

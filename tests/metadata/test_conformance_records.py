@@ -258,6 +258,7 @@ async def test_corrupt_subscription_does_not_end_a_scan_quietly(
     with pytest.raises(CorruptRecordError, match="s1"):
         _ = [name async for name, _ in store.subscriptions.read_subscriptions(topic)]
     assert [name async for name in store.subscriptions.topics(prefix=topic)] == [topic]
+    assert await store.subscriptions.count_subscriptions(topic) == 3
 
 
 # ------------------------------------------------------------------------------------------------------- partial update

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from hedwig.errors import InvalidArgumentError
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW
 from metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
@@ -103,6 +104,29 @@ async def test_topic_without_subscriptions_lists_none(small_pages: MetadataStore
     await _delete(SUBSCRIPTION, small_pages, keys)
     assert await _all(small_pages.subscriptions.read_subscriptions(topic)) == []
     assert topic not in await _all(small_pages.subscriptions.topics())
+
+
+async def test_subscriptions_of_a_topic_are_counted_beside_its_neighbours(small_pages: MetadataStore) -> None:
+    numbers = {topic: turn for turn, topic in enumerate(NEIGHBOURS)}
+    await _create(
+        SUBSCRIPTION,
+        small_pages,
+        (_key(topic, b"%d" % index) for topic, number in numbers.items() for index in range(number)),
+    )
+    for topic, number in numbers.items():
+        assert await small_pages.subscriptions.count_subscriptions(Topic(topic)) == number
+    assert await small_pages.subscriptions.count_subscriptions(Topic(b"absent")) == 0
+    # What was deleted is not counted, and what was made anew is, once.
+    topic = NEIGHBOURS[-1]
+    await _delete(SUBSCRIPTION, small_pages, [_key(topic, b"%d" % index) for index in range(10)])
+    await _create(SUBSCRIPTION, small_pages, [_key(topic, b"0")])
+    assert await small_pages.subscriptions.count_subscriptions(Topic(topic)) == numbers[topic] - 9
+
+
+@pytest.mark.parametrize("name", [b"", b"n" * 8193])
+async def test_subscriptions_of_what_is_no_topic_are_not_counted(name: bytes, empty_store: MetadataStore) -> None:
+    with pytest.raises(InvalidArgumentError):
+        await empty_store.subscriptions.count_subscriptions(Topic(name))
 
 
 @pytest.mark.parametrize("number", [6, 7, 8, 13, 14, 15, 50])

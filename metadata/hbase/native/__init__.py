@@ -7,6 +7,7 @@ from metadata.backend import StoreOptions
 from metadata.hbase.backend import HBaseFactory
 from metadata.hbase.durability import DURABILITY, Durability
 from metadata.hbase.native.driver import NativeDriver
+from metadata.hbase.native.identity import USER, Identity
 from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
 from metadata.hbase.native.registry import Registry, RpcRegistry, ZooKeeperRegistry
@@ -32,7 +33,7 @@ async def connect(
     """
     registry = url.parameters.get("registry", "zookeeper")
     known = {"registry", "znode"} if registry == "zookeeper" else {"registry"}
-    url.check_parameters(frozenset({*known, DURABILITY}))
+    url.check_parameters(frozenset({*known, DURABILITY, USER}))
     durability = Durability.of(url)
     if registry not in ("zookeeper", "rpc"):
         raise ConfigurationError(f"{url.text!r}: the parameter registry is zookeeper or rpc, not {registry!r}")
@@ -48,7 +49,13 @@ async def connect(
 
     advice = f"make it with: hedwig-admin metadata format --metadata '{url.text}'"
     driver = NativeDriver(
-        make_registry, options, advice=advice, durability=durability, route=route, gathering=gathering
+        make_registry,
+        options,
+        advice=advice,
+        identity=Identity.of(url),
+        durability=durability,
+        route=route,
+        gathering=gathering,
     )
     try:
         await driver.check_version()

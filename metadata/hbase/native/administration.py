@@ -6,7 +6,7 @@ from typing import Final
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from hedwig.outcomes import NotAppliedError
+from hedwig.outcomes import ForbiddenError, NotAppliedError
 from metadata.hbase.driver import TableDescription, TableSpec
 from metadata.hbase.native.cluster import Cluster
 from metadata.hbase.native.failures import Meaning, ServerFailure
@@ -34,6 +34,7 @@ from metadata.hbase.native.places import table_name
 __all__ = ["Administration"]
 
 _POLL_S: Final = 0.05
+_NO_NAMESPACE: Final = "NamespaceNotFoundException"
 
 
 class Administration:
@@ -42,18 +43,24 @@ class Administration:
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._refusals: dict[str, ForbiddenError] = {}
+        """Why namespaces could not be made."""
 
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
-        """Make a namespace; harmless if it exists."""
+        """Make a namespace; harmless if it exists, or if we may not, since then it has to be there for the tables."""
         request = CreateNamespaceRequest(
             namespace_descriptor=NamespaceDescriptor(name=namespace.encode()), nonce_group=_nonce(), nonce=_nonce()
         )
-        await self._carry_out(
-            "CreateNamespace", request.SerializeToString(), deadline, harmless="NamespaceExistException"
-        )
+        try:
+            await self._carry_out(
+                "CreateNamespace", request.SerializeToString(), deadline, harmless="NamespaceExistException"
+            )
+        except ForbiddenError as refusal:
+            # HBase looks at the right before it looks whether there is anything to do.
+            self._refusals[namespace] = refusal
 
     async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
-        """Make a table and wait until it is open; harmless if it exists."""
+        """Make a table and wait until it is open; harmless if it exists. Raises ForbiddenError too."""
         families = [
             ColumnFamilySchema(name=family, attributes=_pairs(spec.family_attributes)) for family in spec.families
         ]
@@ -63,7 +70,17 @@ class Administration:
         request = CreateTableRequest(
             table_schema=schema, split_keys=spec.split_points, nonce_group=_nonce(), nonce=_nonce()
         )
-        await self._carry_out("CreateTable", request.SerializeToString(), deadline, harmless="TableExistsException")
+        namespace = spec.name.partition(":")[0]
+        try:
+            await self._carry_out("CreateTable", request.SerializeToString(), deadline, harmless="TableExistsException")
+        except ForbiddenError:
+            if not await self._cluster.table_exists(spec.name, deadline):
+                raise
+        except MetadataError as exc:
+            cause = exc.__cause__
+            if isinstance(cause, ServerFailure) and cause.java_class == _NO_NAMESPACE and namespace in self._refusals:
+                raise self._refusals[namespace] from exc
+            raise
         # It may have been begun by somebody else, or by a call of ours that was not answered.
         while await self._state(spec.name, deadline) != TableState.ENABLED:
             await self._pause(f"table {spec.name} is not enabled yet", deadline)

@@ -5,15 +5,15 @@ from typing import Final, NoReturn, TypeVar
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.failures import Meaning, ServerFailure
-from metadata.hbase.native.hbase_pb2 import TableDescriptors, TableDescriptorsRequest
+from metadata.hbase.native.identity import Identity
 from metadata.hbase.native.lanes import Gathering, Lane
 from metadata.hbase.native.links import DATA, MASTER, Links, Route
 from metadata.hbase.native.locations import Locations
-from metadata.hbase.native.meta import find_region, list_regions, meta_region
-from metadata.hbase.native.places import META_TABLE, Region, Server, table_name
+from metadata.hbase.native.meta import find_region, has_table, list_regions, meta_region
+from metadata.hbase.native.places import META_TABLE, Region, Server
 from metadata.hbase.native.registry import Registry
 
 __all__ = ["Cluster"]
@@ -37,12 +37,14 @@ class Cluster:
         advice: str,
         route: Route,
         gathering: Gathering,
+        identity: Identity,
     ) -> None:
         self._clock = clock
         self._in_flight_max = in_flight_max
         self._advice = advice
         self._gathering = gathering
-        self._links = Links(self._lost, route)
+        self._identity = identity
+        self._links = Links(self._lost, route, identity.user)
         self.registry = make_registry(self._links)
         self._lanes: dict[Server, Lane] = {}
         self._locations: dict[str, Locations] = {}
@@ -70,14 +72,9 @@ class Cluster:
         found = known.find(row)
         if found is not None:
             return found
-        if known.is_missing:
-            try:
-                exists = await self.table_exists(table, deadline)
-            except (ServerFailure, OutcomeUnknownError) as exc:
-                # What the row was to be asked for did not leave, whatever became of this question.
-                raise NotAppliedError(f"the master cannot tell whether table {table} exists: {exc}") from exc
-            if not exists:
-                raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
+        # A table may be there with all its HBase regions closed.
+        if known.is_missing and not await self.table_exists(table, deadline):
+            raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
         raise NotAppliedError(f"the HBase region of a row of {table} is open nowhere at the moment")
 
     def lane(self, server: Server) -> Lane:
@@ -105,8 +102,8 @@ class Cluster:
     async def ask_master(self, method: str, request: bytes, deadline: Deadline) -> bytes:
         """Return the active master's answer to a call.
 
-        Raises: ServerFailure - it answered with an exception that no other try would change; NotAppliedError,
-            OutcomeUnknownError, AbortedError.
+        Raises: ServerFailure - it answered with an exception that no other try would change; ForbiddenError - the user
+            has no right to that; NotAppliedError, OutcomeUnknownError, AbortedError.
         """
         until = Deadline.after(self._clock, min(_LOOK_TIMEOUT_S, deadline.remaining_s()))
         if self._master is None:
@@ -122,21 +119,22 @@ class Cluster:
                 raise NotAppliedError(text) from failure
             if failure.meaning is Meaning.UNKNOWN:
                 raise OutcomeUnknownError(text) from failure
+            if failure.meaning is Meaning.FORBIDDEN:
+                raise ForbiddenError(f"{text}; {self._identity.advice_for_tables}") from failure
             raise
         except (NotAppliedError, OutcomeUnknownError):
             self._master = None
             raise
 
     async def table_exists(self, table: str, deadline: Deadline) -> bool:
-        """Ask the master whether a table exists."""
-        request = TableDescriptorsRequest(table_names=[table_name(table)])
-        answer = await self.ask_master("GetTableDescriptors", request.SerializeToString(), deadline)
-        return bool(TableDescriptors.FromString(answer).table_schema)
+        """Say whether a table exists, as hbase:meta has it now."""
+        return await self._ask_meta(lambda connection, meta, until: has_table(connection, meta, table, until), deadline)
 
     def failed(self, region: Region, failure: ServerFailure) -> NoReturn:
         """Take a failure of something asked of `region` into account, and raise what it means for the one who asked.
 
-        Raises: NotAppliedError, OutcomeUnknownError; MetadataError - it is for good.
+        Raises: NotAppliedError, OutcomeUnknownError; ForbiddenError - the user has no right to that; MetadataError - it
+            is for good.
         """
         text = f"{region.server} answers {failure.java_class}: {failure}"
         match failure.meaning:
@@ -146,6 +144,8 @@ class Cluster:
                 self._lost(region.server)
             case Meaning.UNKNOWN:
                 raise OutcomeUnknownError(text) from failure
+            case Meaning.FORBIDDEN:
+                raise ForbiddenError(f"{text}; {self._identity.advice_for_records}") from failure
             case Meaning.REFUSED:
                 raise MetadataError(f"HBase refuses the request: {text}") from failure
             case Meaning.NO_TABLE | Meaning.STARTING:

@@ -14,14 +14,15 @@ from hedwig.errors import ConfigurationError, LocalProtocolError, MetadataError
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
-from metadata.hbase.driver import ConditionalPut, Row, ScanRange, TableDescription, TableSpec
+from metadata.hbase.driver import LONG_AGO_MS, TIME_MAX_MS, ConditionalPut, Row, ScanRange, TableDescription, TableSpec
 from metadata.hbase.durability import Durability
 from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of, stated
 from metadata.hbase.native.administration import Administration
 from metadata.hbase.native.cluster import Cluster
 from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.filters import filter_of
-from metadata.hbase.native.hbase_pb2 import Column, Scan
+from metadata.hbase.native.hbase_pb2 import Column, Scan, TimeRange
+from metadata.hbase.native.identity import Identity
 from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
 from metadata.hbase.native.places import Region
@@ -48,6 +49,7 @@ class NativeDriver:
         options: StoreOptions,
         *,
         advice: str,
+        identity: Identity,
         durability: Durability = Durability.CLUSTER,
         route: Route = lambda server: server,
         gathering: Gathering = GATHERING,
@@ -56,7 +58,7 @@ class NativeDriver:
         self._durability = stated(durability)
         # A call that nobody answers must leave time for another, to where the HBase region may be by then.
         self._try_s = max(_TRY_MIN_S, options.operation_timeout_s / _TRIES)
-        self._cluster = Cluster(make_registry, options.clock, options.in_flight_max, advice, route, gathering)
+        self._cluster = Cluster(make_registry, options.clock, options.in_flight_max, advice, route, gathering, identity)
         self._administration = Administration(self._cluster, options.clock)
         self._loop = asyncio.get_running_loop()
 
@@ -129,6 +131,25 @@ class NativeDriver:
             start, pause_s = region.end, _PAUSE_FIRST_S
         return found
 
+    async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
+        regions: list[Region] = []
+        start = b""
+        while not regions or start:
+            region = await self._cluster.locate(table, start, deadline)
+            regions.append(region)
+            start = region.end
+        # Each asked of the region as it was listed: one that came into being since has seen the end of all before.
+        changes = [self._nothing(region, column, deadline) for region in regions]
+        for outcome in await asyncio.gather(*map(self._carry_out, changes), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _nothing(self, region: Region, column: bytes, deadline: Deadline) -> Change:
+        """Return a deletion that is carried out and deletes nothing."""
+        row = region.start or b"\x00"
+        mutation = delete_of(row, {column: LONG_AGO_MS}) + self._durability
+        return Change(region, row, column, None, mutation, self._expiry(deadline))
+
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
         await self._administration.create_namespace(namespace, deadline)
 
@@ -167,6 +188,7 @@ class NativeDriver:
             start_row=start,
             stop_row=rows.stop,
             filter=filter_of(rows),
+            time_range=TimeRange(start=rows.since_ms, end=TIME_MAX_MS) if rows.since_ms else None,
             read_type=Scan.PREAD if limit <= _FEW_ROWS else Scan.STREAM,
             max_result_size=_REPLY_BYTES,
         )

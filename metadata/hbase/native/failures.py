@@ -21,6 +21,7 @@ class Meaning(enum.Enum):
     NOT_YET = "the server is busy or overloaded, or opens the HBase region, or is a master that starts"
     SCANNER_LOST = "the server forgot the scanner"
     NO_TABLE = "the table does not exist"
+    FORBIDDEN = "the user has no right to that, as far as HBase knows"
     REFUSED = "the request is wrong and stays so"
     UNKNOWN = "nobody knows whether the call had an effect"
 
@@ -48,7 +49,7 @@ _MEANINGS: Final = {
     "LeaseException": Meaning.SCANNER_LOST,
     "TableNotFoundException": Meaning.NO_TABLE,
     # Inside a batch nothing says that an exception is for good, so those that are have to be known by name.
-    "AccessDeniedException": Meaning.REFUSED,
+    "AccessDeniedException": Meaning.FORBIDDEN,
     "DoNotRetryIOException": Meaning.REFUSED,
     "FailedSanityCheckException": Meaning.REFUSED,
     "NoSuchColumnFamilyException": Meaning.REFUSED,
@@ -71,7 +72,7 @@ class ServerFailure(Exception):
         self, java_class: str, text: str, *, for_good: bool = False, place: tuple[str, int] | None = None
     ) -> None:
         self.java_class = java_class.rpartition(".")[2].rpartition("$")[2]
-        first_line = text.partition("\n\tat ")[0]
+        first_line = text.partition("\n\tat ")[0].removeprefix(f"{java_class}: ")
         super().__init__(" ".join(first_line.split())[:_TEXT_MAX] or self.java_class)
         self.place = place
         self.meaning = self._meaning(text, for_good=for_good)

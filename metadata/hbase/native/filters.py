@@ -25,8 +25,10 @@ _BYTE_FOR_BYTE: Final = "ISO-8859-1"
 _DOT_IS_ANY: Final = 32
 
 
-def filter_of(rows: ScanRange) -> Filter:
-    """Return the filter that lets the rows of a range pass."""
+def filter_of(rows: ScanRange) -> Filter | None:
+    """Return the filter that lets the rows of a range pass; None if all do."""
+    if rows.marked is None:
+        return None
     marked = _marked(*rows.marked)
     if not rows.name_prefix:
         return marked

@@ -1,10 +1,7 @@
 """Links: the connections to all servers of a cluster, opened when they are needed."""
 
 import asyncio
-import getpass
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, TypeAlias
 
 from hedwig.clock import Deadline
@@ -88,12 +85,13 @@ class Link:
 class Links:
     """One link for each server and service; `on_loss` hears of each server whose connection ended, or that has none.
 
-    `route` says at which address a server is reached: its own, unless something stands in front of it.
+    `route` says at which address a server is reached: its own, unless something stands in front of it. `user` is whom
+    the servers are told that we are.
     """
 
-    def __init__(self, on_loss: Callable[[Server], None], route: Route) -> None:
+    def __init__(self, on_loss: Callable[[Server], None], route: Route, user: str) -> None:
         self._route = route
-        self._user = _user()
+        self._user = user
         self._on_loss = on_loss
         self._links: dict[tuple[Server, str], Link] = {}
         self._closed = False
@@ -112,12 +110,3 @@ class Links:
         self._closed = True
         for link in self._links.values():
             await link.close()
-
-
-def _user() -> str:
-    """Return the name that a cluster without authentication takes us at: as HBase's own client chooses it."""
-    name = os.environ.get("HADOOP_USER_NAME")
-    if not name:
-        with suppress(KeyError, OSError):
-            name = getpass.getuser()
-    return name or "hedwig"

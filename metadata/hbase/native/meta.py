@@ -15,13 +15,14 @@ from metadata.hbase.native.hbase_pb2 import Column, RegionInfo, Scan
 from metadata.hbase.native.places import META_TABLE, Region, Server
 from metadata.hbase.native.scanning import scan_region
 
-__all__ = ["find_region", "list_regions", "meta_region"]
+__all__ = ["find_region", "has_table", "list_regions", "meta_region"]
 
 _META_REGION: Final = b"hbase:meta,,1"
 _INFO: Final = b"info:regioninfo"
 _SERVER: Final = b"info:server"
 _STATE: Final = b"info:state"
 _COLUMNS: Final = Column(family=b"info", qualifier=[b"regioninfo", b"server", b"state"])
+_STATES: Final = Column(family=b"table", qualifier=[b"state"])
 _PROTOBUF_MARK: Final = b"PBUF"
 _PAGE_ROWS: Final = 1000
 
@@ -74,6 +75,16 @@ async def find_region(
     if found is None or not found.holds(row):
         raise NotAppliedError(f"the HBase region of a row of {table} is open nowhere at the moment")
     return found
+
+
+async def has_table(connection: Connection, meta: Region, table: str, deadline: Deadline) -> bool:
+    """Say whether there is such a table, open or not: each has a row of its state beside those of its regions.
+
+    A master would tell by the table's descriptor, which it shows to none but those who may create tables.
+    """
+    row = table.encode()
+    scan = Scan(column=[_STATES], start_row=row, stop_row=row + b"\0", read_type=Scan.PREAD)
+    return bool(await scan_region(connection, meta, scan, 1, lambda: deadline))
 
 
 def _region(row: Row, table: str) -> Region | None:

@@ -14,10 +14,19 @@ from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
 from metadata.attempts import Refusal
 from metadata.backend import StoreOptions
-from metadata.hbase.driver import Cell, ConditionalPut, Row, ScanRange, TableDescription, TableSpec
+from metadata.hbase.driver import (
+    LONG_AGO_MS,
+    TIME_MAX_MS,
+    Cell,
+    ConditionalPut,
+    Row,
+    ScanRange,
+    TableDescription,
+    TableSpec,
+)
 from metadata.hbase.durability import Durability
 from metadata.hbase.thrift2.connection import GATEWAY, Connection
 from metadata.hbase.thrift2.pool import ConnectionPool
@@ -37,9 +46,10 @@ _RECEIPT_QUALIFIER: Final = b"~"
 
 _TTL_ATTRIBUTE: Final = b"_ttl"
 _ASCII_PREFIX: Final = re.compile(rb"[\x01-\x7f]*")
-_REFUSED_FOR_GOOD: Final = re.compile(
-    r"NoSuchColumnFamily|AccessDenied|KeyValue size too large|Row length|FailedSanityCheck"
-)
+_REFUSED_FOR_GOOD: Final = re.compile(r"NoSuchColumnFamily|KeyValue size too large|Row length|FailedSanityCheck")
+
+_FORBIDDEN: Final = re.compile(r"AccessDeniedException: (?P<why>.*?)(?= at org\.|$)")
+_DENIED_USER: Final = re.compile(r"user(?:=| ')(?P<user>[^,']+)")
 
 
 class Thrift2Driver:
@@ -95,9 +105,7 @@ class Thrift2Driver:
         cells: Mapping[bytes, int],
         deadline: Deadline,
     ) -> bool:
-        columns = [_column(name, timestamp=timestamp_ms) for name, timestamp_ms in cells.items()]
-        delete = GATEWAY.TDelete(row=row, columns=columns, deleteType=_DELETE_COLUMNS, durability=int(self._durability))
-        mutations = [GATEWAY.TMutation(deleteSingle=delete)]
+        mutations = [self._delete(row, cells)]
         return await self._run(
             table, deadline, lambda call: _check_and_mutate(call, table, row, column, expected, mutations)
         )
@@ -108,6 +116,7 @@ class Thrift2Driver:
             stopRow=rows.stop,
             columns=[_column(name) for name in rows.columns],
             caching=limit,
+            timeRange=GATEWAY.TTimeRange(minStamp=rows.since_ms, maxStamp=TIME_MAX_MS) if rows.since_ms else None,
             filterString=_filter_string(rows),
             readType=_READ_POINTWISE if limit <= _FEW_ROWS else _READ_STREAM,
             limit=limit,
@@ -117,12 +126,20 @@ class Thrift2Driver:
         )
         return [_row(result) for result in found]
 
+    async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
+        def work(call: _Call) -> None:
+            for at in call("getAllRegionLocations", table.encode()):
+                row = _bytes(at.regionInfo.startKey) or b"\x00"
+                _check_and_mutate(call, table, row, column, None, [self._delete(row, {column: LONG_AGO_MS})])
+
+        await self._run(table, deadline, work)
+
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
         def work(call: _Call) -> None:
             if namespace not in call("listNamespaces"):
                 call("createNamespace", GATEWAY.TNamespaceDescriptor(name=namespace))
 
-        await self._run(None, deadline, work)
+        await self._run(None, deadline, work, namespace)
 
     async def create_table(self, spec: TableSpec, deadline: Deadline) -> None:
         families = [
@@ -137,7 +154,7 @@ class Thrift2Driver:
             if not call("tableExists", table.tableName):
                 call("createTable", table, list(spec.split_points))
 
-        await self._run(None, deadline, work)
+        await self._run(None, deadline, work, spec.name)
 
     async def drop_table(self, table: str, deadline: Deadline) -> None:
         name = _table_name(table)
@@ -148,11 +165,11 @@ class Thrift2Driver:
                     call("disableTable", name)
                 call("deleteTable", name)
 
-        await self._run(None, deadline, work)
+        await self._run(None, deadline, work, table)
 
     async def table_exists(self, table: str, deadline: Deadline) -> bool:
         name = _table_name(table)
-        return await self._run(None, deadline, lambda call: bool(call("tableExists", name)))
+        return await self._run(None, deadline, lambda call: bool(call("tableExists", name)), table)
 
     async def describe_table(self, table: str, deadline: Deadline) -> TableDescription:
         def work(call: _Call) -> TableDescription:
@@ -173,7 +190,20 @@ class Thrift2Driver:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _run(self, table: str | None, deadline: Deadline, work: "Callable[[_Call], T]") -> T:
+    def _delete(self, row: bytes, cells: Mapping[bytes, int]) -> Any:
+        """Return a mutation that deletes of each column the version at a timestamp (ms) and older ones."""
+        columns = [_column(name, timestamp=timestamp_ms) for name, timestamp_ms in cells.items()]
+        return GATEWAY.TMutation(
+            deleteSingle=GATEWAY.TDelete(
+                row=row, columns=columns, deleteType=_DELETE_COLUMNS, durability=int(self._durability)
+            )
+        )
+
+    async def _run(
+        self, table: str | None, deadline: Deadline, work: "Callable[[_Call], T]", about: str | None = None
+    ) -> T:
+        """Return what `work` returns. `table` must be there for it; `about` is what it is about where nothing must."""
+
         def in_thread(connection: Connection) -> T:
             def call(method: str, *arguments: Any) -> Any:
                 return connection.call(deadline, method, *arguments)
@@ -181,7 +211,7 @@ class Thrift2Driver:
             try:
                 return work(call)
             except GATEWAY.TIOError as exc:
-                raise _translated(exc, call, table) from exc
+                raise _translated(exc, call, table, about) from exc
 
         return await self._pool.run(in_thread, deadline)
 
@@ -189,12 +219,16 @@ class Thrift2Driver:
 _Call = Callable[..., Any]
 
 
-def _translated(error: Any, call: _Call, table: str | None) -> Exception:
+def _translated(error: Any, call: _Call, table: str | None, about: str | None) -> Exception:
     """Return what the gateway's error means.
 
     Its text is that of the Java exception without the class name, so a table that is missing is found by asking.
     """
-    text = " ".join(str(error.message).split())[:300]
+    whole = " ".join(str(error.message).split())
+    text = whole[:300]
+    denied = _FORBIDDEN.search(whole)
+    if denied is not None:
+        return _forbidden(denied["why"], (table or about or "").partition(":")[0])
     if error.canRetry is False and table is not None and _is_missing(call, table):
         namespace = table.partition(":")[0]
         return LayoutMissingError(
@@ -204,6 +238,19 @@ def _translated(error: Any, call: _Call, table: str | None) -> Exception:
     if _REFUSED_FOR_GOOD.search(text):
         return MetadataError(f"HBase refuses the request: {text}")
     return OutcomeUnknownError(f"the gateway reports: {text}")
+
+
+def _forbidden(why: str, namespace: str) -> ForbiddenError:
+    """Return the error for what HBase denies to the user that the gateway runs as, with what would permit it."""
+    user = _DENIED_USER.search(why)
+    is_about_tables = re.search("action=(CREATE|ADMIN)", why)
+    rights, before = (
+        ("RWC", f" (after create_namespace {namespace!r}, if there is none)") if is_about_tables else ("RW", "")
+    )
+    return ForbiddenError(
+        f"the gateway reports: {why[:300]}; in the shell of HBase: grant {user['user'] if user else 'USER'!r}, "
+        f"{rights!r}, '@{namespace}'{before}: that is the user of the gateway"
+    )
 
 
 def _is_missing(call: _Call, table: str) -> bool:
@@ -255,7 +302,9 @@ def _row(result: Any) -> Row:
     return Row(_bytes(result.row), cells)
 
 
-def _filter_string(rows: ScanRange) -> str:
+def _filter_string(rows: ScanRange) -> str | None:
+    if rows.marked is None:
+        return None
     column, letter = rows.marked
     family, _, qualifier = column.decode().partition(":")
     marked = f"SingleColumnValueFilter('{family}', '{qualifier}', =, 'binaryprefix:{letter.decode()}', true, true)"

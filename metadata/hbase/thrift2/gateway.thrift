@@ -50,11 +50,17 @@ struct TRowMutations {
   2: required list<TMutation> mutations
 }
 
+struct TTimeRange {
+  1: required i64 minStamp
+  2: required i64 maxStamp
+}
+
 struct TScan {
   1: optional binary startRow
   2: optional binary stopRow
   3: optional list<TColumn> columns
   4: optional i32 caching
+  6: optional TTimeRange timeRange
   7: optional string filterString
   12: optional bool cacheBlocks
   14: optional i32 readType

@@ -100,7 +100,7 @@ def test_an_exception_comes_in_the_place_of_the_message() -> None:
     assert found.failure is not None
     assert found.failure.java_class == "RegionMovedException"
     assert found.failure.place == ("elsewhere", 16020)
-    assert str(found.failure) == "org.apache.hadoop.hbase.exceptions.RegionMovedException: moved"
+    assert str(found.failure) == "moved"
 
 
 def test_the_end_of_a_connection_is_told_by_a_number_that_no_call_has() -> None:

@@ -24,7 +24,7 @@ EXPECTED = {
     "LeaseException": Meaning.SCANNER_LOST,
     "NoSuchColumnFamilyException": Meaning.REFUSED,
     "DoNotRetryIOException": Meaning.REFUSED,
-    "AccessDeniedException": Meaning.REFUSED,
+    "AccessDeniedException": Meaning.FORBIDDEN,
     "TableNotFoundException": Meaning.NO_TABLE,
     "SomethingNewException": Meaning.UNKNOWN,
     "IOException": Meaning.UNKNOWN,

@@ -1,0 +1,180 @@
+"""Who reads the changes of a namespace: a named record, which one reader at a time holds.
+
+It serves three ends. A reader finds out when another has taken over. The time at which a region server wrote it is the
+reader's clock. And `sweep` leaves alone the tombstones that the reader has still to see.
+"""
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+import msgpack
+
+from hedwig.clock import Deadline
+from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from metadata.attempts import Attempts, Refusal, Verdict
+from metadata.backend import StoreOptions
+from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
+from metadata.hbase.schema import LAYOUT_COLUMN, Tables
+from metadata.stamps import make_token
+
+__all__ = ["ChangeReader", "ReaderRecord"]
+
+_ROW: Final = b"changes"
+_KEPT_MS: Final = 24 * 3600 * 1000
+"""For so long after its last sign of life `sweep` respects a reader."""
+_IDLE_MAX_MS: Final = _KEPT_MS - 4 * 3600 * 1000
+"""A reader that gave no sign for so long has to begin again."""
+_SLACK_MS: Final = 1000
+"""What two clocks may differ in over the time between two looks at them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """The record as it is stored: its bytes, and when that was, by the clock of a region server."""
+
+    raw: bytes
+    written_ms: int
+
+
+class ReaderRecord:
+    """The record of who reads the changes of one namespace."""
+
+    def __init__(self, tables: Tables, driver: HBaseDriver, options: StoreOptions) -> None:
+        self._table = tables.layout
+        self._driver = driver
+        self._options = options
+
+    async def read(self) -> _Holding | None:
+        """Return the record as it is."""
+        row = await Attempts(self._options, f"look who reads the changes in {self._table}").read(
+            lambda deadline: self._driver.get(self._table, _ROW, (LAYOUT_COLUMN,), deadline)
+        )
+        raw = _value(row)
+        return None if row is None or raw is None else _Holding(raw, row.cells[LAYOUT_COLUMN].timestamp_ms)
+
+    async def write(self, expected: bytes | None, raw: bytes) -> bool:
+        """Store `raw`, which was never there before, if the record holds `expected`; return whether that was so.
+
+        Raises: MetadataUnavailableError, UncertainStateError.
+        """
+        put = ConditionalPut(
+            table=self._table,
+            row=_ROW,
+            column=LAYOUT_COLUMN,
+            expected=expected,
+            values={LAYOUT_COLUMN: raw},
+            token=make_token(self._options.random),
+            show=(LAYOUT_COLUMN,),
+        )
+
+        async def attempt(deadline: Deadline) -> Refusal[Row] | None:
+            return await self._driver.put_if(put, deadline)
+
+        def judge(row: Row | None) -> Verdict:
+            # Nobody else writes over the record of a reader but another reader, who takes it away first.
+            return Verdict.APPLIED if _value(row) == raw else Verdict.REFUSED
+
+        attempts = Attempts(self._options, f"say who reads the changes in {self._table}")
+        return await attempts.write(attempt, judge) is None
+
+    async def remove(self, found: _Holding) -> None:
+        """Delete the record if it is still the one found. At its own time, so that nothing later is hidden."""
+        await Attempts(self._options, f"say that nobody reads the changes in {self._table}").read(
+            lambda deadline: self._driver.delete_if(
+                self._table, _ROW, LAYOUT_COLUMN, found.raw, {LAYOUT_COLUMN: found.written_ms}, deadline
+            )
+        )
+
+    async def forget(self) -> None:
+        """Delete the record, whose ever it is; who reads has to begin again."""
+        found = await self.read()
+        if found is not None:
+            await self.remove(found)
+
+    async def kept_from_ms(self) -> float:
+        """Return from which time on, by the servers' clocks, a reader needs the tombstones; inf if there is none."""
+        found = await self.read()
+        if found is None or found.written_ms < self._options.clock.wall() * 1000 - _KEPT_MS:
+            return math.inf
+        try:
+            return float(msgpack.unpackb(found.raw)["k"])
+        except (ValueError, KeyError, TypeError, msgpack.UnpackException):
+            # Whoever wrote that needs what it cannot be asked about.
+            return 0.0
+
+
+class ChangeReader:
+    """One reader of the changes of a namespace, and the clock by which it reads: that of the servers."""
+
+    def __init__(self, record: ReaderRecord, options: StoreOptions, *, idle_max_ms: int = _IDLE_MAX_MS) -> None:
+        self._record = record
+        self._options = options
+        self._idle_max_ms = idle_max_ms
+        self._held: bytes | None = None
+        self._now_ms = 0
+        self._told_ms = 0
+        self._asked_at = 0.0
+
+    async def begin(self) -> int:
+        """Become the reader; return what time it was on a region server. Tombstones are kept from now on.
+
+        Raises: MetadataUnavailableError, UncertainStateError - begin again.
+        """
+        asked_at = self._options.clock.monotonic()
+        self._held = None
+        # Not over the record of the one before: a server gives no cell an earlier time than the one it stands for has,
+        # and that may come from a clock that was wrong then.
+        await self._record.forget()
+        self._told_ms = self._now_ms = (await self._write(None, 0)).written_ms
+        self._asked_at = asked_at
+        return self._now_ms
+
+    async def renew(self, kept_from_ms: int) -> int:
+        """Return what time it was on a region server after this began; tombstones from `kept_from_ms` on are kept.
+
+        Raises: MetadataUnavailableError - it did not answer; or another reader has begun, or it was too long since the
+            last time: one has to begin again; UncertainStateError - the same.
+        """
+        if self._held is None:
+            raise MetadataUnavailableError("the changes of this store are not kept, or no longer; begin again")
+        asked_at = self._options.clock.monotonic()
+        told_ms = (await self._write(self._held, kept_from_ms)).written_ms
+        if told_ms - self._told_ms > self._idle_max_ms:
+            self._held = None
+            raise MetadataUnavailableError(
+                "nobody took the changes of this store for so long that deletions may be missing; begin again"
+            )
+        # A clock that is put forward in between must not have changes left out that other servers wrote.
+        passed_ms = int((self._options.clock.monotonic() - self._asked_at) * 1000) + _SLACK_MS
+        self._now_ms = min(told_ms, self._now_ms + passed_ms)
+        self._told_ms, self._asked_at = told_ms, asked_at
+        return self._now_ms
+
+    async def end(self) -> None:
+        """Be the reader no longer, unless another is by now. Raises MetadataUnavailableError."""
+        found = await self._record.read()
+        if found is not None and found.raw == self._held:
+            await self._record.remove(found)
+        self._held = None
+
+    async def _write(self, expected: bytes | None, kept_from_ms: int) -> _Holding:
+        raw: bytes = msgpack.packb({"t": secrets.token_bytes(16), "k": kept_from_ms})
+        try:
+            is_done = await self._record.write(expected, raw)
+        except UncertainStateError:
+            self._held = None
+            raise
+        self._held = raw if is_done else None
+        found = await self._record.read() if is_done else None
+        if found is None or found.raw != raw:
+            self._held = None
+            raise MetadataUnavailableError(
+                "another migration from this store has begun, and takes its changes; let one of them go on alone"
+            )
+        return found
+
+
+def _value(row: Row | None) -> bytes | None:
+    return None if row is None else row.value(LAYOUT_COLUMN)

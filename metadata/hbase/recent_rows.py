@@ -1,0 +1,128 @@
+"""The rows of a table that were written lately: read by the time at which region servers wrote their stamps.
+
+Every write and every delete of a record writes its stamp anew, so the cells of one column tell all. HBase passes over
+the store files whose newest cell is older than what is asked for, so this costs what is new, and little more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from hedwig.clock import Deadline
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from metadata.attempts import Attempts
+from metadata.backend import StoreOptions
+from metadata.changes import ChangedRecord
+from metadata.hbase.driver import HBaseDriver, Row, ScanRange
+from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, split_row
+from metadata.hbase.schema import columns_of
+from metadata.kinds import RecordKind
+from metadata.operations import RecordKey
+
+__all__ = ["RecentRows", "RecentTable"]
+
+_SLICES: Final = 16
+"""The share of a table, one part in so many, that is searched at first."""
+_QUICK_S: Final = 0.2
+"""An answer within this time makes the next slice twice as large, a later one half as large."""
+_TRIES: Final = 6
+"""So many times within its time is a page asked for, of a smaller slice each time."""
+_LESS: Final = 8
+_PAGES: Final = 4
+"""A page has so many times more rows than that of a listing, since rows of one small cell are small."""
+
+
+class RecentTable:
+    """The table of one kind of records."""
+
+    def __init__(self, kind: RecordKind[Any], table: str, driver: HBaseDriver, options: StoreOptions) -> None:
+        self.kind = kind
+        self._table = table
+        self._driver = driver
+        self._options = options
+        self._columns = columns_of(kind)
+        self._rows_max = _PAGES * options.page_rows
+
+    async def wait_for_writes(self) -> None:
+        """Return once every write that region servers had begun is visible. Raises MetadataUnavailableError."""
+        attempts = Attempts(self._options, f"wait for the writes of {self._table}")
+        await attempts.read(lambda deadline: self._driver.wait_for_writes(self._table, self._columns.absent, deadline))
+
+    def since(self, time_ms: int, absorb: "Absorb") -> "RecentRows":
+        """Return the rows of which the stamp was written at `time_ms` or later, by the clock of its region server.
+
+        `absorb` is given them, page by page.
+        """
+        return RecentRows(self, time_ms, absorb)
+
+    def stamp(self, row: Row) -> bytes:
+        """Return the stamp of such a row, as it is stored."""
+        return row.cells[self._columns.version].value
+
+    def record(self, row: Row) -> ChangedRecord:
+        """Return which record a row is, or was."""
+        topic, subscriber = split_row(row.key)
+        return ChangedRecord(self.kind, RecordKey(topic, subscriber if self.kind.has_subscriber else None))
+
+    async def read(self, part: "RecentRows") -> None:
+        """Hand over the first rows of what is left of `part`, and take them from it."""
+
+        async def attempt(deadline: Deadline) -> tuple[list[Row], bytes]:
+            stop = part.stop()
+            rows = ScanRange(start=part.start, stop=stop, columns=(self._columns.version,), since_ms=part.since_ms)
+            share_s = self._options.operation_timeout_s / _TRIES
+            until = Deadline.after(self._options.clock, min(share_s, deadline.remaining_s()))
+            try:
+                return await self._driver.scan(self._table, rows, self._rows_max, until), stop
+            except (NotAppliedError, OutcomeUnknownError):
+                part.shrink(_LESS)
+                raise
+
+        asked_at = self._options.clock.monotonic()
+        found, stop = await Attempts(self._options, f"list what changed in {self._table}").read(attempt)
+        # From here on nothing waits: what is handed over is taken, and what fails, or is cancelled, is not.
+        part.absorb(self, found)
+        if len(found) == self._rows_max:
+            part.start = after(found[-1].key)
+        else:
+            if self._options.clock.monotonic() - asked_at < _QUICK_S:
+                part.grow()
+            else:
+                part.shrink(2)
+            part.start = stop
+
+
+Absorb: TypeAlias = Callable[[RecentTable, Sequence[Row]], None]
+"""Takes rows of a table, without waiting for anything."""
+
+
+class RecentRows:
+    """What is left to read of the rows of a table that were written since some time, in their order.
+
+    A server may search long without finding anything, and no call may outlast its deadline: so it searches slice by
+    slice of the hash, and larger slices as long as it is quick.
+    """
+
+    def __init__(self, table: RecentTable, since_ms: int, absorb: Absorb) -> None:
+        self._table = table
+        self.since_ms = since_ms
+        self.absorb = absorb
+        self.start = bucket_start(0)
+        self._buckets = BUCKETS // _SLICES
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start >= bucket_start(BUCKETS)
+
+    async def read(self) -> None:
+        """Hand over the next rows, perhaps none. Raises MetadataUnavailableError - none were taken: ask again."""
+        await self._table.read(self)
+
+    def stop(self) -> bytes:
+        """Return where the next slice ends."""
+        return bucket_start(min(bucket_of(self.start) + self._buckets, BUCKETS))
+
+    def grow(self) -> None:
+        self._buckets = min(2 * self._buckets, BUCKETS)
+
+    def shrink(self, times: int) -> None:
+        self._buckets = max(self._buckets // times, 1)

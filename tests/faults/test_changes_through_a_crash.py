@@ -1,0 +1,85 @@
+"""Prove that a reader of the changes of a store misses none while the region server that tells it of them is killed.
+
+Property: a record is told at least once after its last acknowledged change.
+"""
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from hedwig.model import Topic
+from hedwig.versions import ANY, NEW
+from metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
+from metadata.changes import ChangedRecord, Changes
+from metadata.kinds import OWNERSHIP
+from tests.faults.network import NETWORKED, Networked
+from tests.metadata import samples
+from tests.metadata.clients import Clients, Names
+from tests.metadata.place import Place
+from tests.servers import RunningServers
+
+VICTIM: Final = "regionserver-1"
+OPTIONS: Final = StoreOptions(operation_timeout_s=300.0, page_rows=20)
+RECORDS: Final = 600
+PART: Final = 50
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(each, id=each.label, marks=pytest.mark.full if each.label != "hbase" else ())
+        for each in NETWORKED
+        if each.label.startswith("hbase")
+    ],
+)
+def networked(request: pytest.FixtureRequest) -> Networked:
+    """Each way to HBase in turn."""
+    chosen: Networked = request.param
+    return chosen
+
+
+async def _take_all(changes: Changes, told: set[ChangedRecord]) -> None:
+    while part := await changes.take(PART):
+        told.update(part)
+
+
+async def _change(store: MetadataStore, keys: list[RecordKey]) -> None:
+    """Delete every third of the records, and write the others."""
+    operations = [
+        Delete(key, ANY) if number % 3 == 0 else Write(key, samples.hub(number), ANY) for number, key in enumerate(keys)
+    ]
+    for outcome in await store.ownership.apply(operations):
+        assert outcome.error is None, outcome.error
+
+
+@pytest.mark.timeout(600)
+async def test_no_change_is_missed_when_the_server_is_killed_in_the_middle_of_taking(
+    networked_place: Place,
+    faulty_servers: RunningServers,
+    clients: Clients,
+    names: Names,
+) -> None:
+    launcher = faulty_servers.launcher
+    store = await clients.open(networked_place, OPTIONS)
+    keys = [RecordKey(Topic(names(b"%d" % number))) for number in range(RECORDS)]
+    for outcome in await store.ownership.apply([Write(key, samples.hub(0), NEW) for key in keys]):
+        assert outcome.error is None
+    changes = store.changes()
+    assert changes is not None
+    await changes.begin()
+    await _change(store, keys)
+    told = set(await changes.take(PART))
+    assert len(told) == PART
+    taking = asyncio.create_task(_take_all(changes, told))
+    pid = launcher.pid(VICTIM)
+    await asyncio.to_thread(launcher.kill, VICTIM)
+    await asyncio.to_thread(launcher.start, VICTIM)
+    assert launcher.pid(VICTIM) != pid
+    await taking
+    assert told == {ChangedRecord(OWNERSHIP, key) for key in keys}
+    await _change(store, keys[1::3])
+    told.clear()
+    await _take_all(changes, told)
+    assert told == {ChangedRecord(OWNERSHIP, key) for key in keys[1::3]}
+    await changes.end()
