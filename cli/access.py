@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from cli.errors import CommandError
+from cli.errors import CommandError, ExitCode
 from cli.settings import Settings
+from hedwig.clock import SystemClock
 from metadata import MetadataStore, open_metadata
-from metadata.freezing import read_freeze
+from metadata.freeze_watch import FreezeWatch, StoreFrozenError
 
-__all__ = ["refuse_frozen", "with_store", "with_store_to_write"]
+__all__ = ["watching", "with_store", "with_store_to_load", "with_store_to_write"]
 
 T = TypeVar("T")
 
@@ -27,24 +28,49 @@ def with_store(settings: Settings, work: Callable[[MetadataStore], Awaitable[T]]
 def with_store_to_write(settings: Settings, work: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
     """Do the same for work that changes records, unless the store is frozen or was moved.
 
-    Raises: CommandError - as `refuse_frozen`, before `work` begins.
+    Raises: CommandError - as `watching`.
+    """
+    return with_store_to_load(settings, lambda store, watch: watch.carry_out(lambda: work(store)), **options)
+
+
+def with_store_to_load(
+    settings: Settings, work: Callable[[MetadataStore, FreezeWatch], Awaitable[T]], **options: Any
+) -> T:
+    """Do the same for work in many parts, each of which `work` carries out through the watch that it is given.
+
+    Raises: CommandError - as `watching`.
     """
 
-    async def check_first(store: MetadataStore) -> T:
-        await refuse_frozen(settings, store)
-        return await work(store)
+    async def watched(store: MetadataStore) -> T:
+        return await watching(settings, store, lambda watch: work(store, watch))
 
-    return with_store(settings, check_first, **options)
+    return with_store(settings, watched, **options)
 
 
-async def refuse_frozen(settings: Settings, store: MetadataStore) -> None:
-    """Return if the records of a store may be changed.
+async def watching(settings: Settings, store: MetadataStore, work: Callable[[FreezeWatch], Awaitable[T]]) -> T:
+    """Return what `work` returns, which changes records through a watch.
 
-    Raises: CommandError - a migration has it frozen, or has moved what it held: nobody would miss what is written now.
+    Raises: CommandError - a migration has the store frozen, or has moved what it held: nobody would miss what is
+        written then. `work` did not begin, or ended at the first part that it cannot take for done.
     """
-    found = await read_freeze(store.named_records)
-    if found is not None and found.forbids_writes:
+    watch = FreezeWatch(store.named_records, SystemClock())
+    try:
+        await watch.check()
+    except StoreFrozenError as exc:
         raise CommandError(
-            f"{settings.command}: {found.what}; nothing was changed: use the new store once the migration is done, or "
-            f"go back to this one with: hedwig-admin metadata thaw --metadata {settings.url_to_show}"
-        )
+            f"{settings.command}: {exc}; nothing was changed: use the new store once the migration is done, or "
+            f"{_back(settings)}"
+        ) from exc
+    try:
+        return await work(watch)
+    except StoreFrozenError as exc:
+        raise CommandError(
+            f"{settings.command}: {exc}, since this began; what it told as done is there too, of what was under "
+            f"way that is not known: once the migration is done, give it again with --metadata {exc.freeze.target}, or "
+            f"{_back(settings)}",
+            ExitCode.OUTCOME_UNKNOWN,
+        ) from exc
+
+
+def _back(settings: Settings) -> str:
+    return f"go back to this one with: hedwig-admin metadata thaw --metadata {settings.url_to_show}"

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import click
 
-from cli.access import with_store_to_write
+from cli.access import with_store_to_load
 from cli.bulk_input import BulkInput, InputRow, RowBatch
 from cli.errors import CommandError
 from cli.option_group import option_group
@@ -19,6 +19,7 @@ from cli.result_file import Load, ResultFile
 from cli.settings import Settings
 from metadata import MetadataStore, RecordKey
 from metadata.bulk import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
+from metadata.freeze_watch import FreezeWatch
 
 __all__ = ["BulkOptions", "Creator", "bulk_options", "run_load"]
 
@@ -111,7 +112,7 @@ def run_load(
     ):
         running = _RunningLoad(source, results, progress, options)
         try:
-            with_store_to_write(settings, lambda store: running.run(make(store)))
+            with_store_to_load(settings, lambda store, watch: running.run(make(store), watch))
         except (Exception, KeyboardInterrupt):
             if results.checkpoint.rows:
                 line = results.checkpoint.position.line
@@ -142,13 +143,14 @@ class _RunningLoad:
         self._resumed_after = results.checkpoint.position.line
         self._topics_before = results.checkpoint.topics_created
 
-    async def run(self, creator: Creator) -> None:
+    async def run(self, creator: Creator, watch: FreezeWatch) -> None:
         """Load what is left."""
         await self._skip(creator)
 
         async def carry_out(batch: RowBatch) -> list[RowOutcome]:
             good = [row.key for row in batch.rows if row.key is not None]
-            outcomes = iter(await creator.create(good) if good else ())
+            # A batch that a migration may have missed is not recorded, and done again by whoever goes on.
+            outcomes = iter(await watch.carry_out(lambda: creator.create(good)) if good else ())
             return [
                 RowOutcome(RowResult.FAILED, row.problem) if row.key is None else next(outcomes) for row in batch.rows
             ]

@@ -89,7 +89,7 @@ def explain(error: HedwigError, url: str) -> str:
         case UncertainStateError() | UncertainAnswerError():
             return f"{text}; it may or may not have been done: look before you try again"
         case MetadataForbiddenError():
-            return f"{text}; nothing was changed: have whoever keeps {url} let you, or name another store"
+            return f"{text}; have whoever keeps {url} let you, or name another store"
         case MetadataUnavailableError():
             return f"{text}; see that the store at {url} is up, or give a longer --timeout"
         case CouldNotConnectError():

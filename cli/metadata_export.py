@@ -12,9 +12,9 @@ from typing import Any, BinaryIO, Final
 
 import click
 
-from cli.access import with_store, with_store_to_write
+from cli.access import with_store, with_store_to_load
 from cli.confirmation import confirm
-from cli.errors import CommandError, counted
+from cli.errors import CommandError, ExitCode, counted
 from cli.names import PREFIX
 from cli.program import AdminCommand
 from cli.progress import LoadProgress, load_progress, working
@@ -24,6 +24,7 @@ from metadata import MetadataStore, ScannedRecord, read_layout
 from metadata.bulk import BATCH_ROWS, load_batches
 from metadata.copying import CopyConflictError, CopyResult, Existing, copy_records
 from metadata.export_file import ExportEnd, ExportHeader, ExportReader, ExportWriter, PlainRecord, verify
+from metadata.freeze_watch import FreezeWatch
 from metadata.kinds import KINDS, OWNERSHIP
 
 __all__ = ["export_store", "import_store"]
@@ -45,6 +46,12 @@ def export_store(settings: Settings, file: Path, prefix: bytes | None, overwrite
 
     FILE appears when it is whole. Hubs may run meanwhile: each record is as it was at some moment of the export.
     """
+    if file.exists() and not file.is_file():
+        # A device or a pipe would give way to a file.
+        raise CommandError(
+            f"{settings.command}: {file} is no regular file, and would be replaced by one; give another name",
+            ExitCode.USAGE,
+        )
     if file.exists() and not overwrite:
         raise CommandError(f"{settings.command}: {file} exists already; --overwrite replaces it")
     output = settings.writer()
@@ -182,7 +189,7 @@ def import_store(
     with load_progress("importing", end.records, noun="records") as progress:
         running = _Import(file, progress, prefix or b"", existing, with_owners)
         try:
-            with_store_to_write(settings, running.run)
+            with_store_to_load(settings, running.run)
         except CopyConflictError as exc:
             raise CommandError(
                 f"{settings.command}: {exc}; {running.words}; --if-exists skip keeps what is there, --if-exists "
@@ -236,7 +243,7 @@ class _Import:
             f"{done['equal'] + done['kept']:,} left as they were"
         )
 
-    async def run(self, store: MetadataStore) -> None:
+    async def run(self, store: MetadataStore, watch: FreezeWatch) -> None:
         """Write everything."""
 
         def record(batch: list[PlainRecord], counts: Counter[CopyResult]) -> None:
@@ -244,7 +251,7 @@ class _Import:
             self._progress.advance(len(batch), self._read)
 
         async def write(batch: list[PlainRecord]) -> Counter[CopyResult]:
-            return await copy_records(store, batch, self._existing)
+            return await watch.carry_out(lambda: copy_records(store, batch, self._existing))
 
         with ExportReader(self._file) as reader:
             async with aclosing(self._batches(reader)) as batches:

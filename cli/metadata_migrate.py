@@ -12,14 +12,16 @@ import click
 
 from cli.cluster_access import ClusterAccess, cluster_options
 from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted, exit_code_of, explain
+from cli.errors import CommandError, counted, exit_code_of, explain
 from cli.migration_hubs import MigrationHubs
+from cli.migration_plan import MigrationPlan
 from cli.migration_run import MigrationRun
+from cli.migration_wish import MigrationWish
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
 from hedwig.clock import SystemClock
-from hedwig.errors import ConfigurationError, HedwigError
-from metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
+from hedwig.errors import HedwigError
+from metadata import MetadataStore, open_metadata
 from metadata.freezing import StoreFreeze
 from metadata.kinds import OWNERSHIP
 from metadata.migration import Migration, MigrationError
@@ -28,20 +30,6 @@ __all__ = ["migrate_store"]
 
 _LEASE_S: Final = 15.0
 """Hubs go on so long after a migration that was killed in the pause."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    """What was asked for."""
-
-    source: str
-    target: str
-    owners: bool
-    cluster: str | None
-    admins: tuple[str, ...]
-    hubs_down: bool
-    stops_before_pause: bool
-    yes: bool
 
 
 @click.command(
@@ -62,6 +50,7 @@ class _Wish:
 )
 @click.option("--hubs-down", is_flag=True, help="No hub uses the source: take my word for it.")
 @click.option("--no-pause", is_flag=True, help="Stop before hubs are frozen; given without it later, it goes on.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and whether it can be; write nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask before hubs are frozen.")
 @pass_settings
 def migrate_store(
@@ -73,6 +62,7 @@ def migrate_store(
     admins: tuple[str, ...],
     hubs_down: bool,
     no_pause: bool,
+    dry_run: bool,
     yes: bool,
 ) -> None:
     """Copy all metadata from one store to another, and prove that both hold the same.
@@ -84,7 +74,8 @@ def migrate_store(
     """
     output = settings.writer()
     given = None if hubs_down else cluster.given or (source if source.startswith("zookeeper:") else None)
-    wish = _Wish(
+    wish = MigrationWish(
+        settings=settings,
         source=source,
         target=target,
         owners=with_owners,
@@ -95,7 +86,10 @@ def migrate_store(
         yes=yes,
     )
     try:
-        report = asyncio.run(_Migrating(settings, wish).run())
+        if dry_run:
+            MigrationPlan.make(wish).tell(output)
+            return
+        report = asyncio.run(_Migrating(wish).run())
     except HedwigError as exc:
         raise CommandError(
             f"{settings.command} failed: {explain(exc, f'{source} or {target}')}", exit_code_of(exc)
@@ -117,28 +111,26 @@ def _what_next(source: str, target: str, hubs: Sequence[str]) -> str:
 class _Migrating:
     """One run of the command."""
 
-    settings: Settings
-    wish: _Wish
+    wish: MigrationWish
     hubs: list[str] = field(default_factory=list)
 
     async def run(self) -> Mapping[str, Any]:
         """Carry the migration out, or go on with it; return the report."""
         began = time.monotonic()
         wish = self.wish
-        name = await self._name_of_source()
+        command = wish.settings.command
+        layout, _ = await wish.layouts()
         async with AsyncExitStack() as stack:
-            options = self.settings.store_options()
+            options = wish.settings.store_options()
             source = await stack.enter_async_context(await open_metadata(wish.source, options))
             target = await stack.enter_async_context(await open_metadata(wish.target, options))
-            hubs = MigrationHubs(
-                self.settings.command, source, wish.cluster, wish.admins, self.settings.operation_timeout_s()
-            )
-            await self._check_hubs(hubs, source)
-            migration = Migration(source, target, name, owners=wish.owners, clock=SystemClock())
+            hubs = wish.hubs_of(source)
+            await self._ask(hubs, source)
+            migration = Migration(source, target, wish.name_of_source(layout), owners=wish.owners, clock=SystemClock())
             try:
                 await migration.begin()
             except MigrationError as exc:
-                raise CommandError(f"{self.settings.command}: cannot use {wish.target}: {exc}") from exc
+                raise CommandError(f"{command}: cannot use {wish.target}: {exc}") from exc
             freeze = StoreFreeze(
                 source.named_records,
                 migration.state.id,
@@ -147,7 +139,7 @@ class _Migrating:
                 clock=SystemClock(),
                 random=Random(),
             )
-            run = MigrationRun(self.settings.command, migration, source, freeze, None if wish.hubs_down else hubs)
+            run = MigrationRun(command, migration, source, freeze, None if wish.hubs_down else hubs)
             try:
                 pause_s = await self._carry_out(migration, freeze, run)
             except (Exception, asyncio.CancelledError):
@@ -178,33 +170,9 @@ class _Migrating:
         pauses = not self.wish.stops_before_pause
         return await run.run(pauses=pauses, catches_up=bool(self.hubs) or not pauses)
 
-    async def _name_of_source(self) -> str:
-        """Return what the source is called from wherever it is opened. Raises if it is the target, too."""
-        names = []
-        for url in (self.wish.source, self.wish.target):
-            layout = await read_layout(url, self.settings.store_options())
-            if layout is None and url == self.wish.source:
-                # Opening it would make an empty SQLite file of a name that was mistyped.
-                raise CommandError(f"{self.settings.command}: there is no metadata at {url}; see that --from is right")
-            parsed = MetadataUrl.parse(url)
-            names.append(f"{parsed.scheme}:{(layout.store_id if layout else '') or parsed.path}")
-        source, target = names
-        if source == target and (self.wish.source == self.wish.target or not source.startswith("zookeeper:")):
-            raise ConfigurationError(f"{self.wish.source} and {self.wish.target} are the same store")
-        return source
-
-    async def _check_hubs(self, hubs: MigrationHubs, source: MetadataStore) -> None:
-        """Make sure that the pause at the end will be possible, before anything is copied."""
-        if self.wish.hubs_down or self.wish.stops_before_pause:
-            return
-        is_told = self.wish.cluster or self.wish.admins or source.url.scheme == "sqlite"
-        if not is_told and await source.standalone_hub() is None:
-            raise CommandError(
-                f"{self.settings.command}: which hubs use {self.wish.source}? Give --cluster URL, where they are "
-                "registered, or --hub-admin HOST:PORT for each, or --hubs-down if there is none",
-                ExitCode.USAGE,
-            )
-        self.hubs = await hubs.find()
+    async def _ask(self, hubs: MigrationHubs, source: MetadataStore) -> None:
+        """Make sure that the pause at the end will be possible, and wanted, before anything is copied."""
+        self.hubs = await self.wish.find_hubs(hubs, source)
         if self.hubs and not self.wish.yes:
             await asyncio.to_thread(
                 confirm,

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import click
 
-from cli.access import refuse_frozen
+from cli.access import watching
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, counted
@@ -24,6 +25,7 @@ from cli.settings import Settings, pass_settings
 from cli.store_check import StoreCheck
 from cli.store_repair import StoreRepair
 from metadata.findings import FindingKind
+from metadata.freeze_watch import FreezeWatch
 from metadata.repairs import RepairResult
 
 __all__ = ["repair", "repair_store"]
@@ -93,18 +95,23 @@ class _Repairing:
                 self._output.end()
                 click.echo(f"would repair: {_spelled(planned)}; nothing was changed", err=True)
                 return
-            await refuse_frozen(self._settings, around.store)
-            planned = await self._look(around, is_shown=False)
-            if planned.total() and not yes:
-                await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
-            self._begin()
-            done = await self._repair(around, planned)
-            self._output.end()
+            done = await watching(
+                self._settings, around.store, lambda watch: self._look_and_repair(around, watch, yes=yes)
+            )
         click.echo(
             f"repaired {done[RepairResult.REPAIRED]:,}; changed by others meanwhile, and left as it is now: "
             f"{done[RepairResult.CHANGED]:,}; left: {done[RepairResult.LEFT]:,}",
             err=True,
         )
+
+    async def _look_and_repair(self, around: Surroundings, watch: FreezeWatch, *, yes: bool) -> Counter[RepairResult]:
+        planned = await self._look(around, is_shown=False)
+        if planned.total() and not yes:
+            await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
+        self._begin()
+        done = await self._repair(around, planned, watch)
+        self._output.end()
+        return done
 
     def _begin(self) -> None:
         self._output.begin("repairs", ("result", *COLUMNS), _SHOWN)
@@ -134,7 +141,9 @@ class _Repairing:
                 "names what the hubs use; nothing was changed"
             )
 
-    async def _repair(self, around: Surroundings, planned: Counter[FindingKind]) -> Counter[RepairResult]:
+    async def _repair(
+        self, around: Surroundings, planned: Counter[FindingKind], watch: FreezeWatch
+    ) -> Counter[RepairResult]:
         """Repair what is found now, of each kind as many as were planned; return what became of them."""
         done: Counter[RepairResult] = Counter()
         if not planned.total():
@@ -151,21 +160,28 @@ class _Repairing:
             async with aclosing(check.findings()) as pages:
                 async for page in pages:
                     for start in range(0, len(page), _ROWS):
-                        await self._carry_out(mending, page[start : start + _ROWS], left, done)
+                        await self._carry_out(mending, watch, page[start : start + _ROWS], left, done)
                     if self._wish.limit is not None and not left.total():
                         break
-            await mending.end()
+            await watch.carry_out(mending.end)
         return done
 
     async def _carry_out(
-        self, repair: StoreRepair, page: Sequence[Found], left: Counter[FindingKind], done: Counter[RepairResult]
+        self,
+        repair: StoreRepair,
+        watch: FreezeWatch,
+        page: Sequence[Found],
+        left: Counter[FindingKind],
+        done: Counter[RepairResult],
     ) -> None:
         rows: list[dict[str, Any]] = []
         try:
             for found in page:
                 if found.is_repairable and not left[found.finding.kind]:
                     continue  # More than was said.
-                result = await repair.carry_out(found) if found.is_repairable else RepairResult.LEFT
+                result = RepairResult.LEFT
+                if found.is_repairable:
+                    result = await watch.carry_out(partial(repair.carry_out, found))
                 left[found.finding.kind] -= found.is_repairable
                 done[result] += 1
                 rows.append(_row(found, result.value))

@@ -3,36 +3,39 @@
 Where the source tells which records are changed (metadata/changes.py), everything is compared while hubs go on, and in
 the pause only what was changed since that comparison began, with everything known to be equal before. Elsewhere
 everything is compared in the pause.
+
+A source may lose sight of its changes, as one in ZooKeeper does with each connection. Then everything is compared anew,
+while hubs go on: they are thawed for that if it happens in the pause, since nobody was told of a pause so long. After a
+few times it is left to people, who can mend the network or stop the hubs. Where hubs are down, nobody waits for the end
+of a pause, so everything is compared in it.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 import click
 
-from cli.errors import CommandError, counted
+from cli.errors import CommandError, ExitCode, counted
+from cli.migration_following import FollowedChanges
 from cli.migration_hubs import MigrationHubs
 from cli.progress import load_progress, working
 from hedwig.errors import HedwigError
 from metadata import MetadataStore
-from metadata.changes import ChangedRecord, Changes
+from metadata.changes import ChangesLostError, ChangesUntoldError
 from metadata.comparison import BUCKETS, StoreDigest
-from metadata.freezing import FreezeLostError, StoreFreeze
+from metadata.freezing import FreezeLostError, StoreFreeze, read_freeze
 from metadata.kinds import OWNERSHIP
 from metadata.migration import Migration
 
 __all__ = ["MigrationRun"]
 
 _CATCH_UP_ROUNDS: Final = 3
-_FOLLOW_ROUNDS: Final = 20
 _FINAL_ROUNDS: Final = 5
-_PAGE: Final = 2048
-_FEW: Final = 500
-"""So few changes are left to the pause: they take less time than what a pause takes anyhow."""
+_LOSSES_MAX: Final = 3
 _MANY_BUCKETS: Final = BUCKETS // 8
 """Where more differ, records are copied anew in bulk before they are looked at one by one."""
 
@@ -54,9 +57,9 @@ class MigrationRun:
         self._source = source
         self._freeze = freeze
         self._hubs = hubs
-        self._changes: Changes | None = source.changes(migration.kinds)
-        self._left: set[ChangedRecord] = set()
-        """Changed records that were not found equal yet."""
+        changes = source.changes(migration.kinds)
+        self._followed = None if changes is None else FollowedChanges(migration, changes)
+        self._losses = 0
         self._total = 0
         self.caught_up = 0
         self.mended = 0
@@ -70,24 +73,46 @@ class MigrationRun:
         """
         async with self._following():
             await self._copy()
-            if self._changes is not None:
-                await self._compare_all(self._changes)
-            elif catches_up:
-                await self._catch_up()
+            await self._compare_all(catches_up=catches_up)
             return await self._pause() if pauses else None
 
     @asynccontextmanager
     async def _following(self) -> AsyncIterator[None]:
         """Have the source tell what is changed meanwhile."""
-        if self._changes is None:
-            yield
-            return
-        await self._changes.begin()
+        followed = self._followed
+        if followed is not None:
+            try:
+                await followed.begin()
+            except ChangesUntoldError as exc:
+                self._do_without(exc)
         try:
             yield
         finally:
-            with contextlib.suppress(HedwigError):  # What is left costs little, and the next migration takes it away.
-                await self._changes.end()
+            if followed is not None:
+                with contextlib.suppress(
+                    HedwigError
+                ):  # What is left costs little, and the next migration takes it away.
+                    await followed.end()
+
+    def _do_without(self, why: HedwigError) -> None:
+        """Go on with a source that does not tell what is changed."""
+        self._followed = None
+        click.echo(f"everything is compared in the pause: {why}", err=True)
+
+    def _note_loss(self, why: ChangesLostError) -> None:
+        """Raise CommandError if the source has lost sight of its changes too often."""
+        self._losses += 1
+        if self._losses <= _LOSSES_MAX:
+            click.echo(f"everything is compared once more: {why}", err=True)
+        elif self._hubs is None:
+            self._do_without(why)
+        else:
+            raise CommandError(
+                f"{self._command}: {why}; that was {counted(self._losses, 'time')}, each of which takes another "
+                "comparison of everything; see to the connection, or stop the hubs, and give the command again, with "
+                "--hubs-down if they are stopped",
+                ExitCode.UNAVAILABLE,
+            ) from why
 
     # ------------------------------------------------------------------------------------------ while hubs go on
 
@@ -113,51 +138,60 @@ class MigrationRun:
                 break
             self.caught_up += await self._mend(differing)
 
-    async def _compare_all(self, changes: Changes) -> None:
+    async def _compare_all(self, *, catches_up: bool) -> None:
         """Find everything equal on both sides, but for what is changed from the beginning of this on."""
-        await self._follow(changes)
+        mended = self._migration.reconciler.mended
+        if self._followed is not None:
+            with contextlib.suppress(ChangesLostError):  # All the more will everything be compared.
+                await self._followed.catch_up()
+        while self._followed is not None:
+            try:
+                await self._compare_followed(self._followed)
+                break
+            except ChangesLostError as exc:
+                self._note_loss(exc)
+            except ChangesUntoldError as exc:
+                self._do_without(exc)
+        self.caught_up += self._migration.reconciler.mended - mended
+        if self._followed is None and catches_up:
+            await self._catch_up()
+
+    async def _compare_followed(self, followed: FollowedChanges) -> None:
         for number in range(_CATCH_UP_ROUNDS):
-            await changes.begin()
-            self._left.clear()
+            await followed.begin()
             source, target = await self._compare(f"comparing, {number + 1}")
             differing = source.differing(target)
             if len(differing) > _MANY_BUCKETS and number < _CATCH_UP_ROUNDS - 1:
                 self.caught_up += await self._mend(differing)
                 continue
             if differing:
-                async with working("comparing what changed"):
-                    self._left.update(await self._migration.settle_buckets(differing))
+                await followed.settle_buckets(differing)
             break
-        await self._follow(changes)
-        self.caught_up += self._migration.reconciler.mended
-
-    async def _follow(self, changes: Changes) -> None:
-        """Bring the target up to what is changed, until few changes come while that is done."""
-        async with working("following the changes"):
-            for _ in range(_FOLLOW_ROUNDS):
-                if await self._settle_changes(changes) <= _FEW:
-                    break
-
-    async def _settle_changes(self, changes: Changes) -> int:
-        """Compare and mend the records that were changed; return how many that were."""
-        number = 0
-        while taken := await changes.take(_PAGE):
-            number += len(taken)
-            # Before it is known what becomes of them: if it ends in between, they count as not equal.
-            self._left.update(taken)
-            self._left.difference_update(set(taken).difference(await self._settle(taken)))
-            if len(taken) < _PAGE:
-                break
-        return number
-
-    async def _settle(self, records: Sequence[ChangedRecord]) -> Sequence[ChangedRecord]:
-        return await self._migration.reconciler.settle(records)
+        await followed.catch_up()
 
     # ------------------------------------------------------------------------------------------------- the pause
 
     async def _pause(self) -> float:
-        """Have nobody write to the source, and bring both sides to be equal; return how many seconds that took."""
-        began = time.monotonic()
+        """Have nobody write to the source, and bring both sides to be equal; return how many seconds that took.
+
+        That is all of it, should there be more than one pause.
+        """
+        seconds = 0.0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._pause_once()
+                return seconds + time.monotonic() - began
+            except ChangesLostError as exc:
+                seconds += time.monotonic() - began
+                self._note_loss(exc)
+            await self._compare_all(catches_up=True)
+
+    async def _pause_once(self) -> None:
+        """Have nobody write to the source, bring both sides to be equal, and say so in the source.
+
+        Raises: ChangesLostError - it is not known what changed; hubs go on.
+        """
         reconciler = self._migration.reconciler
         compared, mended = reconciler.compared, reconciler.mended
         keeping: asyncio.Task[None] | None = None
@@ -176,20 +210,18 @@ class MigrationRun:
                 raise CommandError(f"{self._command}: {exc}; give the command again") from exc
             raise
         finally:
+            self.compared += reconciler.compared - compared
+            self.mended += reconciler.mended - mended
             if keeping is not None:
                 keeping.cancel()
                 await asyncio.wait([keeping])
-        seconds = time.monotonic() - began
-        self.compared += reconciler.compared - compared
-        self.mended += reconciler.mended - mended
         await self._migration.finish()
-        return seconds
 
     async def _bring_together(self, keeping: "asyncio.Task[None]") -> None:
         for _ in range(_FINAL_ROUNDS):
             if keeping.done():
                 keeping.result()
-            number = await (self._compare_pause() if self._changes is None else self._settle_pause(self._changes))
+            number = await self._differences()
             # A hub that came, or came back, is frozen by itself; but what it had under way may have come into effect.
             if not number and (self._hubs is None or not await self._hubs.freeze()):
                 return
@@ -198,20 +230,27 @@ class MigrationRun:
             "rounds both sides are not equal; stop the hubs, or what else writes there, and give the command again"
         )
 
+    async def _differences(self) -> int:
+        """Compare and mend what may differ; return how many records, or places, that were."""
+        if self._followed is not None:
+            try:
+                return await self._followed.settle()
+            except ChangesLostError as exc:
+                if self._hubs is not None:
+                    raise
+                self._do_without(exc)
+        return await self._compare_pause()
+
     async def _compare_pause(self) -> int:
         """Compare everything, and mend what differs; return in how many places it does."""
+        # Behind this, whatever server of the source it is that we ask, is all that hubs wrote before they were frozen.
+        await read_freeze(self._source.named_records)
         source, target = await self._compare("verifying")
         differing = source.differing(target)
         self.compared += source.counts.total()
         if differing:
             self.mended += await self._mend(differing)
         return len(differing)
-
-    async def _settle_pause(self, changes: Changes) -> int:
-        """Compare and mend what was changed; return how many records that were, or are not equal yet."""
-        number = await self._settle_changes(changes)
-        self._left = set(await self._settle(list(self._left)))
-        return number + len(self._left)
 
     async def _go_back(self) -> None:
         """Lift the freeze, and have hubs go on at once."""

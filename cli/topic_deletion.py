@@ -13,11 +13,12 @@ unwanted wherever it stands.
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import click
 
-from cli.access import with_store, with_store_to_write
+from cli.access import with_store, with_store_to_load
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
@@ -33,6 +34,7 @@ from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, 
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 from metadata import Delete, MetadataStore, RecordKey
+from metadata.freeze_watch import FreezeWatch
 
 __all__ = ["TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
 
@@ -107,7 +109,7 @@ def delete_one(
     if not dry_run:
         if found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
             found = _released(settings, name)
-        losses["subscriptions"] = with_store_to_write(settings, lambda store: delete_topic(store, found))
+        losses["subscriptions"] = with_store_to_load(settings, lambda store, watch: delete_topic(store, found, watch))
     version = None if found.persistence is None else found.persistence.version
     result = "would delete" if dry_run else "deleted"
     output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})
@@ -145,35 +147,37 @@ async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
     # The persistence record comes first: whatever is made after it was read makes its version stale.
     persistence = await store.persistence.read_topic_persistence_info(topic)
     owner = await store.ownership.read_owner_info(topic)
-    subscriptions = 0
-    async for _ in store.subscriptions.read_subscriptions(topic):
-        subscriptions += 1
+    subscriptions = await store.subscriptions.count_subscriptions(topic)
     return TopicRecords(topic=topic, persistence=persistence, owner=owner, subscriptions=subscriptions)
 
 
-async def delete_topic(store: MetadataStore, found: TopicRecords) -> int:
+async def delete_topic(store: MetadataStore, found: TopicRecords, watch: FreezeWatch) -> int:
     """Delete the topic that was `found`; return how many subscriptions went.
 
     Raises: BadVersionError, NoTopicOwnerInfoError, NoTopicPersistenceInfoError - somebody wrote or deleted a record
         meanwhile: what went so far stays gone, the topic stays; CommandError - subscriptions are made as fast as they
-        are deleted.
+        are deleted; StoreFrozenError - a migration froze the store.
     """
-    deleted = await _delete_subscriptions(store, found.topic)
+    deleted = await _delete_subscriptions(store, found.topic, watch)
+    await watch.carry_out(lambda: _delete_records(store, found))
+    return deleted
+
+
+async def _delete_records(store: MetadataStore, found: TopicRecords) -> None:
     if found.owner is not None:
         await store.ownership.delete_owner_info(found.topic, found.owner.version)
     if found.persistence is not None:
         await store.persistence.delete_topic_persistence_info(found.topic, found.persistence.version)
-    return deleted
 
 
-async def _delete_subscriptions(store: MetadataStore, topic: Topic) -> int:
+async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: FreezeWatch) -> int:
     deleted = 0
     for _ in range(_ROUNDS_MAX):
         seen = 0
         async for batch in _batches(store.subscriptions.read_subscriptions(topic)):
             seen += len(batch)
             deletes = [Delete(RecordKey(topic, subscriber), version) for subscriber, version in batch]
-            for outcome in await store.subscriptions.apply(deletes):
+            for outcome in await watch.carry_out(partial(store.subscriptions.apply, deletes)):
                 deleted += _is_deleted(outcome.error)
         if not seen:
             return deleted

@@ -3,7 +3,7 @@
 #   environment_base          .venv with Hedwig and what its hub needs
 #   environment_development   .venv with the extras and the checks too
 #   environment_java          a JDK and Maven, for the servers that tests start
-#   environment_terminal      tmux, in which tests look at what is drawn on a terminal
+#   environment_terminal      tmux, in which tests look at what is drawn on a terminal, and the shells that complete there
 #
 # Each does only what is missing, says in one line what it does, and ends the script with one line when it cannot.
 
@@ -139,5 +139,10 @@ environment_java() {
 }
 
 environment_terminal() {
-    command -v tmux >/dev/null || system_packages "tmux, in which tests look at terminal views," tmux
+    local packages=() name
+    for name in tmux zsh fish; do
+        command -v "$name" >/dev/null || packages+=("$name")
+    done
+    [ ${#packages[@]} -gt 0 ] || return 0
+    system_packages "${packages[*]}, in which tests look at terminal views and have words completed," "${packages[@]}"
 }

@@ -5,7 +5,7 @@ import shlex
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -23,17 +23,24 @@ _END_S: Final = 30.0
 class Terminal:
     """A terminal in which a command runs, and then says `ended N`, its exit code. Use it with `with`.
 
-    `into`: the file that is its standard output instead of the terminal.
+    `into`: the file that is its standard output instead of the terminal. `program`: what runs in place of hedwig-admin.
     """
 
-    def __init__(self, admin: Admin, *arguments: str, into: Path | None = None, **environment: str) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        *arguments: str,
+        into: Path | None = None,
+        program: Sequence[str] = _PROGRAM,
+        **environment: str,
+    ) -> None:
         self._server = f"hedwig-{uuid.uuid4().hex}"
         self._directory = admin.directory
         given = {**admin.environment, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
         # Left open, so that the screen shows how the command ended.
         place = "" if into is None else f" > {shlex.quote(str(into))}"
-        self._script = f"env {settings} {shlex.join((*_PROGRAM, *arguments))}{place}; echo ended $?; sleep 600"
+        self._script = f"env {settings} {shlex.join((*program, *arguments))}{place}; echo ended $?; sleep 600"
 
     def __enter__(self) -> Self:
         environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "COLUMNS", "LINES")}

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, Ran
+from tests.cli.terminal import Terminal
 
 _AS_INSTALLED = "import sys; sys.argv[0] = 'hedwig-admin'; from cli.main import main; main()"
 
@@ -144,29 +146,83 @@ def test_zsh_and_fish_are_answered_in_their_way(admin: Admin) -> None:
             assert line.startswith(wanted)
 
 
-def test_bash_completes_with_the_script(admin: Admin, tmp_path: Path) -> None:
-    admin.done("topic", "create", "news", "weather")
-    installed = tmp_path / "bin" / "hedwig-admin"
-    installed.parent.mkdir()
-    installed.write_text(f"#!{sys.executable}\n{_AS_INSTALLED}\n")
-    installed.chmod(0o755)
-    asked = """
-        eval "$(hedwig-admin completion bash)"
-        complete -p hedwig-admin
-        COMP_WORDS=(hedwig-admin topic show w) COMP_CWORD=3
-        _hedwig_admin_completion hedwig-admin
-        printf '%s\\n' "${COMPREPLY[@]}"
-    """
-    found = {"PATH": f"{installed.parent}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
+@pytest.fixture
+def installed(admin: Admin, tmp_path: Path) -> Mapping[str, str]:
+    """What a shell is to have in its environment to find the command, and a store with three topics."""
+    admin.done("topic", "create", "news", "we,at", "weather")
+    program = tmp_path / "bin" / "hedwig-admin"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n{_AS_INSTALLED}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def _in_shell(admin: Admin, installed: Mapping[str, str], *command: str) -> list[str]:
+    """Return the lines that a shell writes which is given `command`, and complains of nothing."""
+    assert shutil.which(command[0]), f"{command[0]} is missing: ./test installs it"
     ran = subprocess.run(
-        ["bash", "--norc", "-c", asked],
-        env={**os.environ, **admin.environment, **found},
+        command,
+        env={**os.environ, **admin.environment, **installed},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         check=True,
     )
     assert ran.stderr == ""
-    registered, *words = ran.stdout.splitlines()
+    return ran.stdout.splitlines()
+
+
+def test_bash_completes_with_the_script(admin: Admin, installed: Mapping[str, str]) -> None:
+    asked = """
+        eval "$(hedwig-admin completion bash)"
+        complete -p hedwig-admin
+        COMP_WORDS=(hedwig-admin topic show wea) COMP_CWORD=3
+        _hedwig_admin_completion hedwig-admin
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    registered, *words = _in_shell(admin, installed, "bash", "--norc", "-c", asked)
     assert registered.endswith("-F _hedwig_admin_completion hedwig-admin")
     assert words == ["weather"]
+
+
+def test_fish_completes_with_the_script(admin: Admin, installed: Mapping[str, str]) -> None:
+    for typed, completed in (
+        ("topic cr", ["create"]),
+        ("topic show --w", ["--watch"]),
+        ("topic show we", ["we,at", "weather"]),
+        ("topic list -o nd", ["ndjson"]),
+        ("topic show nothing-like-it", []),
+    ):
+        asked = f"hedwig-admin completion fish | source; complete -C 'hedwig-admin {typed}'"
+        lines = _in_shell(admin, installed, "fish", "--no-config", "-c", asked)
+        assert [line.partition("\t")[0] for line in lines] == completed
+
+
+def test_zsh_completes_with_the_script_while_somebody_types(
+    admin: Admin, installed: Mapping[str, str], tmp_path: Path
+) -> None:
+    assert shutil.which("zsh"), "zsh is missing: ./test installs it"
+    # As the help says: in ~/.zshrc, after compinit.
+    lines = ("autoload -Uz compinit", "compinit -u -D", 'eval "$(hedwig-admin completion zsh)"', "PS1='ready: '")
+    (tmp_path / ".zshrc").write_text("".join(f"{line}\n" for line in lines))
+    zsh = ("zsh", "-o", "no_global_rcs", "-i")
+    with Terminal(admin, program=zsh, PATH=installed["PATH"], ZDOTDIR=str(tmp_path)) as terminal:
+        for typed, completed in (
+            ("topic cr", "topic create"),
+            ("topic show --w", "topic show --watch"),
+            ("topic show wea", "topic show weather"),
+            ("topic show we,", "topic show we,at"),
+            ("topic list -o nd", "topic list -o ndjson"),
+        ):
+            terminal.wait_for(lambda screen: screen[0].strip() == "ready:", "an empty line")
+            terminal.press("-l", f"hedwig-admin {typed}")
+            terminal.press("Tab")
+            terminal.wait_for_line(f"ready: hedwig-admin {completed}")
+            terminal.press("C-u", "C-l")
+        terminal.wait_for(lambda screen: screen[0].strip() == "ready:", "an empty line")
+        # Where there are several, they are shown with what they are for.
+        terminal.press("-l", "hedwig-admin topic s")
+        terminal.press("Tab")
+        terminal.wait_for_line("stats")
+        terminal.press("C-u", "C-d")
+        terminal.wait_for_line("ended 0")

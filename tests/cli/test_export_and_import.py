@@ -1,6 +1,7 @@
 """Prove that a store comes back from its export as it was, in any backend, and that no half of one passes for it."""
 
 import gzip
+import os
 import signal
 import uuid
 from collections.abc import Callable
@@ -169,6 +170,14 @@ def test_export_never_takes_the_place_of_a_file_unasked(admin: Admin, file: Path
     ran = admin.run("metadata", "export", str(file))
     assert (ran.code, file.read_text()) == (ExitCode.FAILED, "mine")
     assert "--overwrite" in ran.err
+
+
+def test_export_takes_the_place_of_nothing_but_a_file(admin: Admin, file: Path) -> None:
+    os.mkfifo(file)
+    ran = admin.run("metadata", "export", str(file), "--overwrite")
+    assert ran.code == ExitCode.USAGE
+    assert "is no regular file" in ran.err
+    assert file.is_fifo()
 
 
 def test_export_that_fails_leaves_no_file(admin: Admin, file: Path) -> None:

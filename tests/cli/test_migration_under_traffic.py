@@ -20,6 +20,8 @@ __all__: list[str] = []
 
 _ENOUGH: Final = 40
 """So much of everything happens before the migration begins, and as much beside it."""
+_AT_REST: Final = 300
+"""So many topics beside those nobody does anything with, and six times as many subscriptions."""
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def _restart(hub: RunningHub, metadata: str) -> None:
 def test_standalone_hub_is_moved_under_traffic(running: HubAndAdmin, tmp_path: Path) -> None:
     target = f"sqlite://{tmp_path}/target.db"
     running.admin.done("metadata", "format", "--metadata", target)
-    fill(running.admin.url, 300)
+    fill(running.admin.url, _AT_REST)
     traffic = Traffic(running.hub.address)
     command = ("--from", running.admin.url, "--to", target, "--hub-admin", running.hub.admin)
     ran = _move_under_traffic(traffic, running.admin, *command)
@@ -104,13 +106,43 @@ def test_standalone_hub_is_moved_under_traffic(running: HubAndAdmin, tmp_path: P
     _check_messages(traffic)
 
 
+@pytest.mark.parametrize("way", ["hbase", pytest.param("hbase+thrift", marks=pytest.mark.full)])
+def test_a_store_in_hbase_is_moved_under_traffic(way: str, servers: RunningServers, tmp_path: Path) -> None:
+    """In the pause only what was changed is compared, and nothing is missed."""
+    servers.address("hbase")
+    namespace = f"m{uuid.uuid4().hex[:12]}"
+    metadata = f"hbase://{servers.address('zookeeper')}/{namespace}"
+    gateway = f"hbase+thrift://{servers.address('thrift2')}/{namespace}"
+    source = {"hbase": metadata, "hbase+thrift": gateway}[way]
+    admin, target = Admin(tmp_path, metadata), f"sqlite://{tmp_path}/target.db"
+    admin.done("metadata", "format", "--regions", "3", "--timeout", "120")
+    admin.done("metadata", "format", "--metadata", target)
+    fill(metadata, _AT_REST)
+    settings = ("consume_interval=1", "consume_flush_s=0.2", "ledger_messages_max=20")
+    with RunningHub(tmp_path / "hub", f"metadata={metadata}", *settings) as hub:
+        traffic = Traffic(hub.address)
+        command = ("--from", source, "--to", target, "--hub-admin", hub.admin)
+        ran = _move_under_traffic(traffic, admin, *command)
+        assert ran.json["caught_up"] > 0
+        moved = contents(target)
+        assert ran.json["compared_in_pause"] < len(moved) / 2
+        assert moved == contents(metadata, owners=False)
+        _check_store(traffic, target)
+        _restart(hub, target)
+        _check_messages(traffic)
+
+
 def test_cluster_is_moved_under_traffic(pair: Pair, servers: RunningServers, tmp_path: Path) -> None:
     servers.address("hbase")
     target = f"hbase://{servers.address('zookeeper')}/m{uuid.uuid4().hex[:12]}"
     admin = Admin(tmp_path, target)
     admin.done("metadata", "format", "--regions", "3", "--timeout", "120")
+    fill(pair.cluster, _AT_REST)
+    at_rest = contents(pair.cluster, owners=False)
     traffic = Traffic(pair.hubs[0].address)
-    _move_under_traffic(traffic, admin, "--from", pair.cluster, "--to", target)
+    ran = _move_under_traffic(traffic, admin, "--from", pair.cluster, "--to", target)
+    assert ran.json["compared_in_pause"] < len(at_rest)
+    assert at_rest.items() <= contents(target).items()
     _check_store(traffic, target)
     for hub in pair.hubs:
         _restart(hub, target)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli.topic_deletion import delete_topic, read_topic
+from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.model import (
     HubInfo,
@@ -21,6 +22,7 @@ from hedwig.model import (
 )
 from hedwig.versions import ANY, NEW
 from metadata import MetadataStore, RecordKey, Write, open_metadata
+from metadata.freeze_watch import FreezeWatch
 from tests.cli.admin import Admin
 
 NEWS = Topic(b"news")
@@ -190,9 +192,13 @@ def test_leftovers_of_a_topic_can_be_seen_and_deleted(admin: Admin) -> None:
     assert admin.count("ownership") == 0
 
 
+def _watch(store: MetadataStore) -> FreezeWatch:
+    return FreezeWatch(store.named_records, SystemClock())
+
+
 async def _crashing(store: MetadataStore, after: int) -> Any:
     """Delete the topic, but end after so many steps of the event loop."""
-    deletion = asyncio.create_task(delete_topic(store, await read_topic(store, NEWS)))
+    deletion = asyncio.create_task(delete_topic(store, await read_topic(store, NEWS), _watch(store)))
     for _ in range(after):
         await asyncio.sleep(0)
     deletion.cancel()
@@ -220,7 +226,7 @@ def test_hub_that_claims_the_topic_meanwhile_keeps_it(admin: Admin, change: str)
         else:
             await store.persistence.write_topic_persistence_info(NEWS, LedgerRanges(), ANY)
         with pytest.raises(BadVersionError):
-            await delete_topic(store, found)
+            await delete_topic(store, found, _watch(store))
         assert await store.persistence.read_topic_persistence_info(NEWS) is not None
 
     _store(admin, race)
@@ -230,7 +236,7 @@ def test_subscription_that_moves_meanwhile_is_deleted_where_it_stands(admin: Adm
     async def race(store: MetadataStore) -> None:
         await _populate(store)
         found = await read_topic(store, NEWS)
-        deletion = asyncio.create_task(delete_topic(store, found))
+        deletion = asyncio.create_task(delete_topic(store, found, _watch(store)))
         moved = SubscriptionData(state=SubscriptionState(MessageSeqId(10_000)))
         moves = 0
         for subscriber in [SubscriberId(b"s%03d" % number) for number in range(599, -1, -1)]:
