@@ -3,7 +3,6 @@
 import base64
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
@@ -15,6 +14,7 @@ from benchmarks.generator_process import GeneratorProcess
 from benchmarks.hbase_records import records_table
 from benchmarks.hub_suite import Case
 from benchmarks.java_program import java_command
+from benchmarks.kept_clients import KeptClients
 from benchmarks.record_clients import PARTS, SUBSCRIBER
 from benchmarks.recording import Summary
 from benchmarks.results import Measurement
@@ -37,7 +37,7 @@ class CasCases:
     def __init__(self, places: Places, progress: Callable[[str], None]) -> None:
         self._places = places
         self._progress = progress
-        self._clients: dict[str, tuple[GeneratorProcess, ExitStack]] = {}
+        self._clients = KeptClients(self._start)
         self._used = 0
 
     def __enter__(self) -> Self:
@@ -46,8 +46,7 @@ class CasCases:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for driver in list(self._clients):
-            self._end(driver)
+        self._clients.__exit__(kind, error, trace)
 
     def measure(self, case: Case, number: int) -> Measurement:
         """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
@@ -55,12 +54,12 @@ class CasCases:
             return self._measure(case, number)
         except (BenchmarkError, DevError) as exc:
             # What the client is still doing is not known: the next case gets a new one.
-            self._end(case.driver)
+            self._clients.end(case.driver)
             return Measurement(workload=case.workload, driver=case.driver, round=number, wall=str(exc))
 
     def _measure(self, case: Case, number: int) -> Measurement:
         workload = case.workload
-        client = self._client(case.driver)
+        client = self._clients.of(case.driver)
         self._used += 1
         # Rows that nobody has written yet: what a record went through before must not be part of the number.
         fresh = replace(workload, prefix=f"bench-{time.time_ns():x}-{self._used}")
@@ -92,21 +91,10 @@ class CasCases:
                 measurement.series.setdefault(second, {}).update(roles)
         return measurement
 
-    def _client(self, driver: str) -> GeneratorProcess:
-        """Return the client of a driver, which is started and connected when it is first asked for."""
-        if driver not in self._clients:
-            plan = {"driver": driver, "place": self._places.of[driver]} if driver != _JAVA else self._java_plan()
-            command = java_command(self._progress) if driver == _JAVA else ()
-            with ExitStack() as stack:
-                client = stack.enter_context(GeneratorProcess(plan, command))
-                client.hear("ready", time.monotonic() + _OPEN_S)
-                self._clients[driver] = client, stack.pop_all()
-        return self._clients[driver][0]
-
-    def _end(self, driver: str) -> None:
-        if driver in self._clients:
-            _, stack = self._clients.pop(driver)
-            stack.close()
+    def _start(self, driver: str) -> GeneratorProcess:
+        if driver == _JAVA:
+            return GeneratorProcess(self._java_plan(), java_command(self._progress))
+        return GeneratorProcess({"driver": driver, "place": self._places.of[driver]})
 
     def _java_plan(self) -> dict[str, Any]:
         place = self._places.of[_JAVA]

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from benchmarks.arrivals import Arrivals
 from benchmarks.load import Observer
 from benchmarks.raw_frames import MARK, NUMBER
+from benchmarks.raw_target import NOBODY
 from benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
-from hedwig.errors import HedwigError
+from hedwig.errors import ClientNotSubscribedError, HedwigError
 from hedwig.model import SubscriberId, Topic
 
 __all__ = ["ClientTarget"]
@@ -37,6 +39,7 @@ class ClientTarget:
         self._senders = self._clients[:connections]
         self._receivers = self._clients[connections:]
         self._filling = bytes(workload.message_bytes - len(MARK) - NUMBER.size)
+        self._arrivals = Arrivals()
         self._running: set[asyncio.Task[None]] = set()
         self._receiving: list[asyncio.Task[None]] = []
 
@@ -55,7 +58,11 @@ class ClientTarget:
                 for subscriber, client in enumerate(self._receivers)
                 for topic in range(self._workload.topics)
             ]
-        self._receiving = [asyncio.create_task(self._receive(task.result())) for task in attaching]
+        places = [(topic, each) for each in range(len(self._receivers)) for topic in range(self._workload.topics)]
+        self._receiving = [
+            asyncio.create_task(self._receive(task.result(), *place))
+            for task, place in zip(attaching, places, strict=True)
+        ]
 
     async def _subscribe(self, client: HedwigClient, topic: int, subscriber: int) -> Subscription:
         return await client.subscribe(
@@ -64,11 +71,14 @@ class ClientTarget:
             mode=CreateOrAttach.CREATE,
         )
 
-    async def _receive(self, subscription: Subscription) -> None:
+    async def _receive(self, subscription: Subscription, topic: int, subscriber: int) -> None:
         async for message in subscription:
             body = message.body
             if body.startswith(MARK):
-                self._observer.delivered(NUMBER.unpack_from(body, len(MARK))[0])
+                (number,) = NUMBER.unpack_from(body, len(MARK))
+                if not self._arrivals.is_next(topic, subscriber, number):
+                    self._observer.answered(number, "out of order")
+                self._observer.delivered(number)
 
     def begin(self, number: int, operation: Operation, topic: int) -> None:
         """Begin an operation."""
@@ -81,6 +91,8 @@ class ClientTarget:
                 )
             case Operation.SUBSCRIBE:
                 work = self._subscribe(client, topic, self._new_subscriber(number))
+            case Operation.OWN:
+                work = self._own(client, topic)
             case Operation.SUBSCRIBE_AND_CLOSE:
                 work = self._subscribe_and_close(client, topic, self._new_subscriber(number))
         task = asyncio.create_task(self._carry_out(number, work))
@@ -93,6 +105,12 @@ class ClientTarget:
     async def _subscribe_and_close(self, client: HedwigClient, topic: int, subscriber: int) -> None:
         subscription = await self._subscribe(client, topic, subscriber)
         await subscription.close()
+
+    async def _own(self, client: HedwigClient, topic: int) -> None:
+        try:
+            await client.unsubscribe(Topic(topic_name(self._workload.prefix, topic)), SubscriberId(NOBODY))
+        except ClientNotSubscribedError:
+            return  # As it should be: its owner says so.
 
     async def _carry_out(self, number: int, work: Coroutine[Any, Any, object]) -> None:
         try:

@@ -3,10 +3,32 @@
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-__all__ = ["hear", "hear_later", "say"]
+from benchmarks.descriptors import raise_descriptor_limit
+
+__all__ = ["converse", "hear", "hear_later", "say"]
+
+
+def converse(carry_out: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]) -> None:
+    """Have `carry_out` do what the first line says, on the fastest event loop there is.
+
+    Whatever it fails with is told to the process that started this one, and ends this one with status 1.
+    """
+    raise_descriptor_limit()
+    try:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    try:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(carry_out(hear()))
+    except Exception as exc:
+        say({"error": f"{type(exc).__name__}: {exc}"})
+        sys.exit(1)
 
 
 def hear() -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
-from benchmarks.hub_suite import LEDGERS
+from benchmarks.hub_suite import LEDGERS, ZNODES
 from benchmarks.java_client import JavaBenchmark, JavaBenchmarkError, JavaBenchmarkRun, JavaMode, JavaResult
 from benchmarks.recording import Summary, merged
 from benchmarks.results import Measurement
@@ -59,10 +59,15 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GeneratorDriver:
-    """Generator processes with one of our targets: `raw`, `client` of hedwig.client, `ledgers` of the ledger client."""
+    """Generator processes with one of our targets.
+
+    drain_s: how long to wait, in the end, for what is under way.
+    They are `raw`, `client` of hedwig.client, `ledgers` of the ledger client, `znodes` of messages in ZooKeeper.
+    """
 
     name: str
     processes: int = 1
+    drain_s: float = _DRAIN_S
 
     def measure(self, workload: Workload, subject: Subject, number: int) -> Measurement:
         """Carry a workload out as round `number`."""
@@ -83,7 +88,7 @@ class GeneratorDriver:
                 for generator in generators:
                     generator.tell({"start_ns": start_ns})
                 # Beyond the load and its drain, time to compute the summary of millions of operations.
-                deadline = time.monotonic() + 3 * (workload.seconds + _DRAIN_S) + 60
+                deadline = time.monotonic() + 3 * (workload.seconds + self.drain_s) + 60
                 summary = merged([Summary.from_json(each.hear("summary", deadline)) for each in generators])
         measurement.take(summary, is_delivery=Operation.DELIVER in workload.mix)
         _note_usage(measurement, sampler, subject, start_ns, summary.begin_ns, summary.end_ns)
@@ -96,7 +101,7 @@ class GeneratorDriver:
             "workload": workload.to_json(),
             "share": share,
             "shares": shares,
-            "drain_s": _DRAIN_S,
+            "drain_s": self.drain_s,
             "ledgers": subject.ledgers,
         }
 
@@ -201,6 +206,8 @@ def _note_usage(
     for role in subject.roles:
         if (cores := sampler.cores(role, begin_ns, end_ns)) is not None:
             measurement.values[f"{role}_cores"] = cores
+        if (size := sampler.rss_bytes_max(role)) is not None:
+            measurement.values[f"{role}_rss_bytes_max"] = size
     measurement.hub_cores = sampler.cores("hub", begin_ns, end_ns)
     measurement.hub_written_bytes_per_s = sampler.written_bytes_per_s("hub", begin_ns, end_ns)
     measurement.hub_rss_bytes_max = sampler.rss_bytes_max("hub")
@@ -211,5 +218,5 @@ def _note_usage(
             measurement.series.setdefault(second, {}).update(roles)
 
 
-DRIVERS: Final[Sequence[str]] = ("raw", "client", "java", LEDGERS)
+DRIVERS: Final[Sequence[str]] = ("raw", "client", "java", LEDGERS, ZNODES)
 USUAL_DRIVERS: Final[Sequence[str]] = ("raw", "client", "java")

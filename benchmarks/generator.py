@@ -4,16 +4,13 @@ It speaks lines of JSON with the process that started it: reads a plan, says tha
 says what came out. A line with `error` takes the place of either.
 """
 
-import asyncio
 import gc
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from benchmarks.client_target import ClientTarget
 from benchmarks.connections_target import hold_connections
-from benchmarks.conversation import hear, hear_later, say
-from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.conversation import converse, hear_later, say
 from benchmarks.ledger_target import LedgerTarget
 from benchmarks.load import Load, Target
 from benchmarks.raw_target import RawTarget
@@ -23,25 +20,23 @@ from benchmarks.workloads import Workload
 
 __all__ = ["main"]
 
-_TARGETS: Final[Mapping[str, Callable[..., Target]]] = {"raw": RawTarget, "client": ClientTarget}
+
+def _znode_messages(workload: Workload, host: str, port: int, *, share: int, shares: int) -> Target:
+    from benchmarks.znode_messages import ZnodeMessages
+
+    return ZnodeMessages(workload, host, port, share=share, shares=shares)
+
+
+_TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
+    "raw": RawTarget,
+    "client": ClientTarget,
+    "znodes": _znode_messages,
+}
 
 
 def main() -> None:
     """Read a plan from standard input, and carry it out."""
-    raise_descriptor_limit()
-    try:
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    except ImportError:
-        factory = None
-    try:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_carry_out(hear()))
-    except Exception as exc:
-        # Whatever it is, the process that started this one is to tell it.
-        say({"error": f"{type(exc).__name__}: {exc}"})
-        sys.exit(1)
+    converse(_carry_out)
 
 
 async def _carry_out(plan: Mapping[str, Any]) -> None:

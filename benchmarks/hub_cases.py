@@ -13,10 +13,12 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
 from benchmarks.hub_places import HubPlaces
 from benchmarks.hub_process import Hub, HubProcess
-from benchmarks.hub_suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, Case
+from benchmarks.hub_suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, ZNODES, Case
+from benchmarks.hub_watch import watched
 from benchmarks.results import EMBEDDED, Measurement
 from benchmarks.sampling import usage_of
 from benchmarks.workloads import Operation, Workload
+from benchmarks.znode_place import ZnodePlace
 from cli.dev import DevError
 
 __all__ = ["HubCases"]
@@ -58,6 +60,8 @@ class HubCases:
         try:
             if case.on != EMBEDDED:
                 return self._measure_on_bookies(case, number)
+            if case.driver == ZNODES:
+                return self._measure_znodes(case, number)
             if self.address is not None:
                 return self._measure_running(case, Subject(self.address, self.pid), number)
             return _PROCEDURES.get(workload.name, HubCases._measure_plain)(self, case, number)
@@ -94,7 +98,16 @@ class HubCases:
             subject = Subject(hub.address, hub.pid)
             if case.driver != "java":
                 self._warm(case.workload, subject)
-            return self._said(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
+            return watched(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
+
+    def _measure_znodes(self, case: Case, number: int) -> Measurement:
+        """Measure a ZooKeeper alone; where others have a hub, it is what uses processor and memory."""
+        with ZnodePlace(self._place) as place:
+            subject = Subject(place.address, place.pid)
+            if self.warm_s:
+                warm = replace(case.workload, prefix="warm", seconds=self.warm_s, warmup_s=0.0)
+                GeneratorDriver(ZNODES).measure(warm, subject, 0)
+            return self._driver(case.driver).measure(case.workload, subject, number)
 
     def _measure_on_bookies(self, case: Case, number: int) -> Measurement:
         places = self.places
@@ -129,7 +142,7 @@ class HubCases:
             self._warm_up(workload, subject())
         elif case.driver != "java":
             self._warm(workload, subject())
-        return self._said(hub, lambda: self._driver(case.driver).measure(workload, subject(), number))
+        return watched(hub, lambda: self._driver(case.driver).measure(workload, subject(), number))
 
     def _warm_up(self, workload: Workload, subject: Subject) -> None:
         """Do the same for a while on other topics, however well that goes."""
@@ -162,7 +175,7 @@ class HubCases:
             hub.start()
             subject = Subject(hub.address, hub.pid)
             self._fill(replace(case.workload, prefix="warm", topics=100, operations=100), Operation.PUBLISH, subject)
-            return self._said(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
+            return watched(hub, lambda: self._driver(case.driver).measure(case.workload, subject, number))
 
     def _measure_idle_topics(self, case: Case, number: int) -> Measurement:
         workload = case.workload
@@ -172,7 +185,7 @@ class HubCases:
             warm = replace(workload, prefix="warm", topics=_WARM_TOPICS, operations=_WARM_TOPICS)
             self._fill(warm, Operation.SUBSCRIBE_AND_CLOSE, subject)
             before = _settled_rss(hub.pid)
-            measurement = self._said(hub, lambda: self._driver(case.driver).measure(workload, subject, number))
+            measurement = watched(hub, lambda: self._driver(case.driver).measure(workload, subject, number))
             after = _settled_rss(hub.pid)
             _note_growth(measurement, before, after, measurement.count, "topic")
             return measurement
@@ -219,18 +232,6 @@ class HubCases:
         if done.count < workload.topics:
             errors = ", ".join(f"{count} × {error}" for error, count in done.errors.items())
             raise BenchmarkError(f"preparing {workload.topics} topics by {operation.value} failed: {errors}")
-
-    def _said(self, hub: Hub, measure: Callable[[], Measurement]) -> Measurement:
-        """Measure; if the hub ends meanwhile, that is the wall, in its own last words."""
-        try:
-            measurement = measure()
-        except BenchmarkError:
-            if hub.is_running:
-                raise
-            raise BenchmarkError(f"the hub ended while it was measured: {hub.last_words()}") from None
-        if not hub.is_running:
-            measurement.wall = f"the hub ended while it was measured: {hub.last_words()}"
-        return measurement
 
 
 _PROCEDURES: Final[Mapping[str, Callable[[HubCases, Case, int], Measurement]]] = {

@@ -2,44 +2,31 @@
 
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from benchmarks.descriptors import raise_descriptor_limit
-from benchmarks.drivers import DRIVERS, USUAL_DRIVERS
+from benchmarks.drivers import DRIVERS
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
-from benchmarks.hub_cases import HubCases
-from benchmarks.hub_places import JOURNALS, METADATA, HubPlaces
-from benchmarks.hub_suite import (
-    FULL,
-    LEDGERS,
-    MEASUREMENTS,
-    PLACES,
-    QUICK,
-    SMOKE,
-    USUAL,
-    Case,
-    Sizes,
-    cases,
-)
+from benchmarks.hub_places import JOURNALS, METADATA
+from benchmarks.hub_plan import SIZES, Asked, hub_plan, stored_plan
+from benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
 from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.metadata_places import HEAP_MB_MIN
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
 from benchmarks.runs import carry_out, end_run
+from benchmarks.stored_suite import STORED_MEASUREMENTS, STORES
 from cli.dev import DevError
 from hedwig.errors import ConfigurationError, HedwigError
 from hub.ledgers.bookkeeper.quorums import Quorums
 
 __all__ = ["hub"]
-
-_SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
 
 
 def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) -> Quorums:
@@ -51,15 +38,16 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
 
 
 @click.command(epilog="Example: hedwig-bench hub publish deliver --topics 50 --size 100 --rounds 1")
-@click.argument("measurements", nargs=-1, type=click.Choice(MEASUREMENTS))
+@click.argument("measurements", nargs=-1, type=click.Choice((*MEASUREMENTS, *STORED_MEASUREMENTS)))
 @click.option(
     "--sizes",
     "preset",
-    type=click.Choice(list(_SIZES)),
+    type=click.Choice(list(SIZES)),
     default="usual",
     show_default=True,
     help="How much: smoke takes seconds, full goes to a million topics.",
 )
+@click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick.")
 @click.option("--full", "preset", flag_value="full", help="The same as --sizes full.")
 @click.option(
     "--driver", "drivers", multiple=True, type=click.Choice(DRIVERS), help="Default: what each --on can have."
@@ -68,8 +56,9 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
     "--on",
     "places",
     multiple=True,
-    type=click.Choice(PLACES),
-    help="Which hub, on which stores; several are measured side by side. Default: embedded.",
+    type=click.Choice((*PLACES, *STORES)),
+    help="Which hub, on which stores; several are measured side by side. Default: embedded. On zookeeper and hbase the "
+    "same hub, with its metadata there, among those of --topics topics.",
 )
 @click.option(
     "--metadata",
@@ -90,7 +79,8 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
 )
 @click.option("--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds to warm a hub on bookies up.")
 @click.option("--resume", is_flag=True, help="Go on with the result file of a run that was not finished.")
-@click.option("--topics", callback=numbers, metavar="N,N…", help="Topics to publish to.")
+@click.option("--topics", callback=numbers, metavar="N,N…", help="Topics to publish to; in a store.")
+@click.option("--sample", type=click.IntRange(min=1), help="Of the topics in a store, so many are used in each case.")
 @click.option("--size", "message_bytes", callback=numbers, metavar="N,N…", help="Bytes of a message's body.")
 @click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscribers of each topic, for deliver.")
 @click.option(
@@ -109,6 +99,10 @@ def _quorums(_context: click.Context, _parameter: click.Parameter, text: str) ->
 @click.option("--cold-topics", type=click.IntRange(min=1), help="Topics for publish-cold.")
 @click.option("--idle-topics", callback=numbers, metavar="N,N…", help="The ladder of owned idle topics.")
 @click.option("--idle-connections", callback=numbers, metavar="N,N…", help="Connections held open.")
+@click.option(
+    "--heap", "heap_mb", type=click.IntRange(min=HEAP_MB_MIN), metavar="MIB", help="Heap of all machines of a store."
+)
+@click.option("--fill-max", "fill_max_s", type=click.FloatRange(min=1), help="Seconds for filling a store, at most.")
 @click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
 @click.option(
     "--processes",
@@ -151,15 +145,18 @@ def hub(
 ) -> None:
     """Measure a hub: publish, deliver, subscribe, publish-cold, idle-topics, idle-connections; without a name, all.
 
+    With --on zookeeper and --on hbase: own, publish-first, publish-warm, fail-over, in stores with many topics.
+
     Each case gets a fresh hub in a process of its own; the load comes from further processes. With --on, hubs on
     bookies, whose servers are started, and the original Java hub beside them. The result file is written after each
     case, so an interrupted run leaves what it has, and --resume goes on with it.
     """
-    sizes = replace(_SIZES[preset], **{name: value for name, value in given.items() if value is not None})
-    if sizes.rates and not any(sizes.rates):
-        sizes = replace(sizes, rates=())
     places = places or (EMBEDDED,)
-    drivers = drivers or (tuple(USUAL_DRIVERS) if places == (EMBEDDED,) else ("raw", "java", LEDGERS))
+    is_stored = set(places) <= set(STORES)
+    if not is_stored and not set(places).isdisjoint(STORES):
+        raise click.UsageError("--on zookeeper and --on hbase are compared with each other, in a run of their own")
+    if unknown := set(measurements) - set(STORED_MEASUREMENTS if is_stored else MEASUREMENTS):
+        raise click.UsageError(f"{', '.join(sorted(unknown))} cannot be measured --on {places[0]}")
     if address is not None and places != (EMBEDDED,):
         raise click.UsageError("--address is a hub that runs, and --on says which to start: give one of them")
     if resume and output is None:
@@ -171,38 +168,24 @@ def hub(
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=_made(data), ignore_cleanup_errors=True)
     with interrupt_on_sigterm(), folder as place, ExitStack() as stack:
         try:
-            planned = list(cases(measurements or MEASUREMENTS, drivers, sizes, seed, places))
-            if not planned:
-                raise BenchmarkError(f"nothing to measure: no driver of {', '.join(drivers)} does that on {places[0]}")
-            servers = None
-            if any(each != EMBEDDED for each in places):
-                servers = HubPlaces(
-                    places,
-                    Path(place, "servers"),
-                    metadata=metadata,
-                    quorums=quorums,
-                    journal=journal,
-                    progress=lambda line: click.echo(f"    {line}", err=True),
-                )
-                stack.enter_context(servers)
-            runs = HubCases(
-                directory=Path(place),
-                settings=settings,
-                address=address,
-                pid=pid,
-                processes=processes,
-                places=servers,
-                warm_s=sizes.warm_s,
+            asked = Asked(
+                measurements, drivers, places, preset, given, settings, processes, seed, Path(place), _progress
             )
+            if is_stored:
+                plan = stored_plan(asked, stack)
+            else:
+                plan = hub_plan(
+                    asked, stack, address=address, pid=pid, metadata=metadata, quorums=quorums, journal=journal
+                )
             result = Result(
                 program="hedwig-bench hub",
                 started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
                 environment=environment(Path(place)),
-                terms=_terms(label, settings, address, sizes, processes, seed, servers, drivers),
+                terms=({"label": label} if label else {}) | dict(plan.terms),
             )
             if resume and path.exists():
                 result = _resumed(result, Result.read(path))
-            carry_out(planned, runs.measure, sizes.rounds, result, path, named=_named)
+            carry_out(plan.cases, plan.measure, plan.rounds, result, path, named=_named)
         except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
             raise click.ClickException(str(exc)) from exc
         except KeyboardInterrupt:
@@ -223,43 +206,14 @@ def _resumed(result: Result, before: Result) -> Result:
     return before
 
 
+def _progress(line: str) -> None:
+    click.echo(f"    {line}", err=True)
+
+
 def _made(data: Path | None) -> Path | None:
     if data is not None:
         data.mkdir(parents=True, exist_ok=True)
     return data
-
-
-def _terms(
-    label: str,
-    settings: tuple[str, ...],
-    address: str | None,
-    sizes: Sizes,
-    processes: int,
-    seed: int,
-    places: HubPlaces | None,
-    drivers: Sequence[str],
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"label": label} if label else {}
-    if places is not None:
-        found |= places.terms(drivers)
-        found["warm-up"] = f"{sizes.warm_s:g} s"
-    elif address is None:
-        found |= {
-            "hubs": 1,
-            "replicas": "none",
-            "acknowledged": "once it is synced to the hub's disk",
-            "metadata": "SQLite, synced",
-        }
-    else:
-        found |= {"hub": f"at {address}, which keeps messages as it was told elsewhere"}
-    return found | {
-        "hub options": list(settings),
-        "rounds": sizes.rounds,
-        "generator processes": processes,
-        "seed": seed,
-        "Java client": "1 GiB of heap, one connection",
-        "closed loops": "time counts from when a request is sent, so a stall delays what follows without showing in it",
-    }
 
 
 def _named(case: Case) -> str:

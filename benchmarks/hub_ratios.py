@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from benchmarks.cas_ratios import ratio
-from benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL
+from benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL, ZNODES
 from benchmarks.results import Measurement, alike
 from benchmarks.workloads import Workload
 
@@ -30,7 +30,23 @@ def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], 
     shares = [line for group in groups if group[0].on in _OURS and (line := _ledger_line(group, groups, named))]
     if shares:
         tables.append(("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
+    znodes = [line for group in groups if group[0].driver != ZNODES and (line := _znodes_line(group, groups, named))]
+    if znodes:
+        columns = (*_COLUMNS[:3], "rate ÷ znodes'", "p50 ÷ znodes'")
+        tables.append(("our hub ÷ messages as znodes in ZooKeeper alone", columns, znodes))
     return tables
+
+
+def _znodes_line(
+    group: Sequence[Measurement],
+    groups: Sequence[Sequence[Measurement]],
+    named: Callable[[Workload], tuple[str, str]],
+) -> list[str] | None:
+    beside = _beside(group, groups, on=group[0].on, driver=ZNODES)
+    if not beside:
+        return None
+    rates = ratio(group, beside, lambda each: each.rate_per_s)
+    return [*named(group[0].workload), group[0].driver, rates, ratio(group, beside, _delivery_p50_us)]
 
 
 def _original_line(
@@ -73,6 +89,11 @@ def _beside(
         if other[0].on == on and other[0].driver == driver and other[0].workload == load:
             return {each.round: each for each in other}
     return {}
+
+
+def _delivery_p50_us(measurement: Measurement) -> float | None:
+    histogram = measurement.histograms.get("delivery")
+    return histogram.percentile_us(50) if histogram is not None and histogram.count else None
 
 
 def _p50_us(measurement: Measurement) -> float | None:

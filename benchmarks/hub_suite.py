@@ -18,6 +18,7 @@ __all__ = [
     "QUICK",
     "SMOKE",
     "USUAL",
+    "ZNODES",
     "Case",
     "Sizes",
     "cases",
@@ -41,6 +42,9 @@ PLACES: Final = (EMBEDDED, CLUSTER, CLUSTER_43, ORIGINAL)
 _ON_BOOKIES: Final = (CLUSTER, CLUSTER_43)
 LEDGERS: Final = "ledgers"
 """The driver without a hub: our ledger client alone, on the bookies."""
+
+ZNODES: Final = "znodes"
+"""The driver without a hub, of deliveries: each message a znode for each subscriber, in a ZooKeeper of its own."""
 
 _LIMIT_S: Final = 3600.0
 """For workloads of a number of operations: then what has not begun is missed."""
@@ -132,6 +136,8 @@ def cases(
 
 def _can_be(case: Case, place: str) -> bool:
     """Say whether a case can be on a kind of hub: what embedded hubs alone are asked is left to them."""
+    if case.driver == ZNODES:
+        return place == EMBEDDED
     if case.driver == LEDGERS:
         return place in _ON_BOOKIES and case.workload.name == PUBLISH
     return place == EMBEDDED or case.workload.name not in (IDLE_TOPICS, IDLE_CONNECTIONS)
@@ -140,11 +146,11 @@ def _can_be(case: Case, place: str) -> bool:
 def _cases_anywhere(measurements: Sequence[str], drivers: Sequence[str], sizes: Sizes, seed: int) -> Iterator[Case]:
     if PUBLISH in measurements:
         for workload in _publishes(sizes, seed):
-            yield from (Case(workload, driver) for driver in drivers)
-    ours = [driver for driver in drivers if driver not in ("java", LEDGERS)]
+            yield from (Case(workload, driver) for driver in drivers if driver != ZNODES)
+    ours = [driver for driver in drivers if driver not in ("java", LEDGERS, ZNODES)]
     if DELIVER in measurements:
         for workload in _deliveries(sizes, seed):
-            yield from (Case(workload, driver) for driver in ours)
+            yield from (Case(workload, driver) for driver in drivers if driver in (*ours, ZNODES))
     if SUBSCRIBE in measurements:
         yield from (Case(workload, driver) for driver in ours for workload in _subscriptions(sizes, seed))
         if "java" in drivers:

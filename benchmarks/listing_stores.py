@@ -15,16 +15,25 @@ from metadata import MetadataStore, RecordKey, StoreOptions, format_metadata, op
 from metadata.bulk import BATCH_ROWS, RowOutcome, RowResult, TopicCreator, load_batches
 from metadata.url import MetadataUrl
 
-__all__ = ["BACKENDS", "HEAP_MB", "NAME_MARK", "FilledStore", "given_stores", "own_stores", "topic_of"]
+__all__ = [
+    "BACKENDS",
+    "HEAP_MB",
+    "NAME_MARK",
+    "OPTIONS",
+    "FilledStore",
+    "given_stores",
+    "own_stores",
+    "store_servers",
+    "topic_of",
+]
 
 BACKENDS: Final = ("sqlite", "hbase", "zookeeper")
 HEAP_MB: Final = {"zookeeper": 3072, "regionserver": 1536, "hbase-master": 384}
+OPTIONS: Final = StoreOptions(operation_timeout_s=120.0, regions=16)
 NAME_MARK: Final = b"topic-"
 """Stands once in every name, and nowhere else in a listing."""
 
-_REGIONS: Final = 16
 _DEPARTMENTS: Final = 100
-_TIMEOUT_S: Final = 120.0
 _TOLD_EVERY_S: Final = 10.0
 _BIG_TICKS: Final = {"forceSync": "no", "tickTime": "6000"}
 """Sessions may last two minutes: a ZooKeeper with millions of nodes stands still now and then to collect garbage."""
@@ -49,13 +58,13 @@ def topic_of(number: int, *, is_nested: bool) -> Topic:
 
 
 @contextmanager
-def own_stores(
-    backends: Sequence[str], sizes: Sequence[int], directory: Path, *, is_nested: bool, progress: Progress
-) -> Iterator[list[FilledStore]]:
-    """Start the servers that are needed, make a store of each size, and end what was started.
+def store_servers(
+    backends: Sequence[str], directory: Path, *, progress: Progress
+) -> Iterator[Callable[[str, str], str]]:
+    """Start the servers that `backends` need, and end them; what is given tells the URL of a backend's store by name.
 
     ZooKeeper has servers of its own, so that HBase's does not hold a node for each topic.
-    Raises: BenchmarkError, DevError, HedwigError - a server or a store does not come up, or cannot be filled.
+    Raises: DevError - a server does not come up.
     """
     with ExitStack() as stack:
         addresses = {}
@@ -71,18 +80,33 @@ def own_stores(
                 stack.callback(servers.down)
                 servers.up(services)
                 addresses[backend] = servers.address("zookeeper")
-        stores = []
-        for backend in backends:
-            for topics in sizes:
-                match backend:
-                    case "sqlite":
-                        url = f"sqlite://{directory.absolute() / f'metadata-{topics}.sqlite'}"
-                    case "hbase":
-                        url = f"hbase://{addresses[backend]}/listing{topics}"
-                    case _:
-                        url = f"zookeeper://{addresses[backend]}/listing-{topics}/standalone"
-                stores.append(_filled(url, topics, is_nested=is_nested, progress=progress))
-        yield stores
+
+        def url(backend: str, name: str) -> str:
+            match backend:
+                case "sqlite":
+                    return f"sqlite://{directory.absolute() / f'{name}.sqlite'}"
+                case "hbase":
+                    return f"hbase://{addresses[backend]}/{name}"
+                case _:
+                    return f"zookeeper://{addresses[backend]}/{name}/standalone"
+
+        yield url
+
+
+@contextmanager
+def own_stores(
+    backends: Sequence[str], sizes: Sequence[int], directory: Path, *, is_nested: bool, progress: Progress
+) -> Iterator[list[FilledStore]]:
+    """Start the servers that are needed, make a store of each size, and end what was started.
+
+    Raises: BenchmarkError, DevError, HedwigError - a server or a store does not come up, or cannot be filled.
+    """
+    with store_servers(backends, directory, progress=progress) as url:
+        yield [
+            _filled(url(backend, f"listing{topics}"), topics, is_nested=is_nested, progress=progress)
+            for backend in backends
+            for topics in sizes
+        ]
 
 
 def given_stores(
@@ -106,9 +130,8 @@ def _filled(url: str, topics: int, *, is_nested: bool, progress: Progress) -> Fi
 
 
 async def _fill(url: str, topics: int, *, is_nested: bool, progress: Progress) -> None:
-    options = StoreOptions(operation_timeout_s=_TIMEOUT_S, regions=_REGIONS)
-    await format_metadata(url, options)
-    async with await open_metadata(url, options) as store:
+    await format_metadata(url, OPTIONS)
+    async with await open_metadata(url, OPTIONS) as store:
         # Topics are made in this order, a few batches at a time: with the last one, all are there.
         last = topic_of(topics - 1, is_nested=is_nested)
         if await store.persistence.read_topic_persistence_info(last) is None:

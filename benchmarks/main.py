@@ -6,11 +6,14 @@ from pathlib import Path
 import click
 
 from benchmarks.cas_command import cas
+from benchmarks.compare_command import compare_command
 from benchmarks.document import write_into
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_command import hub
 from benchmarks.listing_command import listing
 from benchmarks.metadata_command import metadata
+from benchmarks.migration_command import migrate
+from benchmarks.report_command import report
 from benchmarks.results import Result
 from benchmarks.runs import show_result
 from benchmarks.takeover_command import takeover
@@ -25,9 +28,12 @@ def main() -> None:
 
 
 main.add_command(cas)
+main.add_command(compare_command)
 main.add_command(hub)
 main.add_command(listing)
 main.add_command(metadata)
+main.add_command(migrate)
+main.add_command(report)
 main.add_command(takeover)
 
 

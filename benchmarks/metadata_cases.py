@@ -3,7 +3,6 @@
 import random
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -11,6 +10,7 @@ from typing import Final, Self
 from benchmarks.cpu_time import cpu_s_between
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
+from benchmarks.kept_clients import KeptClients
 from benchmarks.metadata_ground import FillTask, Ground
 from benchmarks.metadata_places import MetadataPlaces
 from benchmarks.recording import Summary
@@ -38,7 +38,7 @@ class MetadataCases:
     def __init__(self, places: MetadataPlaces, python: str) -> None:
         self._places = places
         self._command = (python, *CLIENT_COMMAND)
-        self._clients: dict[str, tuple[GeneratorProcess, ExitStack]] = {}
+        self._clients = KeptClients(self._start)
         self._used = 0
 
     def __enter__(self) -> Self:
@@ -47,8 +47,7 @@ class MetadataCases:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for backend in list(self._clients):
-            self._end(backend)
+        self._clients.__exit__(kind, error, trace)
 
     def measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
         """Carry a workload out as round `number`."""
@@ -69,14 +68,14 @@ class MetadataCases:
             measurement = carry_out()
         except (BenchmarkError, DevError, HedwigError) as exc:
             # What the client is still doing is not known: the next case gets a new one.
-            self._end(backend)
+            self._clients.end(backend)
             measurement = Measurement(workload=workload, driver=backend, round=number, wall=str(exc))
         if ended := self._places.ended(backend):
             measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
         return measurement
 
     def _measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
-        client = self._client(backend)
+        client = self._clients.of(backend)
         self._used += 1
         fresh = replace(ground, token=f"{time.time_ns():x}-{self._used}")
         client.tell({"workload": workload.to_json(), "ground": fresh.to_json(), "drain_s": _DRAIN_S})
@@ -108,7 +107,7 @@ class MetadataCases:
         return measurement
 
     def _fill(self, backend: str, workload: Workload, task: FillTask) -> Measurement:
-        client = self._client(backend)
+        client = self._clients.of(backend)
         roles = self._roles(backend, client)
         with Sampler(roles) as sampler:
             start_ns = time.monotonic_ns()
@@ -127,7 +126,7 @@ class MetadataCases:
         return measurement
 
     def _restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
-        client = self._client(backend)
+        client = self._clients.of(backend)
         topics = random.Random(workload.seed).choices(range(ground.topics), k=_SAMPLE)
         began_ns = time.monotonic_ns()
         self._places.restart(backend)
@@ -148,19 +147,8 @@ class MetadataCases:
     def _roles(self, backend: str, client: GeneratorProcess) -> dict[str, list[int]]:
         return {**self._places.roles(backend), "client": [client.pid]}
 
-    def _client(self, backend: str) -> GeneratorProcess:
-        """Return the client of a backend, which is started and connected when it is first asked for."""
-        if backend not in self._clients:
-            with ExitStack() as stack:
-                client = stack.enter_context(GeneratorProcess({"url": self._places.url(backend)}, self._command))
-                client.hear("ready", time.monotonic() + _OPEN_S)
-                self._clients[backend] = client, stack.pop_all()
-        return self._clients[backend][0]
-
-    def _end(self, backend: str) -> None:
-        if backend in self._clients:
-            _, stack = self._clients.pop(backend)
-            stack.close()
+    def _start(self, backend: str) -> GeneratorProcess:
+        return GeneratorProcess({"url": self._places.url(backend)}, self._command)
 
 
 def _deadline(workload: Workload) -> float:

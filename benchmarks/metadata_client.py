@@ -7,13 +7,11 @@ do: `fill` it, carry a `workload` out, or `probe` whether topics can be read; a 
 import asyncio
 import gc
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.conversation import hear, hear_later, say
-from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.conversation import converse, hear_later, say
 from benchmarks.load import Load
 from benchmarks.metadata_fill import fill
 from benchmarks.metadata_ground import FillTask, Ground, Managers, owned
@@ -31,22 +29,9 @@ _PROBE_ATTEMPT_S: Final = 2.0
 
 def main() -> None:
     """Read a plan from standard input, and do what follows."""
-    raise_descriptor_limit()
     # What fails is told to who measures; what libraries say of it besides would stand in the middle of the progress.
     logging.getLogger().addHandler(logging.NullHandler())
-    try:
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    except ImportError:
-        factory = None
-    try:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(serve(hear()))
-    except Exception as exc:
-        # Whatever it is, the process that started this one is to tell it.
-        say({"error": f"{type(exc).__name__}: {exc}"})
-        sys.exit(1)
+    converse(serve)
 
 
 async def serve(plan: Mapping[str, Any]) -> None:

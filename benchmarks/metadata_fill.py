@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.metadata_ground import DATA, PREDECESSOR, Batch, FillTask, Managers
+from benchmarks.metadata_ground import PREDECESSOR, Batch, FillTask, Managers
 from benchmarks.recording import Second, Summary
 from hedwig.errors import BadVersionError, HedwigError
 from hedwig.model import LedgerRanges
@@ -84,7 +84,7 @@ async def _make_until_done(store: Managers, batch: Batch, errors: Counter[str], 
 async def _make(store: Managers, batch: Batch) -> None:
     topics = [Write(RecordKey(topic), LedgerRanges(), NEW) for topic in batch.topics]
     owners = [Write(RecordKey(topic), PREDECESSOR, NEW) for topic in batch.owned]
-    subscriptions = [Write(key, DATA, NEW) for key in batch.subscriptions]
+    subscriptions = [Write(key, batch.data, NEW) for key in batch.subscriptions]
     made: list[Sequence[Outcome[Any]]] = []
     if topics:
         made.append(await store.persistence.apply(topics))

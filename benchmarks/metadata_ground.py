@@ -5,12 +5,12 @@ owner, those with an odd one never had one, until a workload claims it. Beside t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol, Self
 
 from benchmarks.record_clients import DATA
 from benchmarks.workloads import subscriber_name, topic_name
-from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.model import HubInfo, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
 from metadata.operations import RecordKey
 
@@ -37,6 +37,8 @@ _WIDE_RECORDS: Final = 2_000
 """So many subscriptions at least, over all topics that have the same number: one topic alone would be a hot one."""
 _WIDE_TOPICS_MAX: Final = 500
 PREDECESSOR: Final = HubInfo(host="hub-1.example.net", port=4080, ssl_port=9876, epoch=4294967297)
+FRESH: Final = replace(DATA, state=SubscriptionState(MessageSeqId(0)))
+"""A subscription to a topic to which nothing was published."""
 SUCCESSOR: Final = HubInfo(host="hub-2.example.net", port=4080, ssl_port=9876, epoch=4294967298)
 
 
@@ -109,7 +111,8 @@ class Ground:
 class FillTask:
     """What is to be made: topics from `first` up to `last`, excluded, or the wide ones of some numbers.
 
-    seconds_max: then it is given up.
+    seconds_max: then it is given up. is_released: topics are as hubs leave them when nobody uses them: without owners,
+        and with nothing published yet.
     """
 
     first: int
@@ -117,6 +120,7 @@ class FillTask:
     subscribers: int
     wide: Sequence[int] = ()
     seconds_max: float = 3600.0
+    is_released: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"wide": list(self.wide)}
@@ -129,7 +133,7 @@ class FillTask:
     def records(self) -> int:
         """Return how many records that is."""
         topics = self.last - self.first
-        owners = (self.last + 1) // 2 - (self.first + 1) // 2
+        owners = 0 if self.is_released else (self.last + 1) // 2 - (self.first + 1) // 2
         return topics * (1 + self.subscribers) + owners + sum(wide_count(wide) * (1 + wide) for wide in self.wide)
 
     def batches(self) -> Iterator["Batch"]:
@@ -141,10 +145,11 @@ class FillTask:
             numbers = range(first, min(self.last, first + step))
             yield Batch(
                 topics=[ground.topic(number) for number in numbers],
-                owned=[ground.topic(number) for number in numbers if number % 2 == 0],
+                owned=[ground.topic(number) for number in numbers if number % 2 == 0 and not self.is_released],
                 subscriptions=[
                     ground.subscription(number, each) for number in numbers for each in range(self.subscribers)
                 ],
+                data=FRESH if self.is_released else DATA,
             )
         for wide in self.wide:
             yield from _wide_batches(ground, wide)
@@ -157,6 +162,7 @@ class Batch:
     topics: list[Topic]
     owned: list[Topic]
     subscriptions: list[RecordKey]
+    data: SubscriptionData = DATA
 
     @property
     def records(self) -> int:

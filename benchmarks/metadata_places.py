@@ -13,7 +13,17 @@ from cli.dev.launcher import ServerState, ServerStatus
 from metadata.backend import StoreOptions
 from metadata.store import format_metadata
 
-__all__ = ["BACKENDS", "HEAP_MB_MIN", "RESTARTED", "SYNCED", "UNSYNCED", "MetadataPlaces", "terms"]
+__all__ = [
+    "BACKENDS",
+    "HADOOP_3",
+    "HEAP_MB_MIN",
+    "RESTARTED",
+    "SYNCED",
+    "SYNCED_LOG",
+    "UNSYNCED",
+    "MetadataPlaces",
+    "terms",
+]
 
 BACKENDS: Final = ("sqlite", "zookeeper", "hbase", "hbase+thrift")
 """Schemes of the metadata URLs that are measured."""
@@ -36,9 +46,9 @@ _HBASE_DEFAULTS: Final = {
     # At the dev servers' 4 s a busy machine is enough for a region server to be taken for dead.
     "zookeeper.session.timeout": _SESSION_MS,
 }
-_SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.enforce": "true"}
+SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.enforce": "true"}
 _UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
-_HADOOP_3: Final = "hbase-hadoop3"
+HADOOP_3: Final = "hbase-hadoop3"
 _TAIL_BYTES: Final = 65_536
 _SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase", "hbase+thrift": "hbase"}
 """The folder of servers that a backend uses."""
@@ -86,9 +96,9 @@ class MetadataPlaces:
                 heap_mb=heaps,
                 java_flags=dict.fromkeys(heaps, _BOTH_COMPILERS),
                 # There is no gateway of this build; it writes no log itself.
-                classpaths={"hbase-master": _HADOOP_3, "regionserver": _HADOOP_3},
+                classpaths={"hbase-master": HADOOP_3, "regionserver": HADOOP_3},
                 zookeeper_properties={"maxSessionTimeout": _SESSION_MS},
-                hbase_properties=_HBASE_DEFAULTS | (_SYNCED_LOG if synced else _UNSYNCED_LOG),
+                hbase_properties=_HBASE_DEFAULTS | (SYNCED_LOG if synced else _UNSYNCED_LOG),
             )
 
     def __enter__(self) -> Self:

@@ -10,9 +10,9 @@ from benchmarks.metadata_cases import MetadataCases
 from benchmarks.metadata_ground import FillTask, Ground
 from benchmarks.metadata_places import RESTARTED, MetadataPlaces
 from benchmarks.metadata_progress import Progress
-from benchmarks.metadata_suite import FILL, RESTART, MetadataSizes, Stage, Step
+from benchmarks.metadata_suite import CLAIMING, FILL, RESTART, MetadataSizes, Stage, Step
 from benchmarks.results import Measurement, Result
-from benchmarks.workloads import Among, Choice, Workload
+from benchmarks.workloads import Choice, Workload
 from cli.dev import DevError
 
 __all__ = ["MetadataRun", "named"]
@@ -102,7 +102,7 @@ class _Climb:
                     if self._progress.found(stage, backend, workload, number) is None:
                         self._announce(backend, workload, number)
                         ground = self._ground(step, claimed[backend])
-                        claimed[backend] += step.claims if workload.among is Among.UNOWNED else 0
+                        claimed[backend] += step.claims if workload.among in CLAIMING else 0
                         self._keep(backend, self._cases.measure(backend, workload, ground, number))
         restart = stage.restart(step, run.seed)
         for backend in self._backends():

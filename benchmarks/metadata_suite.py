@@ -8,11 +8,14 @@ from benchmarks.metadata_places import SYNCED, UNSYNCED
 from benchmarks.metadata_workloads import WorkloadFile
 from benchmarks.workloads import Among, Operation, Workload
 
-__all__ = ["FILL", "FULL", "QUICK", "RESTART", "SMOKE", "USUAL", "MetadataSizes", "Stage", "Step", "stages"]
+__all__ = ["CLAIMING", "FILL", "FULL", "QUICK", "RESTART", "SMOKE", "USUAL", "MetadataSizes", "Stage", "Step", "stages"]
 
 FILL: Final = "fill"
 RESTART: Final = "restart"
 _TOPICS_MIN: Final = 20
+_DRAWN_SHARE: Final = 0.75
+CLAIMING: Final = frozenset({Among.UNOWNED, Among.LATEST})
+"""Loads that claim topics without owner, of which there are so many in each step of a ladder."""
 _BOUNDED: Final = frozenset({Operation.CREATE_SUBSCRIPTION.value, Operation.DELETE_SUBSCRIPTION.value})
 """Operations that leave more, or less, than there was: as many of them on each backend."""
 
@@ -132,9 +135,9 @@ def _stage(
         for file in files:
             if before == 0 or not file.once:
                 workloads += list(_fitted(file, topics, subscribers, sizes, seed))
-        claiming = sizes.rounds * sum(each.among is Among.UNOWNED for each in workloads)
+        claiming = sizes.rounds * sum(each.among in CLAIMING for each in workloads)
         claims = max(1, min(sizes.operations, (topics // 2 - before // 2) // max(1, claiming)))
-        workloads = [_bounded(each, claims) if each.among is Among.UNOWNED else each for each in workloads]
+        workloads = [_bounded(each, _claiming(each, claims)) if each.among in CLAIMING else each for each in workloads]
         steps.append(Step(topics=topics, before=before, claims=claims, workloads=workloads))
     wide = sorted({each.wide for step in steps for each in step.workloads if each.wide})
     return Stage(durability=durability, subscribers=subscribers, wide=wide, steps=steps)
@@ -152,6 +155,12 @@ def _fitted(file: WorkloadFile, topics: int, subscribers: int, sizes: MetadataSi
         if fitted not in seen and fitted.keys <= topics // 2:
             seen.append(fitted)
             yield fitted
+
+
+def _claiming(workload: Workload, claims: int) -> int:
+    """Return how many operations there may be, of which so many claim at most; drawn, their share is not exact."""
+    share = workload.mix[Operation.CLAIM.value] / sum(workload.mix.values())
+    return claims if share == 1 else max(1, int(_DRAWN_SHARE * claims / share))
 
 
 def _bounded(workload: Workload, operations: int) -> Workload:

@@ -39,6 +39,8 @@ class MetadataTarget:
         self._tails: dict[RecordKey, asyncio.Future[None]] = {}
         self._made: dict[RecordKey, Version] = {}
         self._to_delete: list[RecordKey] = []
+        self._begun_claims = 0
+        self._claimed: list[int] = []
         self._callers = Callers(workload.in_flight, self._carry_out)
         self._operations: dict[Operation, Callable[[int, int, int], Awaitable[None]]] = {
             Operation.CLAIM: self._claim,
@@ -87,18 +89,31 @@ class MetadataTarget:
     def _topic(self, place: int, number: int, topic: int) -> Topic:
         workload, ground = self._workload, self._ground
         match workload.among:
+            case Among.LATEST:
+                return self._newest(topic)
             case Among.OWNED:
                 return ground.topic(owned(topic))
             case Among.CONTENDED:
                 return ground.topic(owned(2 * (place % workload.keys)))
             case Among.UNOWNED:
-                if number >= ground.claims:
-                    raise BenchmarkError("no topic without an owner is left")
-                return ground.topic(unowned(ground.first_claim + number))
+                return ground.topic(self._unclaimed(number))
             case Among.WIDE:
                 return ground.wide_topic(workload.wide, topic)
             case Among.ALL:
                 return ground.topic(topic)
+
+    def _unclaimed(self, place: int) -> int:
+        """Return one of the topics that this load may claim."""
+        if place >= self._ground.claims:
+            raise BenchmarkError("no topic without an owner is left")
+        return unowned(self._ground.first_claim + place)
+
+    def _newest(self, rank: int) -> Topic:
+        """Return the topic that got its owner last but `rank`: before those of this load, all with an even number."""
+        if rank < len(self._claimed):
+            return self._ground.topic(self._claimed[-1 - rank])
+        before = (self._ground.topics + 1) // 2
+        return self._ground.topic(2 * ((before - 1 - (rank - len(self._claimed))) % before))
 
     def _drawn_topic(self, number: int) -> RecordKey:
         return RecordKey(self._ground.topic(self._topic_of(number % self._ground.drawn)))
@@ -110,7 +125,15 @@ class MetadataTarget:
     # ------------------------------------------------------------------------------------------------- operations
 
     async def _claim(self, place: int, number: int, topic: int) -> None:
-        name = self._topic(place, number, topic)
+        if self._workload.among is Among.LATEST:
+            claimed = self._unclaimed(self._begun_claims)
+            self._begun_claims += 1
+            await self._own(number, self._ground.topic(claimed))
+            self._claimed.append(claimed)
+        else:
+            await self._own(number, self._topic(place, number, topic))
+
+    async def _own(self, number: int, name: Topic) -> None:
         ownership = self._store.ownership
         found = await ownership.read_owner_info(name)
         version: Version | None = NEW if found is None else found.version

@@ -47,6 +47,7 @@ class RawChannel(asyncio.Protocol):
         self._rest = b""
         self._numbers: list[int] = []
         self._then: dict[int, bytes] = {}
+        self._expected: dict[int, str] = {}
         self._slot_bytes: list[bytes] = []
         self._free: list[int] = []
         self._mark_at: dict[int, int] = {}
@@ -60,9 +61,14 @@ class RawChannel(asyncio.Protocol):
         self._out += (head, NUMBER.pack(number), tail, self._take_slot(number))
         self._flush_soon()
 
-    def request(self, number: int, frame: bytes, *, then: bytes | None = None) -> None:
-        """Send a request, and, once that is answered, a second one; the operation is answered with the last."""
+    def request(self, number: int, frame: bytes, *, then: bytes | None = None, expected: str | None = None) -> None:
+        """Send a request, and, once that is answered, a second one; the operation is answered with the last.
+
+        `expected` is the status with which it succeeds, in place of success.
+        """
         slot = self._take_slot(number)
+        if expected is not None:
+            self._expected[number] = expected
         if then is not None:
             self._then[number] = then
         self._out += (frame, slot)
@@ -138,6 +144,8 @@ class RawChannel(asyncio.Protocol):
             return
         self._numbers[slot] = -1
         self._free.append(slot)
+        if self._expected and (expected := self._expected.pop(number, None)) is not None:
+            error = None if error == expected else error or f"not {expected}"
         then = self._then.pop(number, None) if self._then else None
         if then is not None and error is None:
             self.request(number, then)

@@ -18,6 +18,7 @@ from hedwig.wire import (
     Publish,
     Request,
     Subscribe,
+    Unsubscribe,
     encode_request,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "slot_bytes",
     "slot_of",
     "subscribe_frame",
+    "unsubscribe_frame",
 ]
 
 LENGTH: Final = struct.Struct(">I")
@@ -101,6 +103,11 @@ def subscribe_frame(topic: bytes, subscriber: int, *, mode: CreateOrAttach = Cre
 def close_frame(topic: bytes, subscriber: int) -> bytes:
     """Return the frame that closes a subscription, but for the slot's bytes."""
     return _open_frame(Topic(topic), CloseSubscription(SubscriberId(subscriber_name(subscriber))))
+
+
+def unsubscribe_frame(topic: bytes, subscriber: bytes) -> bytes:
+    """Return the frame that ends a subscription, but for the slot's bytes."""
+    return _open_frame(Topic(topic), Unsubscribe(SubscriberId(subscriber)))
 
 
 def consume_frame(topic: Topic, subscriber: SubscriberId, seq_id: MessageSeqId) -> bytes:

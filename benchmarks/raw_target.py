@@ -5,10 +5,14 @@ from typing import Final
 
 from benchmarks.load import Observer
 from benchmarks.raw_channel import RawChannel
-from benchmarks.raw_frames import PublishFrames, close_frame, subscribe_frame
+from benchmarks.raw_frames import PublishFrames, close_frame, subscribe_frame, unsubscribe_frame
 from benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
+from hedwig.status import StatusCode
 
-__all__ = ["RawTarget"]
+__all__ = ["NOBODY", "RawTarget"]
+
+NOBODY: Final = b"nobody"
+"""Subscribes to nothing."""
 
 _CLOSE_S: Final = 10.0
 _ATTACHING: Final = 500
@@ -41,7 +45,9 @@ class RawTarget:
         self._channels = [await self._connect(observer) for _ in range(connections)]
         self._receivers = [await self._connect(observer) for _ in range(workload.subscribers)]
         if not {Operation.PUBLISH, Operation.DELIVER}.isdisjoint(workload.mix):
-            for topic in range(workload.topics):
+            topic_of = workload.topic_chooser()
+            # Of a million topics only those that are published to: a frame is hundreds of bytes.
+            for topic in map(topic_of, range(workload.sample)) if workload.sample else range(workload.topics):
                 self._frames.parts(topic)
         for subscriber, channel in enumerate(self._receivers):
             await _attach(channel, workload, subscriber)
@@ -62,6 +68,9 @@ class RawTarget:
             channel.publish(number, *self._frames.parts(topic))
             return
         name = topic_name(self._workload.prefix, topic)
+        if operation is Operation.OWN:
+            channel.request(number, unsubscribe_frame(name, NOBODY), expected=StatusCode.CLIENT_NOT_SUBSCRIBED.name)
+            return
         # Unique over all shares, and apart from the subscribers that are attached before.
         subscriber = self._workload.subscribers + number * self._shares + self._share
         if operation is Operation.SUBSCRIBE:

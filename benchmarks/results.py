@@ -165,8 +165,12 @@ class Result:
     def write(self, path: Path) -> None:
         """Write the file, as a whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        if path.exists() and not path.is_file():
+            path.write_text(text)  # A device or a pipe must not become a file.
+            return
         partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        partial.write_text(text)
         partial.replace(path)
 
     def to_json(self) -> dict[str, Any]:

@@ -16,12 +16,16 @@ from benchmarks.listing_tables import PROGRAM as LISTING
 from benchmarks.listing_tables import listing_tables
 from benchmarks.metadata_tables import PROGRAM as METADATA
 from benchmarks.metadata_tables import metadata_tables
+from benchmarks.migration_tables import PROGRAM as MIGRATE
+from benchmarks.migration_tables import migration_tables
 from benchmarks.results import EMBEDDED, Measurement, Result, alike
+from benchmarks.stored_suite import STORES
+from benchmarks.stored_tables import stored_tables
 from benchmarks.takeover_tables import PROGRAM as TAKEOVER
 from benchmarks.takeover_tables import takeover_tables
 from benchmarks.workloads import Operation, Workload
 
-__all__ = ["Row", "markdown", "print_tables", "rows", "terms"]
+__all__ = ["Row", "markdown", "print_tables", "rows", "tables_of", "terms"]
 
 _MIB: Final = 1 << 20
 
@@ -187,16 +191,20 @@ def _term(value: Any) -> str:
     return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-def _tables(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+def tables_of(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Return the tables of a result: each its title (empty if there is but one), its columns and its lines."""
     if result.program == CAS:
         return cas_tables(result.measurements)
     if result.program == LISTING:
         return listing_tables(result.measurements)
+    if result.program == MIGRATE:
+        return migration_tables(result.measurements)
     if result.program == METADATA:
         return metadata_tables(result.measurements)
     if result.program == TAKEOVER:
         return takeover_tables(result.measurements)
+    if all(each.on in STORES for each in result.measurements) and result.measurements:
+        return stored_tables(result.measurements)
     are_embedded = all(each.on == EMBEDDED for each in result.measurements)
     columns = [(name, title) for name, title in _COLUMNS if not (are_embedded and name in _OF_BOOKIES)]
     lines = [[getattr(row, name) for name, _ in columns] for row in rows(result.measurements)]
@@ -208,7 +216,7 @@ def print_tables(result: Result, console: Console) -> None:
     """Print a result."""
     for term in terms(result):
         console.print(term, highlight=False, markup=False)
-    for name, columns, lines in _tables(result):
+    for name, columns, lines in tables_of(result):
         # A column of notes that nobody needed would only take width.
         shown = [index for index, title in enumerate(columns) if title != "notes" or any(line[index] for line in lines)]
         table = Table(title=name or None, title_justify="left")
@@ -222,7 +230,7 @@ def print_tables(result: Result, console: Console) -> None:
 def markdown(result: Result) -> str:
     """Return a result as Markdown."""
     written = [f"- {line}" for line in terms(result)]
-    for name, columns, lines in _tables(result):
+    for name, columns, lines in tables_of(result):
         written += ["", *([f"**{name}**", ""] if name else [])]
         written += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
         written += ["| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in lines]

@@ -7,14 +7,12 @@ when that was; says `served` when all that is asked for is served again, reads t
 
 import asyncio
 import gc
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from benchmarks.conversation import hear, hear_later, say
-from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.conversation import converse, hear_later, say
 from benchmarks.takeover_record import Publish, TakeoverRecord
 from benchmarks.workloads import topic_name
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
@@ -38,20 +36,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 def main() -> None:
     """Read a plan from standard input, and carry it out."""
-    raise_descriptor_limit()
-    try:
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    except ImportError:
-        factory = None
-    try:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_TakeoverClient(hear()).run())
-    except Exception as exc:
-        # Whatever it is, the process that started this one is to tell it.
-        say({"error": f"{type(exc).__name__}: {exc}"})
-        sys.exit(1)
+    converse(lambda plan: _TakeoverClient(plan).run())
 
 
 class _TakeoverClient:

@@ -13,7 +13,7 @@ import click
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
-from benchmarks.hub_places import HEAP_MB
+from benchmarks.hub_places import HEAP_MB, METADATA
 from benchmarks.hub_suite import Case
 from benchmarks.interrupts import interrupt_on_sigterm
 from benchmarks.results import Result
@@ -49,6 +49,10 @@ _QUICK: Final = TakeoverSizes(
 @click.option("--before", "before_s", type=click.FloatRange(min=1), help="Seconds of load before the kill.")
 @click.option("--after", "after_s", type=click.FloatRange(min=1), help="Seconds of load when all is served again.")
 @click.option("--served-max", "served_max_s", type=click.FloatRange(min=1), help="Seconds to wait for that.")
+@click.option("--metadata", type=click.Choice(METADATA), help="Where hubs keep their metadata. Default: hbase.")
+@click.option("--stored", type=click.IntRange(min=0), help="Topics that are in the store before. Default: none.")
+@click.option("--synced", "is_synced", is_flag=True, default=None, help="Force HBase's log to the disk as well.")
+@click.option("--heap", "heap_mb", type=click.IntRange(min=256), help="MiB of ZooKeeper, and of the region server.")
 @click.option("--rounds", type=click.IntRange(min=1), help="Storms, each on fresh hubs and topics.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides which topics are used.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the hubs.")
@@ -74,7 +78,8 @@ def takeover(
 ) -> None:
     """Kill one of several hubs that own many topics, and tell how the others take over what is used of them.
 
-    ZooKeeper, HBase, three bookies and the hubs are started, and ended; clients follow redirects and try again.
+    ZooKeeper, HBase unless --metadata says otherwise, three bookies and the hubs are started, and ended; clients follow
+    redirects and try again.
     """
     try:
         sizes = _sizes(_QUICK if quick else _USUAL, {name: value for name, value in given.items() if value is not None})
@@ -127,7 +132,11 @@ def _progress(line: str) -> None:
 
 def _terms(label: str, sizes: TakeoverSizes, settings: tuple[str, ...], seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"label": label} if label else {}
-    heaps = ", ".join(f"{kind} {HEAP_MB[kind]} MiB" for kind in ("zookeeper", "regionserver", "bookie"))
+    sized = {"zookeeper": sizes.heap_mb}
+    if sizes.metadata == "hbase":
+        sized["regionserver"] = sizes.heap_mb
+    heaps = ", ".join(f"{kind} {size} MiB" for kind, size in (sized | {"bookie": HEAP_MB["bookie"]}).items())
+    used_for = "HBase" if sizes.metadata == "hbase" else "the metadata"
     return found | {
         "hubs": f"{sizes.hubs}, one killed with SIGKILL, placement uniform, no rebalancing",
         "session timeout": f"{sizes.session_timeout_s:g} s",
@@ -136,15 +145,23 @@ def _terms(label: str, sizes: TakeoverSizes, settings: tuple[str, ...], seed: in
         "rate": f"{sizes.rate_per_s:g}/s in all, each topic in turn, one message after the other",
         "clients": "hedwig.client, which follows redirects; what fails is tried again after 50 ms, doubling to 1 s; "
         "the hubs that they ask first stay alive",
-        "metadata": f"HBase 2.6.1, one region server, {REGIONS} regions a table, not synced to the disk",
+        "metadata": _store(sizes),
+        **({"topics in the store before": f"{sizes.stored:,}"} if sizes.stored else {}),
         "bookies": "three of 4.17, synced journals",
-        "ZooKeeper 3.9.4": "one server, its log synced; used for liveness, ledgers and HBase",
+        "ZooKeeper 3.9.4": f"one server, its log synced; used for liveness, ledgers and {used_for}",
         "heaps": heaps,
         "servers' virtual machines": "serial collector, both compilers",
         "hub options": list(settings),
         "rounds": sizes.rounds,
         "seed": seed,
     }
+
+
+def _store(sizes: TakeoverSizes) -> str:
+    if sizes.metadata == "zookeeper":
+        return "ZooKeeper, synced to the disk"
+    build, synced = ("2.6.1-hadoop3", "synced") if sizes.is_synced else ("2.6.1", "not synced")
+    return f"HBase {build}, one region server, {REGIONS} regions a table, {synced} to the disk"
 
 
 def _named(case: Case) -> str:

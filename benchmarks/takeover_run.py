@@ -17,6 +17,9 @@ from benchmarks.generator_process import GeneratorProcess
 from benchmarks.hub_places import BOOKIES, HEAP_MB, JOURNALS
 from benchmarks.hub_process import HubProcess
 from benchmarks.hub_suite import Case
+from benchmarks.metadata_fill import fill
+from benchmarks.metadata_ground import FillTask
+from benchmarks.metadata_places import HADOOP_3, SYNCED_LOG
 from benchmarks.results import Measurement
 from benchmarks.sampling import Sampler
 from benchmarks.store_load import StoreLoad
@@ -37,6 +40,8 @@ _SECOND_NS: Final = 1_000_000_000
 REGIONS: Final = 16
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
 _KINDS: Final = ("zookeeper", "bookie", "regionserver", "hbase-master")
+_STORES: Final = ("zookeeper", "regionserver")
+_STORED_S: Final = 7200.0
 _FILLED_PER_S: Final = 50
 _OPEN_S: Final = 120.0
 _DRAIN_S: Final = 30.0
@@ -54,6 +59,8 @@ class TakeoverSizes:
     ask: the share of the killed hub's other topics that are asked for as well, once, right after it was killed.
     before_s, after_s: how long the load runs before the kill, and after everything is served again.
     served_max_s: how long to wait for that.
+    metadata: in which store they are. stored: so many topics are in it before, the first of them those of the storm.
+    is_synced: HBase's log is forced to the disk, as ZooKeeper's is. heap_mb: of ZooKeeper, and of the region server.
     """
 
     hubs: int = 4
@@ -68,6 +75,10 @@ class TakeoverSizes:
     after_s: float = 20.0
     served_max_s: float = 300.0
     rounds: int = 1
+    metadata: str = "hbase"
+    stored: int = 0
+    is_synced: bool = False
+    heap_mb: int = HEAP_MB["regionserver"]
 
     def __post_init__(self) -> None:
         if not 1 <= self.used <= self.topics or not 0 <= self.attached <= self.used:
@@ -94,12 +105,15 @@ class TakeoverRuns:
         self._progress = progress
         self._info_port = choose_port(set(), random.Random())
         self._is_up = False
+        is_synced = sizes.is_synced
         self._servers = DevServers(
             directory / "servers",
             progress=progress,
-            heap_mb={kind: HEAP_MB[kind] for kind in _KINDS},
+            heap_mb={kind: HEAP_MB[kind] for kind in _KINDS} | dict.fromkeys(_STORES, sizes.heap_mb),
             java_flags=dict.fromkeys(_KINDS, _BOTH_COMPILERS),
+            classpaths=dict.fromkeys(("hbase-master", "regionserver"), HADOOP_3) if is_synced else {},
             hbase_properties={
+                **(SYNCED_LOG if is_synced else {}),
                 "hbase.regionserver.msginterval": "3000",
                 "hbase.hregion.memstore.mslab.enabled": "true",
                 # Its page tells how many requests it has served.
@@ -132,10 +146,14 @@ class TakeoverRuns:
         if not self._is_up:
             self._servers.up(["zookeeper"])  # From then on the directory is that of servers, and may hold other files.
             _tell_every_second(self._directory / "servers" / "conf" / "regionserver-1")
-            self._servers.up(["hbase", "bookkeeper"], bookies=BOOKIES)
+            services = ["bookkeeper", *(["hbase"] if sizes.metadata == "hbase" else [])]
+            self._servers.up(services, bookies=BOOKIES)
             self._is_up = True
-        url = f"hbase://{self._servers.address('zookeeper')}/takeover{number}"
+        url = self._url(number)
         asyncio.run(format_metadata(url, StoreOptions(regions=REGIONS)))
+        if sizes.stored:
+            self._progress(f"filling {sizes.metadata} with {sizes.stored:,} topics")
+            asyncio.run(self._store_topics(url))
         with ExitStack() as stack:
             hubs = [
                 stack.enter_context(HubProcess(place / f"hub-{each}", self._hub_settings(url, number), has_admin=True))
@@ -161,6 +179,20 @@ class TakeoverRuns:
             owned = asyncio.run(self._topics_of(url, victim.address, workload.prefix, used))
             self._progress(f"of {sizes.used:,} topics in use, the hub that is to be killed owns {len(owned.used):,}")
             return self._storm(workload, number, client, victim, survivors, owned)
+
+    def _url(self, number: int) -> str:
+        zookeeper = self._servers.address("zookeeper")
+        if self._sizes.metadata == "hbase":
+            return f"hbase://{zookeeper}/takeover{number}"
+        return f"zookeeper://{zookeeper}/takeover-metadata-{number}/standalone"
+
+    async def _store_topics(self, url: str) -> None:
+        """Make topics as hubs leave them. Raises BenchmarkError - not all could be made."""
+        task = FillTask(first=0, last=self._sizes.stored, subscribers=1, seconds_max=_STORED_S, is_released=True)
+        async with await open_metadata(url, StoreOptions(gather=True)) as store:
+            _, why = await fill(store, task)
+        if why is not None:
+            raise BenchmarkError(f"the store could not be filled: {why}")
 
     def _hub_settings(self, url: str, number: int) -> list[str]:
         zookeeper = self._servers.address("zookeeper")

@@ -25,6 +25,9 @@ class Operation(StrEnum):
     """A new durable subscription, left attached; finished when the hub has acknowledged it."""
     SUBSCRIBE_AND_CLOSE = "subscribe-and-close"
     """A new durable subscription, then detached; finished when the hub has acknowledged both."""
+    OWN = "own"
+    """The hub becomes the owner of a topic, for a request that changes nothing: a subscriber that the topic does not
+    have is unsubscribed. Finished when the owner says that there is none."""
     READ = "read"
     """A metadata record is read."""
     CREATE = "create"
@@ -75,6 +78,9 @@ class Among(StrEnum):
     """Those that have an owner: every other one."""
     UNOWNED = "unowned"
     """Those that never had one, each once."""
+    LATEST = "latest"
+    """Claims go to those that never had an owner, each once; what else is done, to those that got theirs last: the
+    topic chosen first is the newest."""
     CONTENDED = "contended"
     """The first `keys` of those with an owner, each shared by as many of the operations in flight as any other."""
     WIDE = "wide"
@@ -98,6 +104,7 @@ class Workload:
     operations: how many in all; 0: as many as there is time for.
     seconds, warmup_s: without `operations`, how long it goes on and how much of that does not count.
     among, keys, wide: to which topics of a store operations go.
+    sample, first: in turns, only to `sample` topics, those from place `first` on in the order; 0: to all.
     seed: decides the order of topics and of operations.
 
     Raises: ValueError - a value is out of its range.
@@ -120,6 +127,8 @@ class Workload:
     among: Among = Among.ALL
     keys: int = 0
     wide: int = 0
+    sample: int = 0
+    first: int = 0
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -129,6 +138,10 @@ class Workload:
             raise ValueError("subscribers, consume_every, operations, rate_per_s, keys and wide must not be negative")
         if (self.among is Among.CONTENDED) != bool(self.keys) or (self.among is Among.WIDE) != bool(self.wide):
             raise ValueError("keys are of contended topics, wide of wide ones, and of no others")
+        if min(self.sample, self.first) < 0 or self.first + self.sample > self.topics:
+            raise ValueError("a sample is of the topics that there are")
+        if self.sample and self.choice is not Choice.TURNS:
+            raise ValueError("a sample is taken in turns")
         if not self.operations and not 0 <= self.warmup_s < self.seconds:
             raise ValueError("a warm-up must be shorter than the whole")
         if self.message_bytes < 16:
@@ -149,6 +162,8 @@ class Workload:
         if self.choice is Choice.TURNS:
             order = list(range(self.topics))
             generator.shuffle(order)
+            if self.sample:
+                order = order[self.first : self.first + self.sample]
             return lambda number: order[number % len(order)]
         weights = None
         if self.choice is Choice.ZIPF:

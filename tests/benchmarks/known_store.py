@@ -102,6 +102,9 @@ class _KnownTable(Generic[R]):
             if key.topic == topic and key.subscriber is not None:
                 yield key.subscriber, found
 
+    async def count_of(self, topic: Topic) -> int:
+        return len([each async for each in self.scan(topic)])
+
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
         assert prefix is None
         await asyncio.sleep(self._read_s)

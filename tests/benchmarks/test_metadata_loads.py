@@ -132,6 +132,39 @@ def test_who_waits_for_the_write_before_it_is_counted_from_when_it_should_have_b
     assert summary.service.percentile_us(75) == pytest.approx(1000 * MS, abs=50 * MS), "its turn is part of the service"
 
 
+def test_claims_of_the_latest_are_new_topics_and_reads_go_to_the_newest_first() -> None:
+    """Of a mix with one claim in ten, the topics that were claimed are read far more often than their share."""
+    asked: list[RecordKey] = []
+
+    def note(key: RecordKey) -> bool:
+        asked.append(key)
+        return False
+
+    store = KnownStore(READ_S, WRITE_S, fails=note)
+    workload = replace(
+        _workload(Operation.READ_OWNER, among=Among.LATEST, choice=Choice.ZIPF, in_flight=1, operations=300),
+        mix={Operation.READ_OWNER.value: 0.9, Operation.CLAIM.value: 0.1},
+    )
+    summary = _measured(workload, store, before=asked.clear)
+    assert not summary.errors
+    claimed = [key for key, record in store.owners.held.items() if record.value == SUCCESSOR]
+    kinds = list(map(workload.operation_chooser(), range(300)))
+    assert len(claimed) == kinds.count(Operation.CLAIM), "each claims another topic"
+    assert {key.topic for key in claimed} <= {GROUND.topic(2 * number + 1) for number in range(TOPICS // 2)}
+    # A claim itself is a read and a write.
+    of_new = sum(key in claimed for key in asked) - 2 * len(claimed)
+    reads = len(asked) - 2 * len(claimed)
+    assert reads == kinds.count(Operation.READ_OWNER)
+    assert 0.4 < of_new / reads < 0.9, "older ones are read too"
+
+
+def test_who_claims_more_of_the_latest_than_there_are_is_told() -> None:
+    workload = _workload(Operation.CLAIM, among=Among.LATEST, choice=Choice.ZIPF, operations=20)
+    summary = _measured(workload, KnownStore(READ_S, WRITE_S), ground=replace(GROUND, claims=5))
+    assert summary.count == 5
+    assert summary.errors == {"no topic without an owner is left": 15}
+
+
 @pytest.mark.parametrize("writers", [1, 4, 64])
 def test_claims_of_one_topic_are_refused_as_often_as_they_meet(writers: int) -> None:
     """They go in step: one of those that have read is first, and the others try again at the version that it left."""

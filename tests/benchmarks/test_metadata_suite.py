@@ -11,7 +11,7 @@ from benchmarks.metadata_progress import Progress
 from benchmarks.metadata_suite import QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
 from benchmarks.results import Measurement, Result
-from benchmarks.workloads import Among, Workload
+from benchmarks.workloads import Among, Operation, Workload
 
 FILES = workload_files()
 SOURCES = Path(__file__).parents[2]
@@ -80,6 +80,15 @@ def test_a_ladder_climbs_and_its_claims_never_meet(sizes: MetadataSizes) -> None
                 assert each.wide <= sizes.wide_max
                 if each.is_open_loop and each.operations:
                     assert each.operations >= each.rate_per_s * each.seconds - 1e-6
+
+
+def test_a_mix_with_claims_has_as_many_as_there_are_topics_to_claim() -> None:
+    for stage in stages(FILES, ("claim", "ycsb-d"), USUAL, 1):
+        for step in stage.steps:
+            for each in step.workloads:
+                kinds = list(map(each.operation_chooser(), range(each.operations)))
+                assert kinds.count(Operation.CLAIM) <= step.claims
+                assert each.among is Among.UNOWNED or kinds.count(Operation.CLAIM) > step.claims / 2
 
 
 def test_ladders_that_cannot_be_climbed_are_refused() -> None:

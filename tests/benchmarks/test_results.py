@@ -1,6 +1,8 @@
 """Prove that results survive their file, that rounds are put together, and that tables say what a reader must know."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,16 @@ def test_a_result_survives_its_file(tmp_path: Path) -> None:
         written.measurements[0].histograms["service"].percentiles_us()
     )
     assert [each.name for each in path.parent.iterdir()] == ["hub.json"]
+
+
+def test_a_pipe_gets_a_result_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_text)
+        _result().write(pipe)
+        assert json.loads(read.result(30))["program"] == _result().program
+    assert [each.is_fifo() for each in tmp_path.iterdir()] == [True]
 
 
 def test_a_workload_survives_its_file() -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from benchmarks.main import main
@@ -52,6 +53,22 @@ def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Pa
     assert calls[-1] > calls[0]
     assert "topics of the killed hub, session timeout 2 s" in run.stdout
     assert list(data.iterdir()) == []
+    assert not processes_over(data)
+
+
+@pytest.mark.full
+def test_with_metadata_in_zookeeper_the_hubs_take_topics_of_a_filled_store_over(tmp_path: Path) -> None:
+    output, data = tmp_path / "result.json", tmp_path / "data"
+    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", *SIZES, "--metadata", "zookeeper"]
+    command += ["--stored", "1000", "--session-timeout", "2", "--before", "2", "--after", "2"]
+    command += ["--result", str(output), "--data", str(data)]
+    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
+    assert run.returncode == 0, run.stderr
+    (measurement,) = Result.read(output).measurements
+    assert measurement.wall is None, measurement.wall
+    assert measurement.histograms["served"].count == measurement.values["used_of_killed"] > 0
+    assert "regionserver_cores_before" not in measurement.values
+    assert "ZooKeeper, synced to the disk" in run.stdout
     assert not processes_over(data)
 
 

@@ -1,0 +1,130 @@
+"""The command `hedwig-bench compare`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.compare_figures import PERCENTILES
+from benchmarks.compare_results import ComparedFigure, ComparedLine, Comparison, compare
+from benchmarks.compare_rounds import Difference, Verdict
+from benchmarks.errors import BenchmarkError
+from benchmarks.results import Result
+
+__all__ = ["compare_command"]
+
+_SLOWER: Final = 1
+_UNDECIDED: Final = 3
+_WIDTH: Final = 200
+"""Of a table that goes into a file or a pipe."""
+_PERCENTILES: Final = tuple(f"p{percentile:g}" for percentile in PERCENTILES)
+_EXPLAINED: Final = (
+    "B ÷ A: the ratio of B's figure to A's, and between what it lies in 95 of 100 such cases (Welch's interval of the "
+    "rounds' logarithms). Faster or slower is what has an interval beyond 1 and differs by 2 % at least; an interval "
+    "that holds 1 is within the noise; from a single round the noise is unknown. p50 … p99.9: B ÷ A of the times, from "
+    "merged histograms; with * where it is beyond the noise."
+)
+
+
+@click.command(
+    "compare",
+    epilog="Example: hedwig-bench compare before.json after.json --fail-slower-than 10",
+)
+@click.argument("first", metavar="A", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--anyway", is_flag=True, help="Also if durability, heap, machine or other terms differ; the differences are told."
+)
+@click.option(
+    "--fail-slower-than",
+    "percent",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="End with 1 if B is slower at something by more than this, beyond the noise, or meets a wall that A did not; "
+    "with 3 if that cannot be told, because of single rounds or missing cases.",
+)
+@click.option("--json", "as_json", is_flag=True, help="All figures, as JSON.")
+def compare_command(first: Path, second: Path, anyway: bool, percent: float | None, as_json: bool) -> None:
+    """Compare the result file B with A, case by case: faster, slower, or within the noise of the rounds.
+
+    Rates are compared where as much as possible was done, times where a rate was offered and kept up. Both results
+    must hold for the same terms: program, durability, heap, sizes and machine.
+    """
+    try:
+        found = compare(Result.read(first), Result.read(second), anyway=anyway)
+    except BenchmarkError as exc:
+        raise click.ClickException(str(exc)) from exc
+    if as_json:
+        click.echo(json.dumps({"first": str(first), "second": str(second), **found.to_json()}, indent=1))
+    else:
+        _print(found, first, second, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+    if percent is not None:
+        _judge(found, percent)
+
+
+def _judge(found: Comparison, percent: float) -> None:
+    """End the process by what `--fail-slower-than` says."""
+    for line in found.slower_than(percent / 100):
+        click.echo(f"slower than allowed: {line.side}, {line.what}: {_change(line)}", err=True)
+    undecided = found.undecided(percent / 100)
+    for what in undecided:
+        click.echo(f"cannot be told: {what}", err=True)
+    if found.slower_than(percent / 100):
+        sys.exit(_SLOWER)
+    if undecided:
+        sys.exit(_UNDECIDED)
+
+
+def _change(line: ComparedLine) -> str:
+    if line.walls[1] is not None:
+        return line.walls[1]
+    figure = line.figures[0]
+    return f"{figure.first.name} {figure.first.text()} → {figure.second.text()}"
+
+
+def _print(found: Comparison, first: Path, second: Path, console: Console) -> None:
+    console.print(f"A {first}\nB {second}", highlight=False, markup=False)
+    for each in found.differences:
+        mark = "NOT COMPARABLE: " if each.forbids else "differs: "
+        console.print(f"{mark}{each}", highlight=False, markup=False)
+    table = Table()
+    for title in ("measured", "on", "figure", "A", "B", "B ÷ A", "B is", *_PERCENTILES, "notes"):
+        table.add_column(title, overflow="fold")
+    for line in found.lines:
+        table.add_row(*_cells(line))
+    console.print(table, markup=False)
+    for side, only in (("A", found.only_first), ("B", found.only_second)):
+        for what in only:
+            console.print(f"only in {side}: {what}", highlight=False, markup=False)
+    console.print(_EXPLAINED, highlight=False, markup=False)
+
+
+def _cells(line: ComparedLine) -> list[str]:
+    by_name = {figure.first.name: figure for figure in line.figures}
+    times = [_time_ratio(by_name.get(f"response {percentile}, ms")) for percentile in _PERCENTILES]
+    notes = "; ".join([*line.notes, *(f"{side}: {wall}" for side, wall in zip("AB", line.walls, strict=True) if wall)])
+    start = [line.what, line.side]
+    if not line.figures:
+        return [*start, "–", "–", "–", "–", line.verdict, *times, notes]
+    figure = line.figures[0]
+    shown = [figure.first.name, figure.first.text(), figure.second.text(), _ratio(figure.difference)]
+    return [*start, *shown, f"{line.verdict}: {figure.difference.how}", *times, notes]
+
+
+def _ratio(difference: Difference) -> str:
+    if difference.ratio is None:
+        return "–"
+    if difference.low is None or difference.high is None:
+        return f"{difference.ratio:.2f}"
+    return f"{difference.ratio:.2f} ({difference.low:.2f} – {difference.high:.2f})"
+
+
+def _time_ratio(figure: ComparedFigure | None) -> str:
+    if figure is None or figure.difference.ratio is None:
+        return "–"
+    is_told = figure.difference.verdict in (Verdict.MORE, Verdict.LESS)
+    return f"{figure.difference.ratio:.2f}{'*' if is_told else ''}"

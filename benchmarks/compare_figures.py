@@ -1,0 +1,150 @@
+"""What is compared of a measurement: the rate where that is what was looked for, else times, or memory."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.compare_rounds import Difference, Verdict, differ
+from benchmarks.figures import merged
+from benchmarks.listing_tables import PROGRAM as LISTING
+from benchmarks.metadata_suite import RESTART
+from benchmarks.results import Measurement
+from benchmarks.takeover_tables import PROGRAM as TAKEOVER
+
+__all__ = ["PERCENTILES", "RATE", "Figure", "compared", "figures", "good", "is_reached"]
+
+PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+RATE: Final = "operations/s"
+_MIB: Final = 1 << 20
+_GROWTH: Final = "bytes_per_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure of all rounds together, and what it was in each.
+
+    form: how it is written. words: what a second side is called that has more of it, and one that has less.
+    is_more_worse: so that a change for the worse can be told from one for the better.
+    """
+
+    name: str
+    value: float
+    rounds: tuple[float, ...]
+    form: str
+    words: tuple[str, str]
+    is_more_worse: bool
+
+    def text(self) -> str:
+        """Return the figure, and between what its rounds lie."""
+        middle = self.form.format(self.value)
+        if len(self.rounds) < 2:
+            return middle
+        low, high = (self.form.format(value) for value in (min(self.rounds), max(self.rounds)))
+        return f"{middle} ({low} – {high})"
+
+
+def good(rounds: Sequence[Measurement]) -> list[Measurement]:
+    """Return the rounds that met no wall, and in which something was finished."""
+    return [each for each in rounds if each.wall is None and each.count]
+
+
+def is_reached(rounds: Sequence[Measurement]) -> bool:
+    """Say whether an offered load was kept up in all rounds; a closed loop offers none."""
+    return all(each.is_offered_load_reached is not False for each in rounds)
+
+
+def figures(program: str, rounds: Sequence[Measurement], *, are_times_first: bool) -> list[Figure]:
+    """Return the figures of the good ones of some rounds, that first by which two sides are compared.
+
+    are_times_first: the rate was offered, and kept up by both sides, so that it says nothing.
+    """
+    measured = good(rounds)
+    if not measured:
+        return []
+    if grown := _growth(measured):
+        return [grown]
+    if measured[0].workload.name == RESTART:
+        return [_less("s until all of a sample was read", measured, lambda each: each.values["all_read_s"], "{:,.1f}")]
+    if program == LISTING:
+        memory = _less("peak MiB", measured, lambda each: each.values["rss_bytes_max"] / _MIB, "{:,.0f}", _SIZES)
+        return [_less("s", measured, lambda each: each.seconds, "{:,.1f}"), memory]
+    if program == TAKEOVER:
+        return _of_storm(measured)
+    rates = tuple(each.rate_per_s for each in measured)
+    rate = Figure(
+        name=RATE,
+        value=statistics.median(rates),
+        rounds=rates,
+        form="{:,.0f}" if min(rates) >= 10 else "{:,.1f}",
+        words=("faster", "slower"),
+        is_more_worse=False,
+    )
+    times = [*_percentiles(measured, "response"), *_percentiles(measured, "delivery")]
+    if not are_times_first or not times:
+        return [rate, *times]
+    # Of the percentiles, the last but one of what a rate has is that which queues show in.
+    first = next((each for each in times if each.name == "response p99, ms"), times[0])
+    return [first, *(each for each in times if each is not first), rate]
+
+
+def compared(first: Figure, second: Figure) -> tuple[Difference, str]:
+    """Return the difference of a figure of two sides, and what the second side is, in a word."""
+    found = differ(first.value, first.rounds, second.value, second.rounds)
+    words = {Verdict.MORE: first.words[0], Verdict.LESS: first.words[1]}
+    return found, words.get(found.verdict, found.verdict.value)
+
+
+_TIMES: Final = ("slower", "faster")
+_SIZES: Final = ("larger", "smaller")
+
+
+def _less(
+    name: str,
+    measured: Sequence[Measurement],
+    value: Callable[[Measurement], float],
+    form: str,
+    words: tuple[str, str] = _TIMES,
+) -> Figure:
+    """Return a figure of which less is better."""
+    rounds = tuple(value(each) for each in measured)
+    return Figure(name=name, value=statistics.median(rounds), rounds=rounds, form=form, words=words, is_more_worse=True)
+
+
+def _growth(measured: Sequence[Measurement]) -> Figure | None:
+    names = [name for name in measured[0].values if name.startswith(_GROWTH)]
+    if not names or not all(names[0] in each.values for each in measured):
+        return None
+    unit = names[0].removeprefix(_GROWTH)
+    return _less(f"bytes for each {unit}", measured, lambda each: each.values[names[0]], "{:,.0f}", _SIZES)
+
+
+def _percentiles(
+    measured: Sequence[Measurement], name: str, *, what: str | None = None, form: str = "{:,.2f}"
+) -> list[Figure]:
+    """Return percentiles of the merged histograms; none for which single rounds have too few times."""
+    if not all(name in each.histograms for each in measured):
+        return []
+    fewest = min(each.histograms[name].count for each in measured)
+    asked = [percentile for percentile in PERCENTILES if fewest * (1 - percentile / 100) >= 1]
+    total = merged(measured, name).percentiles_us(asked)
+    # One question for all percentiles of a histogram: each walks through its buckets.
+    by_round = [each.histograms[name].percentiles_us(asked) for each in measured]
+    return [
+        Figure(
+            name=f"{what or name} p{percentile:g}, ms",
+            value=total[percentile] / 1000,
+            rounds=tuple(found[percentile] / 1000 for found in by_round),
+            form=form,
+            words=_TIMES,
+            is_more_worse=True,
+        )
+        for percentile in asked
+    ]
+
+
+def _of_storm(measured: Sequence[Measurement]) -> list[Figure]:
+    found = [_less("s until all topics were served", measured, lambda each: each.values["all_served_s"], "{:,.2f}")]
+    for name, what in (("served", "served again"), ("delivered", "delivered to again"), ("own_during", "publish")):
+        found += _percentiles(measured, name, what=what, form="{:,.0f}")
+    return found

@@ -1,0 +1,217 @@
+"""Two results beside each other: how the second came out against the first, and how sure that is."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from benchmarks.compare_figures import Figure, compared, figures, good, is_reached
+from benchmarks.compare_rounds import Difference, Verdict
+from benchmarks.compare_terms import TermDifference, term_differences
+from benchmarks.errors import BenchmarkError
+from benchmarks.report_words import case_words, side_words
+from benchmarks.results import Measurement, Result
+
+__all__ = ["ComparedFigure", "ComparedLine", "Comparison", "compare"]
+
+_NOT_OF_A_CASE: Final = frozenset({"seed", "seconds", "warmup_s", "operations"})
+"""Of a workload: what says how long and with which draw, but not what was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """A figure of both sides. `word`: what the second is, in a word. `is_worse`: for the worse, beyond the noise."""
+
+    first: Figure
+    second: Figure
+    difference: Difference
+    word: str
+
+    @property
+    def is_worse(self) -> bool:
+        return self.difference.verdict is (Verdict.MORE if self.first.is_more_worse else Verdict.LESS)
+
+    def loss(self) -> float:
+        """Return by which share of the first's speed the second is slower: 0.2 of a rate of 80 instead of 100.
+
+        A time of 125 ms instead of 100 is the same loss. Of what is faster it is below 0.
+        """
+        ratio = self.difference.ratio
+        if ratio is None:
+            return 0.0
+        return 1 - (1 / ratio if self.first.is_more_worse and ratio else ratio)
+
+    def to_json(self) -> dict[str, Any]:
+        difference = self.difference
+        return {
+            "figure": self.first.name,
+            "first": self.first.value,
+            "first_rounds": list(self.first.rounds),
+            "second": self.second.value,
+            "second_rounds": list(self.second.rounds),
+            "ratio": difference.ratio,
+            "ratio_low": difference.low,
+            "ratio_high": difference.high,
+            "verdict": self.word,
+            "how": difference.how,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedLine:
+    """One workload on one driver. `figures`: that first by which it is judged; none if a side met a wall.
+
+    side: the driver and what it ran on, in words. walls: how the first and the second failed, if they did.
+    notes: what a reader of the figures must know.
+    """
+
+    what: str
+    driver: str
+    side: str
+    on: str
+    topics: int
+    subscribers: int
+    figures: tuple[ComparedFigure, ...] = ()
+    walls: tuple[str | None, str | None] = (None, None)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        first, second = self.walls
+        if first is not None and second is not None:
+            return "both met a wall"
+        if second is not None:
+            return "met a wall"
+        if first is not None:
+            return "met no wall any more"
+        return self.figures[0].word if self.figures else "nothing was finished"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "what": self.what,
+            "driver": self.driver,
+            "on": self.on,
+            "topics": self.topics,
+            "subscribers": self.subscribers,
+            "verdict": self.verdict,
+            "first_wall": self.walls[0],
+            "second_wall": self.walls[1],
+            "figures": [figure.to_json() for figure in self.figures],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The second result against the first. `only_first`, `only_second`: what the other has not measured."""
+
+    differences: Sequence[TermDifference]
+    lines: Sequence[ComparedLine]
+    only_first: Sequence[str] = field(default=())
+    only_second: Sequence[str] = field(default=())
+
+    def slower_than(self, share: float) -> list[ComparedLine]:
+        """Return what is slower, or larger, by more than a share, and beyond the noise; and new walls."""
+        return [
+            line
+            for line in self.lines
+            if line.verdict == "met a wall"
+            or (line.figures and line.figures[0].is_worse and line.figures[0].loss() > share)
+        ]
+
+    def undecided(self, share: float) -> list[str]:
+        """Return what may be slower by more than a share, for all that is known: single rounds, and what is missing."""
+        found = [
+            f"{line.side}: {line.what}: {line.figures[0].difference.how}"
+            for line in self.lines
+            if line.figures
+            and line.figures[0].difference.verdict is Verdict.UNKNOWN
+            and (line.figures[0].difference.ratio is None or line.figures[0].loss() > share)
+        ]
+        return [*found, *(f"{what}: only the first result has it" for what in self.only_first)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "differences": [
+                {"name": each.name, "first": each.first, "second": each.second, "forbids": each.forbids}
+                for each in self.differences
+            ],
+            "lines": [line.to_json() for line in self.lines],
+            "only_first": list(self.only_first),
+            "only_second": list(self.only_second),
+        }
+
+
+def compare(first: Result, second: Result, *, anyway: bool = False) -> Comparison:
+    """Compare two results.
+
+    Raises: BenchmarkError - their terms forbid it, unless `anyway`; they have no case in common.
+    """
+    differences = term_differences(first, second)
+    if not anyway and (forbidding := [str(each) for each in differences if each.forbids]):
+        raise BenchmarkError(
+            f"these results cannot be compared, which --anyway would do: they differ in {'; in '.join(forbidding)}"
+        )
+    mine, other = _cases(first), _cases(second)
+    shared = [case for case in mine if case in other]
+    if not shared:
+        raise BenchmarkError(
+            f"the results have no case in common: one begins with {_first_of(mine)}, the other with {_first_of(other)}"
+        )
+    return Comparison(
+        differences=differences,
+        lines=[_line(first.program, mine[case], other[case]) for case in shared],
+        only_first=[_named(mine[case][0]) for case in mine if case not in other],
+        only_second=[_named(other[case][0]) for case in other if case not in mine],
+    )
+
+
+def _cases(result: Result) -> dict[str, list[Measurement]]:
+    """Return the measurements of a result by what was done, on what; rounds of the same are together."""
+    found: dict[str, list[Measurement]] = {}
+    for each in result.measurements:
+        workload: Mapping[str, Any] = each.workload.to_json()
+        plain = {name: value for name, value in workload.items() if name not in _NOT_OF_A_CASE}
+        found.setdefault(json.dumps([each.on, each.driver, plain], sort_keys=True), []).append(each)
+    return found
+
+
+def _first_of(cases: Mapping[str, Sequence[Measurement]]) -> str:
+    return next((_named(rounds[0]) for rounds in cases.values()), "nothing")
+
+
+def _named(measurement: Measurement) -> str:
+    return f"{side_words(measurement)}: {case_words(measurement.workload)}"
+
+
+def _line(program: str, first: Sequence[Measurement], second: Sequence[Measurement]) -> ComparedLine:
+    are_reached = first[0].workload.is_open_loop and is_reached(good(first)) and is_reached(good(second))
+    mine = {figure.name: figure for figure in figures(program, first, are_times_first=are_reached)}
+    other = {figure.name: figure for figure in figures(program, second, are_times_first=are_reached)}
+    shared: list[ComparedFigure] = []
+    for name, figure in mine.items():
+        if name in other:
+            difference, word = compared(figure, other[name])
+            shared.append(ComparedFigure(first=figure, second=other[name], difference=difference, word=word))
+    notes: dict[str, None] = {}
+    for each in (*first, *second):
+        notes |= dict.fromkeys(note for note in each.notes() if note != each.wall)
+    workload = first[0].workload
+    return ComparedLine(
+        what=case_words(workload),
+        driver=first[0].driver,
+        side=side_words(first[0]),
+        on=first[0].on,
+        topics=workload.topics,
+        subscribers=workload.subscribers,
+        figures=tuple(shared),
+        walls=(_wall(first), _wall(second)),
+        notes=tuple(notes),
+    )
+
+
+def _wall(rounds: Sequence[Measurement]) -> str | None:
+    """Return how all rounds failed; None if one of them did not."""
+    if good(rounds):
+        return None
+    return next((each.wall for each in rounds if each.wall is not None), None)

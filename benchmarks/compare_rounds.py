@@ -1,0 +1,119 @@
+"""Whether two sides differ, or only as much as rounds of one side differ among themselves."""
+
+import bisect
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["LEAST", "Difference", "Verdict", "differ", "differ_in_rounds"]
+
+LEAST: Final = 0.02
+"""Differences below this share are not told, however alike the rounds: windows and clocks are not truer than that."""
+_PAIRS_MIN: Final = 3
+_MEDIANS: Final = 1.25
+"""How much further medians of rounds are from the truth than means, at most: the square root of pi / 2."""
+_T: Final = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
+"""What Student's t does not exceed in 97.5 % of cases, for 1, 2, … 20 degrees of freedom."""
+_T_LIMIT: Final = 1.960
+
+
+class Verdict(StrEnum):
+    """What the second side is to the first."""
+
+    MORE = "more"
+    LESS = "less"
+    NOISE = "within the noise"
+    UNKNOWN = "noise unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How a figure of the second side relates to the same of the first.
+
+    ratio: the second divided by the first; None if one of them is not above 0.
+    low, high: the ratio is between them in 95 of 100 such cases; None if that cannot be told.
+    how: how the verdict was found, in words.
+    """
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    how: str
+
+
+def differ(first: float, first_rounds: Sequence[float], second: float, second_rounds: Sequence[float]) -> Difference:
+    """Compare two figures, each with what the same figure was in single rounds.
+
+    The interval is Welch's, of the logarithms: rounds differ by factors, and each side has a noise of its own. It is
+    put around the ratio of the figures, which are medians or percentiles of merged histograms, and widened for that.
+    """
+    values = (first, *first_rounds, second, *second_rounds)
+    if not all(value > 0 and math.isfinite(value) for value in values):
+        ratio = second / first if first > 0 else None
+        return Difference(ratio=ratio, low=None, high=None, verdict=Verdict.UNKNOWN, how="a figure is not above 0")
+    ratio = second / first
+    if min(len(first_rounds), len(second_rounds)) < 2:
+        rounds = "1 round" if len(first_rounds) == len(second_rounds) else "1 round on one side"
+        return Difference(ratio=ratio, low=None, high=None, verdict=Verdict.UNKNOWN, how=rounds)
+    return _judged(
+        ratio, _half_width([math.log(value) for value in first_rounds], [math.log(value) for value in second_rounds])
+    )
+
+
+def differ_in_rounds(first_rounds: Sequence[float], second_rounds: Sequence[float]) -> Difference | None:
+    """Compare two figures whose rounds alternated on one machine, one of the first with the one beside it; else None.
+
+    What a round's neighbours had in common, such as other work on the machine, is in both figures of a ratio and so
+    not in the ratio. Two ratios would tell next to nothing of their noise: at least three are needed.
+    """
+    rounds = len(first_rounds)
+    if rounds != len(second_rounds) or rounds < _PAIRS_MIN or min(*first_rounds, *second_rounds) <= 0:
+        return None
+    ratios = [second / first for first, second in zip(first_rounds, second_rounds, strict=True)]
+    width = _t(rounds - 1) * math.sqrt(_variance([math.log(ratio) for ratio in ratios]))
+    return _judged(statistics.median(ratios), width)
+
+
+def _judged(ratio: float, width: float) -> Difference:
+    """Return the difference of a ratio whose logarithm may be off by `width` to either side."""
+    low, high = ratio * math.exp(-width), ratio * math.exp(width)
+    if low <= 1 <= high:
+        verdict, how = Verdict.NOISE, "the interval holds 1"
+    elif abs(ratio - 1) < LEAST:
+        verdict, how = Verdict.NOISE, f"less than {LEAST:.0%} apart"
+    else:
+        verdict, how = (Verdict.MORE if ratio > 1 else Verdict.LESS), "the interval is beyond 1"
+    return Difference(ratio=ratio, low=low, high=high, verdict=verdict, how=how)
+
+
+def _half_width(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return how far the logarithm of a ratio of medians may be off, to either side."""
+    parts = [(_variance(values), len(values) - 1) for values in (first, second)]
+    total = sum(variance for variance, _ in parts)
+    if not total:
+        return 0.0
+    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
+    return _t(freedom) * math.sqrt(total)
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Return the variance of the median of values; of two, it is their mean."""
+    widened = _MEDIANS**2 if len(values) > 2 else 1.0
+    return widened * statistics.variance(values) / len(values)
+
+
+def _t(freedom: float) -> float:
+    """Return Student's t, between the whole degrees of freedom by their inverses, in which it is nearly straight."""
+    inverses = [0.0, *(1 / degrees for degrees in range(len(_T), 0, -1))]
+    values = [_T_LIMIT, *reversed(_T)]
+    wanted = min(1 / freedom, 1.0)
+    upper = max(1, bisect.bisect_left(inverses, wanted))
+    share = (wanted - inverses[upper - 1]) / (inverses[upper] - inverses[upper - 1])
+    return values[upper - 1] + share * (values[upper] - values[upper - 1])

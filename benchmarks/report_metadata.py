@@ -1,0 +1,159 @@
+"""The part of a report on metadata backends: who was better, and how each fared as topics became more."""
+
+from collections.abc import Sequence
+
+from benchmarks.report_drawing import Palette
+from benchmarks.report_factors import factor_chart
+from benchmarks.report_findings import PREFERRED, Finding, findings, findings_table, summary, walls_table
+from benchmarks.report_growth import Stage, disk_chart, memory_chart, rate_charts, restart_chart, stages_of
+from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
+from benchmarks.report_overview import overview_chart
+from benchmarks.report_page import Chart, Section, Table
+from benchmarks.report_sweeps import contention_charts
+from benchmarks.report_words import driver_title, load_words
+from benchmarks.results import Measurement, Result, alike
+from benchmarks.workloads import Choice
+
+__all__ = ["metadata_sections"]
+
+
+def metadata_sections(result: Result) -> list[Section]:
+    """Return the sections on a result of `hedwig-bench metadata`."""
+    palette = Palette()
+    stages = stages_of(result.measurements)
+    found = _better(result.program, stages, palette)
+    for number, stage in enumerate(stages):
+        found += _of_stage(stage, palette, is_folded=number > 0)
+    if walls := walls_table(result.measurements):
+        says = "A backend that could not go on is a result: where, and how it failed."
+        found.insert(2, Section(title="Walls", says=[says], tables=[walls]))
+    return [section for section in found if section.says or section.charts or section.tables]
+
+
+def _better(program: str, stages: Sequence[Stage], palette: Palette) -> list[Section]:
+    """Return who was better, case by case: at the most topics of each ladder, and at fewer, folded."""
+    says: list[str] = []
+    charts: list[Chart] = []
+    tables: list[Table] = []
+    smaller: list[Table] = []
+    for stage in stages:
+        backends = [name for name in PREFERRED if name in stage.backends()]
+        found = findings(program, stage.measurements, *backends[:2]) if len(backends) > 1 else []
+        if not found:
+            continue
+        chart = factor_chart(found, palette, name=f"factors-{stage.name}", subtitle=stage.words)
+        charts += [chart] if chart is not None else []
+        ladder = sorted({each.workload.topics for each in found}, reverse=True)
+        for topics in ladder:
+            step = [each for each in found if each.workload.topics == topics]
+            title = f"{stage.words}, {topics:,} topics"
+            (tables if topics == ladder[0] else smaller).append(findings_table(title, step))
+            if topics == ladder[0]:
+                says.append(f"{title}: {summary(step)} {_named(step)}".strip())
+    if not tables:
+        only = ", ".join(dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends()))
+        says.append(f"Nothing stands beside something else here: there is {only or 'nothing'} only.")
+    return [
+        Section(title="Who was better", says=says, charts=charts, tables=tables),
+        Section(title="Who was better with fewer topics", tables=smaller, is_folded=True),
+    ]
+
+
+def _named(found: Sequence[Finding]) -> str:
+    """Return the cases that each side was better in, by name."""
+    told = []
+    for side in found[0].sides[::-1]:
+        cases = [each for each in found if each.better == side]
+        if cases:
+            told.append(f"{driver_title(side)} was better in {'; '.join(map(_case, cases))}.")
+    return " ".join(told)
+
+
+def _case(finding: Finding) -> str:
+    if finding.factor is None:
+        return f"{finding.case} (the other met a wall)"
+    return f"{finding.case} ({max(finding.factor, 1 / finding.factor):.2f} ×)"
+
+
+def _of_stage(stage: Stage, palette: Palette, *, is_folded: bool) -> list[Section]:
+    """Return the sections on one ladder."""
+    growth = [memory_chart(stage, palette), disk_chart(stage, palette), restart_chart(stage, palette)]
+    plain = [
+        each
+        for each in stage.measurements
+        if each.workload.keys and not each.workload.is_open_loop and each.workload.choice is not Choice.ZIPF
+    ]
+    contention = (
+        contention_charts(
+            plain,
+            palette,
+            lambda each: each.workload.in_flight // each.workload.keys,
+            name=f"contention-{stage.name}",
+            subtitle=f"{stage.words}; {plain[0].workload.in_flight} hubs want some topics at once",
+        )
+        if plain
+        else []
+    )
+    overview = overview_chart(stage, palette)
+    table = percentile_table(f"{stage.words}: response times", alike(stage.measurements))
+    return [
+        Section(
+            title=f"Operations a second against topics: {stage.words}",
+            says=[
+                "As much as possible at once, uniformly drawn keys. Points are medians of the rounds, lines from the "
+                "lowest to the highest. A cross at the bottom is a wall: that backend has no figure there."
+            ],
+            charts=[*([overview] if overview is not None else []), *rate_charts(stage, palette)],
+            is_folded=is_folded,
+        ),
+        Section(
+            title=f"Memory, disk and restarts against topics: {stage.words}",
+            charts=[chart for chart in growth if chart is not None],
+            is_folded=is_folded,
+        ),
+        Section(
+            title=f"Latency: {stage.words}",
+            says=[
+                "At offered rates a time counts from when an operation should have begun (solid), so that a stall "
+                "shows in all that it held up; dotted is the time from when it did begin. Percentiles are of all "
+                "rounds' operations together, from exact histograms."
+            ],
+            charts=_latency_charts(stage, palette),
+            tables=[table] if table is not None else [],
+            is_folded=is_folded,
+        ),
+        Section(title=f"Writers of the same key: {stage.words}", charts=contention, is_folded=is_folded),
+    ]
+
+
+def _latency_charts(stage: Stage, palette: Palette) -> list[Chart]:
+    """Return the percentiles at offered rates, each at the most topics that more than one backend has."""
+    groups = open_loops(stage.measurements)
+    charts = []
+    for name, load in dict.fromkeys((group[0].workload.name, load_words(group[0].workload)) for group in groups):
+        own = [g for g in groups if (g[0].workload.name, load_words(g[0].workload)) == (name, load)]
+        topics = _most_shared(own)
+        chart = percentile_chart(
+            [group for group in own if group[0].workload.topics == topics],
+            palette,
+            name=f"latency-{stage.name}-{name}-{load}".replace(", ", "-")
+            .replace(" ", "-")
+            .replace("/", "-per-")
+            .replace(",", ""),
+            title=f"{name}: response times at {load.removesuffix(' offered')}",
+            subtitle=f"{stage.words}, {topics:,} topics",
+        )
+        charts += [chart] if chart is not None else []
+    return charts
+
+
+def _most_shared(groups: Sequence[Sequence[Measurement]]) -> int:
+    """Return the largest number of topics at which most backends have times."""
+    backends: dict[int, int] = {}
+    for group in groups:
+        if any(each.count and each.wall is None for each in group):
+            backends[group[0].workload.topics] = backends.get(group[0].workload.topics, 0) + 1
+    if not backends:
+        return max(group[0].workload.topics for group in groups)
+    most = max(backends.values())
+    return max(topics for topics, count in backends.items() if count == most)

@@ -1,0 +1,108 @@
+"""A report of some results: each part with its terms above and its tables below, those that fit each other together."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from benchmarks.cas_tables import PROGRAM as CAS
+from benchmarks.compare_terms import term_differences
+from benchmarks.listing_tables import PROGRAM as LISTING
+from benchmarks.metadata_tables import PROGRAM as METADATA
+from benchmarks.report_metadata import metadata_sections
+from benchmarks.report_others import bar_sections, cas_sections, listing_sections, takeover_sections
+from benchmarks.report_page import Chart, Page, Section, Table
+from benchmarks.report_terms import details, facts
+from benchmarks.report_words import driver_title
+from benchmarks.results import Result
+from benchmarks.tables import tables_of
+from benchmarks.takeover_tables import PROGRAM as TAKEOVER
+
+__all__ = ["report_page"]
+
+_SECTIONS: Final[dict[str, Callable[[Result], list[Section]]]] = {
+    CAS: cas_sections,
+    LISTING: listing_sections,
+    METADATA: metadata_sections,
+    TAKEOVER: takeover_sections,
+}
+_HOW: Final = (
+    "How to read it: “64 in flight” is a closed loop, in which an operation begins when another has ended, as fast as "
+    "it goes; “500/s offered” is a load that does not wait, with times from when an operation should have begun. "
+    "“Better” is said only where the rounds leave no doubt: the 95 % interval of the ratio does not hold 1."
+)
+
+
+def report_page(results: Sequence[tuple[str, Result]]) -> Page:
+    """Return the report of named results."""
+    parts = _together(results)
+    sections: list[Section] = []
+    for names, result in parts:
+        sections += _part(names, result, is_only=len(parts) == 1)
+    return Page(title=_title([result for _, result in parts]), says=[_HOW], sections=_named_apart(sections))
+
+
+def _part(names: str, result: Result, *, is_only: bool) -> list[Section]:
+    terms = "Equal terms: what holds for every number below" if is_only else f"{result.program}: {names}"
+    found = [Section(title=terms, facts=facts(names, result))]
+    found += _SECTIONS.get(result.program, bar_sections)(result)
+    tables = [Table(title=name, columns=columns, lines=lines) for name, columns, lines in tables_of(result) if lines]
+    if tables:
+        found.append(Section(title="All figures", tables=tables, is_folded=True))
+    again = details(result)
+    return [*found, again] if again is not None else found
+
+
+def _together(results: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]:
+    """Return the results, those on metadata that go on where another one left off as one with it.
+
+    They must hold for the same terms, and have no case in common: two runs of one case are to be compared, not mixed.
+    """
+    found: list[tuple[str, Result]] = []
+    for name, result in results:
+        for index, (names, other) in enumerate(found):
+            if result.program == METADATA and _fit(other, result):
+                merged = replace(
+                    other,
+                    measurements=[*other.measurements, *result.measurements],
+                    is_complete=other.is_complete and result.is_complete,
+                )
+                found[index] = (f"{names} and {name}", merged)
+                break
+        else:
+            found.append((name, result))
+    return found
+
+
+def _fit(first: Result, second: Result) -> bool:
+    if any(difference.forbids for difference in term_differences(first, second)):
+        return False
+    return not _cases(first) & _cases(second)
+
+
+def _cases(result: Result) -> set[str]:
+    return {
+        json.dumps([each.on, each.driver, each.workload.to_json() | {"seed": None}], sort_keys=True)
+        for each in result.measurements
+    }
+
+
+def _title(results: Sequence[Result]) -> str:
+    programs = list(dict.fromkeys(result.program for result in results))
+    if programs == [METADATA]:
+        backends = dict.fromkeys(driver_title(each.driver) for result in results for each in result.measurements)
+        return f"Metadata as topics grow: {', '.join(backends)}"
+    return f"What was measured: {', '.join(programs)}"
+
+
+def _named_apart(sections: Sequence[Section]) -> list[Section]:
+    """Return sections of which no two charts have the same name, since each becomes a file."""
+    used: dict[str, int] = {}
+    found = []
+    for section in sections:
+        charts: list[Chart] = []
+        for chart in section.charts:
+            used[chart.name] = used.get(chart.name, 0) + 1
+            charts.append(replace(chart, name=f"{chart.name}-{used[chart.name]}") if used[chart.name] > 1 else chart)
+        found.append(replace(section, charts=charts))
+    return found

@@ -1,0 +1,86 @@
+"""What stands above all numbers of a report: durability, heaps, machine, versions, commit and seed of each result."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from benchmarks.report_page import Section, Table
+from benchmarks.results import Result
+
+__all__ = ["details", "facts"]
+
+_GIB: Final = 1 << 30
+_STAGES: Final = ("synced", "unsynced")
+_APART: Final = frozenset({*_STAGES, "workloads", "sizes", "seed", "rounds", "label"})
+_SHORT: Final = 12
+
+
+def facts(names: str, result: Result) -> list[tuple[str, str]]:
+    """Return what holds for all numbers of a result, by name."""
+    machine = result.environment
+    found = [("Result", f"{names}: {result.program}, started {result.started}")]
+    if not result.is_complete:
+        found.append(("Not finished", "the run was ended early; what it had measured by then is here"))
+    if label := result.terms.get("label"):
+        found.append(("Label", str(label)))
+    found += [(f"Durability and heaps, {name}", str(result.terms[name])) for name in _STAGES if name in result.terms]
+    found += [(_title(name), _word(value)) for name, value in result.terms.items() if name not in _APART]
+    gib = machine["memory_bytes"] / _GIB
+    found.append(
+        (
+            "Machine",
+            f"{machine['cpus']} processors ({machine['cpu']}), {gib:.0f} GiB, {machine['disk_syncs_per_s']:,.0f} "
+            f"synced appends of 4 KiB a second; {machine['kernel']}; load average {machine['load_average']:.1f} before",
+        )
+    )
+    libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
+    found.append(
+        (
+            "Versions",
+            f"{machine['python']}, SQLite {machine['sqlite']}, Java: {machine['java'] or 'none'}; {libraries}",
+        )
+    )
+    later = "".join(f", gone on with at {each[:_SHORT]}" for each in machine.get("resumed_on", []) if each)
+    dirty = " with changes" if machine["is_dirty"] else ""
+    found.append(("Commit", f"{(machine['commit'] or 'none')[:_SHORT]}{dirty}{later}"))
+    rounds = result.terms.get("rounds", result.terms.get("sizes", {}).get("rounds"))
+    found.append(("Seed", f"{result.terms.get('seed', 'none')}; rounds: {rounds if rounds is not None else 'unknown'}"))
+    return found
+
+
+def details(result: Result) -> Section | None:
+    """Return what one needs to repeat a run: what each workload does, its sizes, the virtual machines' flags."""
+    tables = [
+        Table(title=title, columns=columns, lines=lines)
+        for title, columns, lines in (
+            ("Workloads", ("name", "one operation"), list(_pairs(result.terms.get("workloads")))),
+            ("Sizes", ("name", "value"), list(_pairs(result.terms.get("sizes")))),
+            ("Flags of the virtual machines", ("of", "flags"), list(_flags(result.environment.get("jvm_flags")))),
+        )
+        if lines
+    ]
+    return Section(title="To repeat it: workloads, sizes, flags", tables=tables, is_folded=True) if tables else None
+
+
+def _pairs(values: Any) -> Iterator[list[str]]:
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            yield [str(name), _word(value)]
+
+
+def _flags(values: Any) -> Iterator[list[str]]:
+    if isinstance(values, Mapping):
+        for durability, servers in values.items():
+            for server, flags in servers.items():
+                yield [f"{durability}: {server}", " ".join(flags)]
+
+
+def _title(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_word(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_word, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,67 @@
+"""Servers with stores of so many topics, each filled when a case first needs it."""
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.metadata_cases import MetadataCases
+from benchmarks.metadata_ground import FillTask
+from benchmarks.metadata_places import SYNCED, MetadataPlaces
+from benchmarks.results import Measurement
+from benchmarks.stored_suite import StoredSizes
+from benchmarks.workloads import Workload
+
+__all__ = ["StoredGround"]
+
+_HUBS: Final = "hubs"
+
+
+class StoredGround:
+    """The servers of one step of one round. `stack` ends them.
+
+    A topic is as hubs leave it when nobody uses it: an empty record of ledger ranges, one subscription, no owner.
+    Raises: DevError, HedwigError - servers or stores do not come up; BenchmarkError.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        backends: Sequence[str],
+        sizes: StoredSizes,
+        stack: ExitStack,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._sizes = sizes
+        self._progress = progress
+        self._filled: dict[str, Measurement] = {}
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        self.places = MetadataPlaces(
+            directory / "servers", backends, heap_mb=sizes.heap_mb, durability=SYNCED, progress=progress
+        )
+        stack.enter_context(self.places)
+        self.places.up()
+
+    def filled(self, backend: str, workload: Workload) -> Measurement:
+        """Return what filling a store came to, once it is filled, or could not be."""
+        if backend not in self._filled:
+            topics = workload.topics
+            task = FillTask(first=0, last=topics, subscribers=1, seconds_max=self._sizes.fill_max_s, is_released=True)
+            self._progress(f"filling {backend} with {topics:,} topics")
+            with MetadataCases(self.places, sys.executable) as cases:
+                self._filled[backend] = cases.fill(backend, workload, task)
+        return self._filled[backend]
+
+    def check(self, backend: str) -> None:
+        """Raise BenchmarkError if a store is not as it should be; start servers that have ended first."""
+        if (wall := self._filled[backend].wall) is not None:
+            raise BenchmarkError(f"the store could not be filled: {wall}")
+        self.places.mend(backend)
+
+    def hub_directory(self, backend: str) -> Path:
+        """Return where the standalone hub of a store keeps its messages: a store knows one hub alone."""
+        return self._directory / _HUBS / backend

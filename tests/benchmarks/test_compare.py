@@ -1,0 +1,215 @@
+"""Prove that `hedwig-bench compare` tells changes from noise, and refuses what cannot be compared."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchmarks.compare_command import compare_command
+from benchmarks.compare_results import compare
+from benchmarks.compare_terms import term_differences
+from benchmarks.errors import BenchmarkError
+from benchmarks.main import main
+from benchmarks.results import Measurement
+from hedwig.histograms import Histogram
+from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall
+
+HEAP_NOTE = "1,024 MiB of heap in all for each backend, no replicas"
+
+
+def _run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["compare", *map(str, arguments)])
+
+
+def _lines(*arguments: str | Path) -> list[dict[str, Any]]:
+    ran = _run(*arguments, "--json")
+    assert ran.exit_code == 0, ran.output
+    found: list[dict[str, Any]] = json.loads(ran.output)["lines"]
+    return found
+
+
+def _is_claim(measurement: Measurement) -> bool:
+    return (measurement.driver, measurement.workload.name) == ("sqlite", "claim")
+
+
+def _times(measurement: Measurement, factor: float) -> Measurement:
+    """Return a measurement in which a known share of the operations was done."""
+    return replace(measurement, count=round(measurement.count * factor))
+
+
+def _steady(measurement: Measurement) -> Measurement | None:
+    """Return a claim in SQLite, at a rate that is nearly the same in all rounds; nothing else."""
+    return replace(measurement, count=10_000 + measurement.round, seconds=1.0) if _is_claim(measurement) else None
+
+
+def test_a_result_is_not_different_from_itself() -> None:
+    lines = _lines(THREE_BACKENDS, THREE_BACKENDS, "--fail-slower-than", "0")
+    assert {line["verdict"] for line in lines} == {"within the noise", "noise unknown"}
+    single = {line["what"].split(",")[0] for line in lines if line["verdict"] == "noise unknown"}
+    assert single == {"fill", "restart"}
+    assert all(figure["ratio"] == pytest.approx(1) for line in lines for figure in line["figures"])
+    drivers = {line["driver"] for line in lines}
+    assert drivers == {"sqlite", "zookeeper", "hbase"}
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(0.5, "slower"), (2.0, "faster"), (1.0, "within the noise")])
+def test_what_changed_by_a_known_factor_is_found(tmp_path: Path, factor: float, verdict: str) -> None:
+    before = changed(THREE_BACKENDS, tmp_path / "before.json", _steady)
+    after = changed(before, tmp_path / "after.json", lambda each: _times(each, factor))
+    lines = _lines(before, after)
+    assert len(lines) == 2  # One for each number of topics.
+    for line in lines:
+        assert line["verdict"] == verdict
+        rate = line["figures"][0]
+        assert rate["figure"] == "operations/s"
+        assert rate["ratio"] == pytest.approx(factor, rel=0.001)
+        assert rate["ratio_low"] <= rate["ratio"] <= rate["ratio_high"]
+
+
+def test_times_are_compared_by_merged_histograms(tmp_path: Path) -> None:
+    """The second side's histogram has every time of the first twice as long: so are all its percentiles."""
+
+    first = changed(THREE_BACKENDS, tmp_path / "first.json", _steady)
+
+    def slower(measurement: Measurement) -> Measurement:
+        steps = [step / 10 for step in range(1, 1001)]
+        longer = Histogram()
+        longer.record_all([2 * us for us in measurement.histograms["response"].percentiles_us(steps).values()])
+        return replace(measurement, histograms={"service": longer, "response": longer})
+
+    second = changed(first, tmp_path / "second.json", slower)
+    for line in _lines(first, second):
+        figures = {figure["figure"]: figure for figure in line["figures"]}
+        for name in ("response p50, ms", "response p90, ms"):
+            assert figures[name]["ratio"] == pytest.approx(2, rel=0.05)
+
+
+def test_a_rate_that_was_offered_and_kept_up_is_compared_by_its_times() -> None:
+    lines = _lines(THREE_BACKENDS, THREE_BACKENDS)
+    offered = [line for line in lines if "offered" in line["what"]]
+    assert offered
+    for line in offered:
+        names = [figure["figure"] for figure in line["figures"]]
+        is_behind = any(note.startswith("offered load not reached") for note in line["notes"])
+        assert (names[0] == "operations/s") == is_behind
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        (lambda each: _times(each, 0.5), 1, "slower than allowed: SQLite, synced, claim, 300 topics"),
+        (lambda each: _times(each, 0.95), 0, ""),
+        (lambda each: _times(each, 3), 0, ""),
+        (lambda each: wall(each, "the packet is too large"), 1, "the packet is too large"),
+        (lambda each: each if each.workload.topics == 300 else None, 3, "only the first result has it"),
+        (lambda each: _times(each, 0.5) if each.round == 1 else None, 3, "1 round on one side"),
+    ],
+    ids=["half as fast", "a little slower", "faster", "a wall", "a case less", "one round"],
+)
+def test_the_exit_code_says_what_became_slower(tmp_path: Path, change: Any, code: int, words: str) -> None:
+    before = changed(THREE_BACKENDS, tmp_path / "before.json", _steady)
+    after = changed(before, tmp_path / "after.json", change)
+    ran = _run(before, after, "--fail-slower-than", "10")
+    assert ran.exit_code == code, ran.output
+    assert words in ran.stderr
+    assert _run(before, after).exit_code == 0
+
+
+def test_a_case_that_only_one_side_has_is_named(tmp_path: Path) -> None:
+    less = changed(THREE_BACKENDS, tmp_path / "less.json", lambda each: each if each.driver != "hbase" else None)
+    ran = _run(THREE_BACKENDS, less)
+    assert ran.exit_code == 0, ran.output
+    assert "only in A: HBase, synced: claim, 300 topics × 1, 64 in flight" in ran.output
+    turned = _run(less, THREE_BACKENDS, "--fail-slower-than", "10")
+    assert turned.exit_code == 0, turned.output  # More than before is no loss.
+
+
+def test_what_holds_for_other_terms_is_refused_unless_it_is_asked_for(tmp_path: Path) -> None:
+    other = three_backends()
+    other.terms["synced"] = other.terms["synced"].replace(HEAP_NOTE, HEAP_NOTE.replace("1,024", "2,048"))
+    other.terms["sizes"]["heap_mb"] = 2048
+    other.environment["cpus"] = 64
+    other.write(tmp_path / "other.json")
+    refused = _run(THREE_BACKENDS, tmp_path / "other.json")
+    assert refused.exit_code == 1
+    (line,) = refused.output.splitlines()
+    for words in ("cannot be compared", "--anyway", "1,024 MiB of heap", "heap_mb: 1,024 | 2,048", "cpus: 2 | 64"):
+        assert words in line
+    anyway = _run(THREE_BACKENDS, tmp_path / "other.json", "--anyway")
+    assert anyway.exit_code == 0, anyway.output
+    assert "NOT COMPARABLE: heap_mb: 1,024 | 2,048" in anyway.output
+
+
+def test_what_was_measured_longer_or_with_other_versions_is_compared_and_told() -> None:
+    other = three_backends()
+    other.terms["sizes"] |= {"seconds": 30.0, "rounds": 9}
+    other.terms |= {"label": "again", "seed": 2}
+    other.environment |= {"commit": "f" * 40, "python": "CPython 3.14.0"}
+    found = term_differences(three_backends(), other)
+    assert {each.name for each in found} == {"label", "seconds", "rounds", "seed", "commit", "python"}
+    assert not any(each.forbids for each in found)
+    assert compare(three_backends(), other).lines
+
+
+def test_another_durability_of_one_server_forbids_and_a_server_more_does_not() -> None:
+    without = three_backends()
+    said = without.terms["synced"]
+    sentences = said.split("; ")
+    without.terms["synced"] = "; ".join(each for each in sentences if not each.startswith("SQLite"))
+    assert not any(each.forbids for each in term_differences(three_backends(), without))
+    unsynced = three_backends()
+    unsynced.terms["synced"] = said.replace("hbase.wal.hsync=true", "hbase.wal.hsync=false")
+    (forbidding,) = [each for each in term_differences(three_backends(), unsynced) if each.forbids]
+    assert forbidding.name == "synced, HBase"
+
+
+def test_results_without_a_common_case_have_one_clear_line(tmp_path: Path) -> None:
+    small = changed(THREE_BACKENDS, tmp_path / "small.json", lambda each: each if each.workload.topics == 300 else None)
+    large = changed(THREE_BACKENDS, tmp_path / "large.json", lambda each: each if each.workload.topics != 300 else None)
+    ran = _run(small, large)
+    assert ran.exit_code == 1
+    (line,) = ran.output.splitlines()
+    assert "no case in common: one begins with SQLite, synced: fill, 300 topics" in line
+    with pytest.raises(BenchmarkError, match="no case in common"):
+        compare(three_backends(), type(three_backends()).read(OUT_OF_TIME), anyway=True)
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"format": 99}'])
+def test_what_is_no_result_is_one_line(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "other.json"
+    if content is not None:
+        path.write_text(content)
+    ran = _run(THREE_BACKENDS, path)
+    assert ran.exit_code == 1
+    assert len(ran.output.splitlines()) == 1
+    assert str(path) in ran.output
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("takeover-80000-topics", "s until all topics were served"),
+        ("listing-sqlite", "s"),
+        ("hub-memory-of-a-million-topics", "bytes for each topic"),
+        ("hub-publish-50-topics", "operations/s"),
+    ],
+)
+def test_each_kind_of_result_has_its_figure(name: str, figure: str) -> None:
+    path = COMMITTED / f"{name}.json"
+    lines = _lines(path, path)
+    assert lines[0]["figures"][0]["figure"] == figure
+    assert lines[0]["figures"][0]["first"] > 0
+
+
+def test_the_example_in_the_help_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("before.json", "after.json"):
+        changed(THREE_BACKENDS, tmp_path / name, lambda each: each)
+    assert compare_command.epilog is not None
+    words = compare_command.epilog.removeprefix("Example: hedwig-bench ").split()
+    ran = CliRunner().invoke(main, words)
+    assert ran.exit_code == 0, ran.output
+    assert "B ÷ A" in ran.output

@@ -1,0 +1,137 @@
+"""Prove that rounds which differ only by noise are not called different, and that others are."""
+
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.compare_rounds import LEAST, Difference, Verdict, differ, differ_in_rounds
+
+RATES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9)
+
+
+def _medians(first: list[float], second: list[float]) -> Difference:
+    return differ(statistics.median(first), first, statistics.median(second), second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ([100, 101, 99], [150, 152, 149], Verdict.MORE),
+        ([150, 152, 149], [100, 101, 99], Verdict.LESS),
+        ([100, 140, 80], [110, 90, 130], Verdict.NOISE),
+        ([100, 130], [150, 110], Verdict.NOISE),
+        ([100, 101], [400, 404], Verdict.MORE),
+        ([100, 100], [100, 100], Verdict.NOISE),
+        ([100, 100], [200, 200], Verdict.MORE),
+        ([100], [200], Verdict.UNKNOWN),
+        ([100, 101, 99], [500], Verdict.UNKNOWN),
+        ([0, 0], [100, 100], Verdict.UNKNOWN),
+    ],
+)
+def test_known_rounds_have_known_verdicts(first: list[float], second: list[float], verdict: Verdict) -> None:
+    assert _medians(first, second).verdict == verdict
+
+
+def test_the_interval_is_that_of_a_textbook() -> None:
+    """Of two and two rounds, a tenth apart in their logarithms each: t is 4.303 with two degrees of freedom."""
+    low, high = math.exp(-0.05), math.exp(0.05)
+    found = differ(1.0, [low, high], 2.0, [2 * low, 2 * high])
+    width = 4.303 * math.sqrt(2 * 0.005 / 2)
+    assert found.ratio == pytest.approx(2)
+    assert found.low == pytest.approx(2 * math.exp(-width), rel=1e-6)
+    assert found.high == pytest.approx(2 * math.exp(width), rel=1e-6)
+
+
+def test_a_steady_difference_below_what_clocks_tell_is_noise() -> None:
+    found = _medians([100.0, 100.0, 100.0], [100.0 * (1 + LEAST / 2)] * 3)
+    assert (found.verdict, found.how) == (Verdict.NOISE, "less than 2% apart")
+
+
+def test_one_round_says_why_nothing_is_known() -> None:
+    assert _medians([100], [200]).how == "1 round"
+    assert _medians([100], [200, 200]).how == "1 round on one side"
+    assert _medians([100], [200]).ratio == 2
+
+
+@given(RATES, RATES)
+def test_the_other_way_round_is_the_opposite(first: list[float], second: list[float]) -> None:
+    there, back = _medians(first, second), _medians(second, first)
+    assert there.ratio is not None
+    assert back.ratio == pytest.approx(1 / there.ratio)
+    if there.low is not None and there.high is not None:
+        assert there.low <= there.ratio * (1 + 1e-9)
+        assert there.ratio <= there.high * (1 + 1e-9)
+        assert back.low == pytest.approx(1 / there.high)
+    turned = {Verdict.MORE: Verdict.LESS, Verdict.LESS: Verdict.MORE}
+    if abs(there.ratio - 1) > 2 * LEAST:
+        assert back.verdict == turned.get(there.verdict, there.verdict)
+
+
+@given(RATES, RATES, st.floats(0.01, 1000))
+def test_units_do_not_matter(first: list[float], second: list[float], unit: float) -> None:
+    plain = _medians(first, second)
+    scaled = _medians([unit * value for value in first], [unit * value for value in second])
+    assert scaled.ratio == pytest.approx(plain.ratio)
+    if plain.low is not None and abs(math.log(plain.low)) > 1e-6 and plain.high is not None:
+        assert scaled.low == pytest.approx(plain.low, rel=1e-6)
+        assert scaled.high == pytest.approx(plain.high, rel=1e-6)
+
+
+@pytest.mark.parametrize(("rounds", "others"), [(2, 2), (3, 3), (2, 5), (9, 9)])
+@pytest.mark.parametrize(("noise", "others_noise"), [(0.05, 0.05), (0.3, 0.3), (0.3, 0.01)])
+def test_equal_sides_are_called_different_once_in_twenty_at_most(
+    rounds: int, others: int, noise: float, others_noise: float
+) -> None:
+    generator = random.Random(f"{rounds} {others} {noise} {others_noise}")
+    tries, wrong = 1000, 0
+    for _ in range(tries):
+        first = [math.exp(generator.gauss(0, noise)) for _ in range(rounds)]
+        second = [math.exp(generator.gauss(0, others_noise)) for _ in range(others)]
+        wrong += _medians(first, second).verdict in (Verdict.MORE, Verdict.LESS)
+    assert wrong / tries < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tries)
+
+
+def test_noise_that_both_sides_of_a_round_share_hides_nothing() -> None:
+    """The second is always 1.5 times as fast, on a machine that is three times as fast in one round as in another."""
+    first, second = [100.0, 300.0, 180.0, 120.0], [151.0, 448.0, 272.0, 179.0]
+    assert _medians(first, second).verdict is Verdict.NOISE
+    found = differ_in_rounds(first, second)
+    assert found is not None
+    assert found.verdict is Verdict.MORE
+    assert found.ratio == pytest.approx(1.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([100], [200]), ([1, 1], [2, 2]), ([1, 1, 1], [2, 2]), ([0, 1, 1], [2, 2, 2])]
+)
+def test_too_few_rounds_side_by_side_say_nothing(first: list[float], second: list[float]) -> None:
+    assert differ_in_rounds(first, second) is None
+
+
+@pytest.mark.parametrize("rounds", [3, 5, 9])
+def test_equal_sides_round_by_round_are_called_different_once_in_twenty_at_most(rounds: int) -> None:
+    generator = random.Random(rounds)
+    tries, wrong = 1000, 0
+    for _ in range(tries):
+        machine = [generator.gauss(0, 0.5) for _ in range(rounds)]
+        first = [math.exp(speed + generator.gauss(0, 0.1)) for speed in machine]
+        second = [math.exp(speed + generator.gauss(0, 0.1)) for speed in machine]
+        found = differ_in_rounds(first, second)
+        wrong += found is not None and found.verdict in (Verdict.MORE, Verdict.LESS)
+    assert wrong / tries < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tries)
+
+
+@pytest.mark.parametrize(("rounds", "factor", "found_at_least"), [(3, 2.0, 0.9), (5, 1.3, 0.9), (9, 1.2, 0.9)])
+def test_a_difference_beyond_the_noise_is_found(rounds: int, factor: float, found_at_least: float) -> None:
+    """With a noise of 8 % from round to round."""
+    generator = random.Random(rounds)
+    tries, found = 400, 0
+    for _ in range(tries):
+        first = [math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
+        second = [factor * math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
+        found += _medians(first, second).verdict is Verdict.MORE
+    assert found / tries > found_at_least
