@@ -34,8 +34,8 @@ _EXPLAINED: Final = (
     "compare",
     epilog="Example: hedwig-bench compare before.json after.json --fail-slower-than 10",
 )
-@click.argument("first", metavar="A", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("second", metavar="B", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("first", metavar="A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path))
 @click.option(
     "--anyway", is_flag=True, help="Also if durability, heap, machine or other terms differ; the differences are told."
 )
@@ -49,10 +49,11 @@ _EXPLAINED: Final = (
 )
 @click.option("--json", "as_json", is_flag=True, help="All figures, as JSON.")
 def compare_command(first: Path, second: Path, anyway: bool, percent: float | None, as_json: bool) -> None:
-    """Compare the result file B with A, case by case: faster, slower, or within the noise of the rounds.
+    """Compare the result B with A, case by case: faster, slower, or within the noise of the rounds.
 
-    Rates are compared where as much as possible was done, times where a rate was offered and kept up. Both results
-    must hold for the same terms: program, durability, heap, sizes and machine.
+    A and B are result files, or directories of runs. Rates are compared where as much as possible was done, times where
+    a rate was offered and kept up. Both results must hold for the same terms: program, durability, heap, sizes and
+    machine.
     """
     try:
         found = compare(Result.read(first), Result.read(second), anyway=anyway)

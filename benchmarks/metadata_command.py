@@ -19,7 +19,8 @@ from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, 
 from benchmarks.metadata_tables import PROGRAM
 from benchmarks.metadata_workloads import ORDER, WorkloadFile, workload_files
 from benchmarks.numbers_option import numbers
-from benchmarks.results import Result
+from benchmarks.report_files import write_report
+from benchmarks.results import OF_A_RUN, Result
 from benchmarks.runs import end_run
 from cli.dev import DevError
 from hedwig.errors import HedwigError
@@ -28,7 +29,6 @@ __all__ = ["metadata"]
 
 _SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
 _USUAL_BACKENDS: Final = ("sqlite", "zookeeper", "hbase")
-_RESULT: Final = "result.json"
 
 
 @click.command(epilog="Example: hedwig-bench metadata --backend zookeeper --backend hbase --topics 10k,100k --rounds 3")
@@ -76,8 +76,8 @@ _RESULT: Final = "result.json"
     "--run",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The run's directory: the result, and the servers' data while it lasts. A run that was ended goes on there. "
-    "Default: a new one in benchmarks/results.",
+    help="The run's directory: the result, its report, and the servers' data while it lasts. A run that was ended goes "
+    "on there. Default: a new one in benchmarks/results.",
 )
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
@@ -103,7 +103,7 @@ def metadata(
     started = datetime.now(UTC)
     chosen = tuple(dict.fromkeys(backends)) or _USUAL_BACKENDS
     directory = directory or Path("benchmarks", "results", f"metadata-{started:%Y%m%dT%H%M%SZ}")
-    path = directory / _RESULT
+    path = directory / OF_A_RUN
     result: Result | None = None
     with interrupt_on_sigterm():
         try:
@@ -134,6 +134,14 @@ def metadata(
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
             sys.exit(130)
+    if result.measurements:
+        # Also of a run that was interrupted: the report says so.
+        try:
+            page, *_ = write_report([(directory.name, result)], directory)
+        except BenchmarkError as exc:
+            click.echo(f"{exc}; hedwig-bench report {directory} makes it again", err=True)
+        else:
+            click.echo(f"report: {page}", err=True)
     end_run(result, path, as_json=output == "json")
 
 

@@ -12,9 +12,11 @@ from benchmarks.recording import Summary
 from benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
-__all__ = ["EMBEDDED", "REACHED", "Measurement", "Result", "alike", "is_measured"]
+__all__ = ["EMBEDDED", "OF_A_RUN", "REACHED", "Measurement", "Result", "alike", "is_measured"]
 
 _FORMAT: Final = 1
+OF_A_RUN: Final = "result.json"
+"""The name of the result file in the directory of a run."""
 EMBEDDED: Final = "embedded"
 """A standalone hub on the embedded store, on which measurements are unless they say otherwise."""
 REACHED: Final = 0.98
@@ -187,7 +189,12 @@ class Result:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file. Raises BenchmarkError - it is not there, or no result of a version that we know."""
+        """Read a file, or that of a run's directory.
+
+        Raises: BenchmarkError - it is not there, or no result of a version that we know.
+        """
+        if path.is_dir():
+            path /= OF_A_RUN
         try:
             values = json.loads(path.read_text())
             if values["format"] != _FORMAT:

@@ -188,6 +188,13 @@ def test_what_is_no_result_is_one_line(tmp_path: Path, content: str | None) -> N
     assert str(path) in ran.output
 
 
+def test_the_directory_of_a_run_is_its_result(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    changed(THREE_BACKENDS, directory / "result.json", lambda each: each)
+    assert _lines(directory, THREE_BACKENDS) == _lines(THREE_BACKENDS, THREE_BACKENDS)
+
+
 @pytest.mark.parametrize(
     ("name", "figure"),
     [

@@ -57,6 +57,14 @@ def _assert_done(result: Result, backend: str, stage: Stage = STAGE) -> None:
             assert each.values["disk_bytes"] > 0, what
 
 
+def _assert_reported(directory: Path, told: str) -> None:
+    """A run leaves its result and the report of it, and nothing else."""
+    names = {each.name for each in directory.iterdir()}
+    assert {"result.json", "report.html", "report.md"} < names
+    assert all(name.endswith(".png") for name in names - {"result.json", "report.html", "report.md"})
+    assert f"report: {directory / 'report.html'}" in told
+
+
 def test_the_embedded_store_does_every_workload_once(tmp_path: Path) -> None:
     run = _run(tmp_path / "run", "--backend", "sqlite", "-o", "json")
     assert run.returncode == 0, run.stderr
@@ -64,7 +72,7 @@ def test_the_embedded_store_does_every_workload_once(tmp_path: Path) -> None:
     assert json.loads(run.stdout) == result.to_json()
     assert result.is_complete
     _assert_done(result, "sqlite")
-    assert [each.name for each in (tmp_path / "run").iterdir()] == ["result.json"]
+    _assert_reported(tmp_path / "run", run.stderr)
     assert "min left] synced, round 1: sqlite, claim" in run.stderr
     text = markdown(result)
     for name in ("fill", *ORDER):
@@ -93,7 +101,8 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
     assert "Traceback" not in err
     assert "the run was not finished" in out
     assert not processes_over(directory)
-    assert [each.name for each in directory.iterdir()] == ["result.json"]
+    _assert_reported(directory, err)
+    assert "Not finished" in (directory / "report.md").read_text()
     first = Result.read(directory / "result.json")
     assert not first.is_complete
     assert 1 < len(first.measurements) < len(PLANNED)
