@@ -20,7 +20,7 @@ _FULL_HEAP_MB: Final = {**_HEAP_MB, "zookeeper": 2048}
 """ZooKeeper keeps every znode in memory: the whole package graph, and a topic of 100,000 subscriptions beside it."""
 
 
-_PATIENT_MS: Final = 20_000
+_PATIENT_MS: Final = 60_000
 """A session of ZooKeeper that a busy machine hardly ends: a region server whose session is over does not come back."""
 
 
