@@ -49,6 +49,8 @@ class HBaseChanges:
     async def begin(self) -> None:
         self._pass, self._known = None, set()
         self._found.clear()
+        # A pass long after this, as the one in the pause of a migration, finds little in memory then.
+        await _all_of(table.write_files() for table in self._tables)
         self._since_ms = await self._reader.begin() - MARGIN_MS
         await self._wait_for_writes()
         # What is there already is no change from now on.

@@ -149,6 +149,14 @@ class HBaseDriver(Protocol):
         """
         ...
 
+    async def flush_table(self, table: str, deadline: Deadline) -> None:
+        """Have what region servers keep of a table in memory written into files, and wait until it is.
+
+        It changes nothing but how long searches take: by time a server passes over files, but not over its memory. An
+        access path that has no such call does nothing.
+        """
+        ...
+
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
         """Make a namespace; harmless if it exists."""
         ...

@@ -1,14 +1,17 @@
 """The rows of a table that were written lately: read by the time at which region servers wrote their stamps.
 
 Every write and every delete of a record writes its stamp anew, so the cells of one column tell all. HBase passes over
-the store files whose newest cell is older than what is asked for, so this costs what is new, and little more.
+the store files whose newest cell is older than what is asked for, so this costs what is new, and little more; but for
+what its servers have in memory, all of which is searched.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from hedwig.clock import Deadline
-from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.errors import HedwigError
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.attempts import Attempts
 from metadata.backend import StoreOptions
 from metadata.changes import ChangedRecord
@@ -19,6 +22,8 @@ from metadata.kinds import RecordKind
 from metadata.operations import RecordKey
 
 __all__ = ["RecentRows", "RecentTable"]
+
+_log = logging.getLogger(__name__)
 
 _SLICES: Final = 16
 """The share of a table, one part in so many, that is searched at first."""
@@ -46,6 +51,16 @@ class RecentTable:
         """Return once every write that region servers had begun is visible. Raises MetadataUnavailableError."""
         attempts = Attempts(self._options, f"wait for the writes of {self._table}")
         await attempts.read(lambda deadline: self._driver.wait_for_writes(self._table, self._columns.absent, deadline))
+
+    async def write_files(self) -> None:
+        """Have all that was written so far be in files, if that can be had: it only makes searches quicker later."""
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        try:
+            await self._driver.flush_table(self._table, deadline)
+        except (HedwigError, NotAppliedError, OutcomeUnknownError, AbortedError) as exc:
+            _log.info(
+                "%s stays in the memory of its servers, so that its changes take longer to find: %s", self._table, exc
+            )
 
     def since(self, time_ms: int, absorb: "Absorb") -> "RecentRows":
         """Return the rows of which the stamp was written at `time_ms` or later, by the clock of its region server.

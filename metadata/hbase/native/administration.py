@@ -21,6 +21,9 @@ from metadata.hbase.native.hbase_pb2 import (
     ProcedureResponse,
     ProcedureResult,
     ProcedureResultRequest,
+    ServersProcedure,
+    ServersProcedureRequest,
+    ServersProcedureResponse,
     TableDescriptors,
     TableDescriptorsRequest,
     TableRequest,
@@ -34,6 +37,8 @@ from metadata.hbase.native.places import table_name
 __all__ = ["Administration"]
 
 _POLL_S: Final = 0.05
+_FLUSH: Final = "flush-table-proc"
+"""Source: HBase, MasterFlushTableProcedureManager."""
 _NO_NAMESPACE: Final = "NamespaceNotFoundException"
 
 
@@ -93,6 +98,23 @@ class Administration:
                 await self._carry_out(method, request.SerializeToString(), deadline, harmless=harmless)
             except LayoutMissingError:
                 return
+
+    async def flush_table(self, table: str, deadline: Deadline) -> None:
+        """Have the memory of all HBase regions of a table written into files, and wait until it is.
+
+        Raises: MetadataError - HBase refuses; NotAppliedError - it is not over before the deadline.
+        """
+        flush = ServersProcedureRequest(procedure=ServersProcedure(signature=_FLUSH, instance=table))
+        request = flush.SerializeToString()
+        try:
+            await self._cluster.ask_master("ExecProcedure", request, deadline)
+            while True:
+                answer = await self._cluster.ask_master("IsProcedureDone", request, deadline)
+                if ServersProcedureResponse.FromString(answer).done:
+                    return
+                await self._pause(f"the memory of table {table} is not written yet", deadline)
+        except ServerFailure as failure:
+            raise MetadataError(f"HBase does not flush {table}: {failure.java_class}: {failure}") from failure
 
     async def describe_table(self, table: str, deadline: Deadline) -> TableDescription:
         """Return a table as it is. Raises LayoutMissingError - there is none."""

@@ -144,6 +144,9 @@ class NativeDriver:
             if isinstance(outcome, BaseException):
                 raise outcome
 
+    async def flush_table(self, table: str, deadline: Deadline) -> None:
+        await self._administration.flush_table(table, deadline)
+
     def _nothing(self, region: Region, column: bytes, deadline: Deadline) -> Change:
         """Return a deletion that is carried out and deletes nothing."""
         row = region.start or b"\x00"

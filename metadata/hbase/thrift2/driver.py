@@ -134,6 +134,9 @@ class Thrift2Driver:
 
         await self._run(table, deadline, work)
 
+    async def flush_table(self, table: str, deadline: Deadline) -> None:
+        """Do nothing: gateways have no call for it."""
+
     async def create_namespace(self, namespace: str, deadline: Deadline) -> None:
         def work(call: _Call) -> None:
             if namespace not in call("listNamespaces"):
