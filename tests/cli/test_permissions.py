@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from cli.errors import ExitCode
+from cli.verdicts import CheckExit
 from tests.cli.admin import DEADLINE_S, Admin, Ran
 from tests.servers import RunningServers
 
@@ -81,6 +82,25 @@ def test_file_that_cannot_be_made_says_where(kept: Admin) -> None:
 
 def test_directory_in_place_of_a_file_says_so(admin: Admin, tmp_path: Path) -> None:
     _check_refused(admin.run("topic", "list", "--metadata", f"sqlite://{tmp_path}"), "Is a directory")
+
+
+@pytest.mark.parametrize("closed", ["data", "data/ledgers"])
+def test_data_directory_that_may_not_be_read_leaves_a_check_undone(closed: str, admin: Admin, tmp_path: Path) -> None:
+    admin.done("topic", "create", "news")
+    ledgers = tmp_path / "data" / "ledgers"
+    ledgers.mkdir(parents=True)
+    (tmp_path / closed).chmod(0)
+    try:
+        for given, environment in ((("--data", f"{tmp_path}/data"), {}), ((), {"HEDWIG_DATA": f"{tmp_path}/data"})):
+            ran = _run_as_anybody(admin, "metadata", "check", *given, **environment)
+            assert (ran.code, ran.out) == (CheckExit.UNKNOWN, ""), ran
+            (line,) = ran.err.splitlines()
+            assert f"{tmp_path}/data" in line
+            assert "denied" in line
+            repaired = _run_as_anybody(admin, "metadata", "repair", *given, **environment)
+            _check_refused(repaired, f"{tmp_path}/data")
+    finally:
+        (tmp_path / closed).chmod(0o755)
 
 
 def test_export_and_contexts_say_which_file_may_not_be_written(kept: Admin) -> None:
