@@ -12,7 +12,8 @@ from cli.confirmation import confirm_by_typing
 from cli.errors import CommandError, counted
 from cli.living_hubs import LivingHubs
 from cli.metadata_check import check_store
-from cli.metadata_export import export_store, import_store
+from cli.metadata_export import export_store
+from cli.metadata_import import import_store
 from cli.metadata_migrate import migrate_store
 from cli.metadata_repair import repair_store
 from cli.metadata_thaw import thaw_store

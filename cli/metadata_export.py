@@ -1,38 +1,29 @@
-"""The commands `hedwig-admin metadata export` and `import`: a store, or a part of it, as a portable file."""
+"""The command `hedwig-admin metadata export`: a store, or a part of it, as a portable file."""
 
 import asyncio
 import fcntl
 import os
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import click
 
-from cli.access import with_store, with_store_to_load
-from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted
+from cli.access import with_store
+from cli.errors import CommandError, ExitCode
 from cli.names import PREFIX
 from cli.program import AdminCommand
-from cli.progress import LoadProgress, load_progress, working
+from cli.progress import LoadProgress, load_progress
 from cli.settings import Settings, pass_settings
-from hedwig.names import show_name
 from metadata import MetadataStore, ScannedRecord, read_layout
-from metadata.bulk import BATCH_ROWS, load_batches
-from metadata.copying import CopyConflictError, CopyResult, Existing, copy_records
-from metadata.export_file import ExportEnd, ExportHeader, ExportReader, ExportWriter, PlainRecord, verify
-from metadata.freeze_watch import FreezeWatch
-from metadata.kinds import KINDS, OWNERSHIP
+from metadata.export_file import ExportEnd, ExportHeader, ExportWriter, PlainRecord
 
-__all__ = ["export_store", "import_store"]
+__all__ = ["COUNTED", "export_store"]
 
-_COUNTED: Final = {"ownership": "owners", "persistence": "topics", "subscriptions": "subscriptions"}
-
-
-# --------------------------------------------------------------------------------------------------------------- export
+COUNTED: Final = {"ownership": "owners", "persistence": "topics", "subscriptions": "subscriptions"}
+"""What the records of each kind are counted as in results."""
 
 
 @click.command("export", cls=AdminCommand, example="hedwig-admin metadata export hedwig.metadata.gz")
@@ -61,7 +52,7 @@ def export_store(settings: Settings, file: Path, prefix: bytes | None, overwrite
         progress.stop()
     output.record(
         {"file": str(file), "records": end.records}
-        | {_COUNTED[kind]: number for kind, number in end.counts.items()}
+        | {COUNTED[kind]: number for kind, number in end.counts.items()}
         | ({"unreadable": export.unreadable} if skip_unreadable else {})
         | {"bytes": file.stat().st_size, "sha256": end.sha256.hex()}
         | {"seconds": round(progress.seconds, 3), "records_per_second": round(progress.rows_per_second)}
@@ -141,154 +132,3 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
         raise CommandError(
             f"cannot write {part}: {exc.strerror}; make room or give another place; no file was written"
         ) from exc
-
-
-# --------------------------------------------------------------------------------------------------------------- import
-
-
-@click.command("import", cls=AdminCommand, example="hedwig-admin metadata import hedwig.metadata.gz --if-exists skip")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
-@click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so.")
-@click.option(
-    "--if-exists",
-    type=click.Choice([each.value for each in Existing]),
-    default=Existing.FAIL.value,
-    show_default=True,
-    help="What to do about a record that the store has and that differs; an equal one is passed over.",
-)
-@click.option("--with-owners", is_flag=True, help="Import owner records too: only for hubs that kept their epochs.")
-@click.option("--dry-run", is_flag=True, help="Check the file, say what it holds, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask before --if-exists replace.")
-@pass_settings
-def import_store(
-    settings: Settings,
-    file: Path,
-    prefix: bytes | None,
-    if_exists: str,
-    with_owners: bool,
-    dry_run: bool,
-    yes: bool,
-) -> None:
-    """Read the records of FILE, which metadata export wrote, into a store of any kind.
-
-    The whole file is checked before anything is written. An import that was ended goes on when it is given again: what
-    is in the store already, and equal, is passed over. Owner records are left out, since they name live hubs.
-    """
-    output = settings.writer()
-    with asyncio.Runner() as runner:
-        header, end = runner.run(_verified(file))
-    if dry_run:
-        output.record(_held(file, header, end))
-        return
-    existing = Existing(if_exists)
-    if existing is Existing.REPLACE and not yes:
-        confirm(
-            f"this writes up to {counted(end.records, 'record')} of {file} into {settings.url}, and replaces those "
-            "there that differ"
-        )
-    with load_progress("importing", end.records, noun="records") as progress:
-        running = _Import(file, progress, prefix or b"", existing, with_owners)
-        try:
-            with_store_to_load(settings, running.run)
-        except CopyConflictError as exc:
-            raise CommandError(
-                f"{settings.command}: {exc}; {running.words}; --if-exists skip keeps what is there, --if-exists "
-                "replace overwrites it"
-            ) from exc
-        except (Exception, KeyboardInterrupt):
-            progress.say(f"stopped: {running.words}; to go on, give the same command again")
-            raise
-        finally:
-            progress.stop()
-    output.record(
-        {"file": str(file), "metadata": settings.url}
-        | running.fields
-        | {"seconds": round(progress.seconds, 3), "records_per_second": round(progress.rows_per_second)}
-    )
-
-
-class _Import:
-    """One import of a file that was found whole."""
-
-    def __init__(
-        self, file: Path, progress: LoadProgress, prefix: bytes, existing: Existing, with_owners: bool
-    ) -> None:
-        self._file = file
-        self._progress = progress
-        self._prefix = prefix
-        self._existing = existing
-        self._with_owners = with_owners
-        self._counts: Counter[CopyResult] = Counter()
-        self._read = 0
-        self._owners_left_out = 0
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Return what came of the records."""
-        names = {
-            CopyResult.CREATED: "created",
-            CopyResult.EQUAL: "equal",
-            CopyResult.REPLACED: "replaced",
-            CopyResult.KEPT: "kept",
-        }
-        counts = {name: self._counts[result] for result, name in names.items()}
-        return {"records": self._counts.total(), **counts, "owners_left_out": self._owners_left_out}
-
-    @property
-    def words(self) -> str:
-        """Say what was done so far."""
-        done = self.fields
-        return (
-            f"{done['created']:,} records were created, {done['replaced']:,} replaced, "
-            f"{done['equal'] + done['kept']:,} left as they were"
-        )
-
-    async def run(self, store: MetadataStore, watch: FreezeWatch) -> None:
-        """Write everything."""
-
-        def record(batch: list[PlainRecord], counts: Counter[CopyResult]) -> None:
-            self._counts += counts
-            self._progress.advance(len(batch), self._read)
-
-        async def write(batch: list[PlainRecord]) -> Counter[CopyResult]:
-            return await watch.carry_out(lambda: copy_records(store, batch, self._existing))
-
-        with ExportReader(self._file) as reader:
-            async with aclosing(self._batches(reader)) as batches:
-                await load_batches(batches, write, record)
-
-    async def _batches(self, reader: ExportReader) -> AsyncGenerator[list[PlainRecord], None]:
-        while (records := await asyncio.to_thread(reader.read)) is not None:
-            for start in range(0, len(records), BATCH_ROWS):
-                part = records[start : start + BATCH_ROWS]
-                self._read += len(part)
-                if wanted := [each for each in part if self._wants(each)]:
-                    yield wanted
-
-    def _wants(self, record: PlainRecord) -> bool:
-        if not record.key.topic.startswith(self._prefix):
-            return False
-        if record.kind is OWNERSHIP and not self._with_owners:
-            self._owners_left_out += 1
-            return False
-        return True
-
-
-async def _verified(file: Path) -> tuple[ExportHeader, ExportEnd]:
-    async with working(f"checking {file.name}"):
-        return await asyncio.to_thread(verify, file)
-
-
-def _held(file: Path, header: ExportHeader, end: ExportEnd) -> dict[str, Any]:
-    return (
-        {"file": str(file), "records": end.records}
-        | {_COUNTED[kind.name]: end.counts.get(kind.name, 0) for kind in KINDS}
-        | {
-            "format": f"{header.major}.{header.minor}",
-            "exported_at": header.at,
-            "exported_from": header.url,
-            "backend": header.kind,
-            "prefix": show_name(header.prefix) or None,
-            "sha256": end.sha256.hex(),
-        }
-    )

@@ -40,7 +40,8 @@ class MigrationWish:
         if source is None:
             # Opening it would make an empty SQLite file of a name that was mistyped.
             raise CommandError(
-                f"{self.settings.command}: there is no metadata at {self.source}; see that --from is right"
+                f"{self.settings.command}: there is no metadata at {self.source}; see that --from is right",
+                ExitCode.NOT_FOUND,
             )
         target = await read_layout(self.target, options)
         is_told_apart = self.source != self.target and MetadataUrl.parse(self.source).scheme == "zookeeper"

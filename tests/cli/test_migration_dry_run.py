@@ -95,7 +95,7 @@ def test_file_that_is_not_there_is_not_made(admin: Admin, tmp_path: Path) -> Non
     refused = _planned(admin, admin.url, f"sqlite://{missing}?create=false")
     assert (refused.code, refused.json["ready"]) == (ExitCode.FAILED, False)
     assert "metadata format" in refused.err
-    assert _planned(admin, f"sqlite://{missing}", admin.url).code == ExitCode.FAILED
+    assert _planned(admin, f"sqlite://{missing}", admin.url).code == ExitCode.NOT_FOUND
     assert not missing.exists()
 
 

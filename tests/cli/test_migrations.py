@@ -199,7 +199,7 @@ def test_store_is_never_its_own_target(admin: Admin, tmp_path: Path) -> None:
 
 def test_source_that_is_not_there_is_not_made(target: Admin, tmp_path: Path) -> None:
     ran = migrate(target, f"sqlite://{tmp_path}/mistyped.db", target.url)
-    assert ran.code == ExitCode.FAILED
+    assert ran.code == ExitCode.NOT_FOUND
     assert "--from" in ran.err
     assert not (tmp_path / "mistyped.db").exists()
 
