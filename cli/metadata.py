@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from cli.access import with_store
+from cli.access import say_if_frozen, with_store
 from cli.cluster_access import ClusterAccess, cluster_options
 from cli.confirmation import confirm_by_typing
 from cli.errors import CommandError, counted
@@ -98,6 +98,7 @@ def describe(settings: Settings) -> None:
         output.record(
             {"metadata": settings.url} | {name.lower().replace(" ", "_"): fact for name, fact in facts.items()}
         )
+        await say_if_frozen(settings, store)
 
     with_store(settings, ask)
 
