@@ -81,7 +81,7 @@ class _Export:
         return await asyncio.to_thread(writer.finish)
 
     async def _header(self) -> ExportHeader:
-        layout = await read_layout(self._settings.url, self._settings.store_options())
+        layout = await read_layout(self._settings.url, self._settings.options_to_look())
         return ExportHeader(
             url=self._settings.url,
             # A store in memory shows its layout to nobody else.

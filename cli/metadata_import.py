@@ -214,7 +214,7 @@ def _tell_plan(settings: Settings, output: Output, wish: _Wish, header: ExportHe
 
 async def _look(settings: Settings, looking: _Import) -> None:
     """Go through the file beside the target; a SQLite file that is not there yet holds nothing, and is not made."""
-    url, options = settings.url_to_show, settings.store_options()
+    url, options = settings.url_to_show, settings.options_to_look()
     is_to_be_made = MetadataUrl.parse(url).scheme == "sqlite" and await read_layout(url, options) is None
     async with await open_metadata("sqlite://" if is_to_be_made else url, options) as store:
         await watching(settings, store, lambda watch: looking.run(store, watch))

@@ -35,7 +35,7 @@ class MigrationWish:
 
         Raises: CommandError - there is no source; ConfigurationError - they are the same store; as `read_layout`.
         """
-        options = self.settings.store_options()
+        options = self.settings.options_to_look()
         source = await read_layout(self.source, options)
         if source is None:
             # Opening it would make an empty SQLite file of a name that was mistyped.
