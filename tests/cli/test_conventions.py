@@ -22,6 +22,13 @@ def test_help_ends_with_an_example_of_the_command(path: tuple[str, ...], admin: 
     assert last.startswith(f"Example: hedwig-admin {' '.join(path)}".rstrip())
 
 
+@pytest.mark.parametrize("path", EVERY_COMMAND, ids=" ".join)
+def test_options_fit_into_80_columns(path: tuple[str, ...], admin: Admin) -> None:
+    lines = admin.done(*path, "--help").out.splitlines()
+    # Examples are lines to be copied, and those of completion name long paths.
+    assert [line for line in lines if len(line) > 80 and "hedwig-admin" not in line] == []
+
+
 @pytest.mark.parametrize("path", ON_THE_STORE, ids=" ".join)
 def test_example_runs(path: tuple[str, ...], admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(admin.directory)
