@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import BinaryIO, Final
 import click
 
 from cli.access import with_store
-from cli.errors import CommandError, ExitCode
+from cli.errors import CommandError, ExitCode, counted
 from cli.names import PREFIX
 from cli.program import AdminCommand
 from cli.progress import LoadProgress, load_progress
@@ -27,16 +28,38 @@ COUNTED: Final = {"ownership": "owners", "persistence": "topics", "subscriptions
 
 
 @click.command("export", cls=AdminCommand, example="hedwig-admin metadata export hedwig.metadata.gz")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists, once the new one is whole.")
 @click.option("--skip-unreadable", is_flag=True, help="Leave out records that cannot be read, and name them.")
 @pass_settings
-def export_store(settings: Settings, file: Path, prefix: bytes | None, overwrite: bool, skip_unreadable: bool) -> None:
+def export_store(settings: Settings, file: str, prefix: bytes | None, overwrite: bool, skip_unreadable: bool) -> None:
     """Write all records of a store to FILE, compressed, for any backend and any later release to read back.
 
-    FILE appears when it is whole. Hubs may run meanwhile: each record is as it was at some moment of the export.
+    FILE appears when it is whole. Hubs may run meanwhile: each record is as it was at some moment of the export. With -
+    it goes to standard output, and the result to standard error; whoever imports it sees whether it is whole.
     """
+    if file == "-":
+        _to_stdout(settings, prefix or b"", skip_unreadable)
+    else:
+        _to_file(settings, Path(file), prefix or b"", overwrite, skip_unreadable)
+
+
+def _to_stdout(settings: Settings, prefix: bytes, skip_unreadable: bool) -> None:
+    if sys.stdout.isatty():
+        raise CommandError(
+            f"{settings.command}: standard output is a terminal, and an export is no text; give a file, or a pipe",
+            ExitCode.USAGE,
+        )
+    with load_progress("exporting", None, noun="records") as progress:
+        export = _Export(settings, progress, prefix, skip_unreadable)
+        end = with_store(settings, lambda store: export.run(store, sys.stdout.buffer))
+        progress.stop()
+    left_out = f", {export.unreadable:,} unreadable left out" if skip_unreadable else ""
+    click.echo(f"exported {counted(end.records, 'record')}{left_out}, sha256 {end.sha256.hex()}", err=True)
+
+
+def _to_file(settings: Settings, file: Path, prefix: bytes, overwrite: bool, skip_unreadable: bool) -> None:
     if file.exists() and not file.is_file():
         # A device or a pipe would give way to a file.
         raise CommandError(
@@ -47,7 +70,7 @@ def export_store(settings: Settings, file: Path, prefix: bytes | None, overwrite
         raise CommandError(f"{settings.command}: {file} exists already; --overwrite replaces it")
     output = settings.writer()
     with load_progress("exporting", None, noun="records") as progress, _whole_file(file) as raw:
-        export = _Export(settings, progress, prefix or b"", skip_unreadable)
+        export = _Export(settings, progress, prefix, skip_unreadable)
         end = with_store(settings, lambda store: export.run(store, raw))
         progress.stop()
     output.record(

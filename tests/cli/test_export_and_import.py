@@ -13,6 +13,7 @@ import pytest
 from cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.store_contents import contents, fill
+from tests.cli.terminal import Terminal
 from tests.servers import RunningServers
 
 
@@ -228,6 +229,28 @@ def test_export_takes_the_place_of_nothing_but_a_file(admin: Admin, file: Path) 
     assert ran.code == ExitCode.USAGE
     assert "is no regular file" in ran.err
     assert file.is_fifo()
+
+
+def test_export_goes_to_standard_output(admin: Admin, file: Path, other: str) -> None:
+    fill(admin.url, 30)
+    with admin.start("metadata", "export", "-", "--prefix", "weather") as process:
+        piped, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, said
+    file.write_bytes(piped)
+    done = admin.done("metadata", "import", str(file), "--metadata", other, "--with-owners", "-o", "json").json
+    assert f"exported {done['records']} records" in said.decode()
+    assert done["created"] == done["records"] > 0
+    assert not (admin.directory / "-").exists()
+    # Whose name that is can be said.
+    assert admin.run_apart("metadata", "export", "./-").code == 0
+    assert (admin.directory / "-").is_file()
+
+
+def test_export_is_nothing_for_a_terminal(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    with Terminal(admin, "metadata", "export", "-") as terminal:
+        screen = terminal.wait_for_line(f"ended {ExitCode.USAGE:d}")
+    assert "is a terminal" in " ".join(screen)
 
 
 def test_export_that_fails_leaves_no_file(admin: Admin, file: Path) -> None:
