@@ -4,29 +4,35 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import click
+
 from cli.errors import CommandError, ExitCode
 from cli.settings import Settings
 from hedwig.clock import SystemClock
 from metadata import MetadataStore, open_metadata
 from metadata.freeze_watch import FreezeWatch, StoreFrozenError
+from metadata.freezing import Freeze, FreezeState, read_freeze
 
-__all__ = ["watching", "with_store", "with_store_to_load", "with_store_to_write"]
+__all__ = ["say_if_frozen", "told_of_freeze", "watching", "with_store", "with_store_to_load", "with_store_to_write"]
 
 T = TypeVar("T")
 
 
 def with_store(settings: Settings, work: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
-    """Return what `work` returns, given the open store; Ctrl-C cancels it and closes the store."""
+    """Return what `work` returns, given the open store; Ctrl-C cancels it and closes the store.
+
+    A store that was named and is not there is not made, and one that may only be read is opened.
+    """
 
     async def run() -> T:
-        async with await open_metadata(settings.url, settings.store_options(**options)) as store:
+        async with await open_metadata(settings.url, settings.options_to_look(**options)) as store:
             return await work(store)
 
     return asyncio.run(run())
 
 
 def with_store_to_write(settings: Settings, work: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
-    """Do the same for work that changes records, unless the store is frozen or was moved.
+    """Do the same for work that changes records, unless the store is frozen or was moved; it may be made by that.
 
     Raises: CommandError - as `watching`.
     """
@@ -44,7 +50,7 @@ def with_store_to_load(
     async def watched(store: MetadataStore) -> T:
         return await watching(settings, store, lambda watch: work(store, watch))
 
-    return with_store(settings, watched, **options)
+    return with_store(settings, watched, **{"makes": True, "reads_only": False, **options})
 
 
 async def watching(settings: Settings, store: MetadataStore, work: Callable[[FreezeWatch], Awaitable[T]]) -> T:
@@ -70,6 +76,23 @@ async def watching(settings: Settings, store: MetadataStore, work: Callable[[Fre
             f"{_back(settings)}",
             ExitCode.OUTCOME_UNKNOWN,
         ) from exc
+
+
+async def say_if_frozen(settings: Settings, store: MetadataStore) -> None:
+    """Say on standard error that a store is frozen, or was moved, if it is so. Raises as `read_freeze`."""
+    freeze = await read_freeze(store.named_records)
+    if freeze is not None and freeze.forbids_writes:
+        click.echo(told_of_freeze(settings, freeze), err=True)
+
+
+def told_of_freeze(settings: Settings, freeze: Freeze) -> str:
+    """Return what it means for a store that it is frozen, or was moved, and what to do."""
+    if freeze.state is FreezeState.MOVED:
+        return f"{freeze.what}: no hub starts on this store; use the new one, or {_back(settings)}"
+    return (
+        f"{freeze.what}: hubs write nothing until that is over; if no migration is at work any more, lift it with: "
+        f"hedwig-admin metadata thaw --metadata {settings.url_to_show}"
+    )
 
 
 def _back(settings: Settings) -> str:

@@ -89,7 +89,13 @@ def _with_settings(command: Any) -> Any:
 @context.command("save", example="hedwig-admin config context save local --hub 127.0.0.1:4080 --timeout 5")
 @click.argument("name", type=_NAME, shell_complete=complete_context)
 @_with_settings
-@click.option("--unset", multiple=True, type=click.Choice(list(SETTINGS)), help="Forget a setting; may be repeated.")
+@click.option(
+    "--unset",
+    multiple=True,
+    type=click.Choice(list(SETTINGS)),
+    metavar="SETTING",
+    help=f"Forget a setting, {', '.join(SETTINGS)}; may be given again.",
+)
 @click.option("--use", is_flag=True, help="Use the context from now on, too.")
 @pass_settings
 def save_context(settings: Settings, /, name: str, unset: tuple[str, ...], use: bool) -> None:

@@ -10,11 +10,11 @@ from cli.cluster_access import ClusterAccess, read_cluster
 from cli.errors import CommandError, ExitCode, counted
 from cli.ledger_access import bookkeeper_of
 from cli.settings import Settings
+from cli.store_checks import StoreHub
 from cli.topic_owner import ADMIN_PORT, is_refused
 from cli.verdicts import Finding, Verdict
 from hedwig.client import HubAddress
 from hedwig.errors import ConfigurationError, HedwigError
-from metadata import StandaloneHub
 
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
@@ -31,7 +31,7 @@ def check_hubs(
     settings: Settings,
     cluster: ClusterAccess,
     admin: str | None,
-    standalone: StandaloneHub | None,
+    standalone: StoreHub | None,
     note: Callable[[Finding], None],
 ) -> None:
     """Check the hubs of the cluster that was named, else those of the store's own place, else the standalone hub.
@@ -63,7 +63,7 @@ def check_hubs(
 
 
 def _check_standalone(
-    settings: Settings, admin: str | None, standalone: StandaloneHub | None, note: Callable[[Finding], None]
+    settings: Settings, admin: str | None, standalone: StoreHub | None, note: Callable[[Finding], None]
 ) -> None:
     if standalone is None:
         note(Finding("liveness", Verdict.SKIP, "no cluster was named; --cluster URL names one"))
@@ -74,12 +74,13 @@ def _check_standalone(
         assert admin is not None, "it was looked at above"
         verdict, detail, _ = _ask(settings, None, admin)
     else:
-        address = HubAddress.parse(standalone.address)
-        verdict, detail, _ = _ask(settings, standalone.address, admin or f"{address.host}:{ADMIN_PORT}")
+        address = HubAddress.parse(standalone.hub.address)
+        verdict, detail, _ = _ask(settings, standalone.hub.address, admin or f"{address.host}:{ADMIN_PORT}")
         within_s = min(_SLOWEST_S, settings.operation_timeout_s())
         if verdict is Verdict.UNKNOWN and is_refused(address.host, address.port, within_s):
             verdict = Verdict.FAIL
-            detail = f"nothing listens where the standalone hub served last, {address.host}:{address.port}; start it"
+            what = "start it" if standalone.hindrance is None else f"it would not start: {standalone.hindrance}"
+            detail = f"nothing listens where the standalone hub served last, {address.host}:{address.port}; {what}"
     note(Finding("hub", Verdict.FAIL if verdict is Verdict.WARN else verdict, detail))
 
 

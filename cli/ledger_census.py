@@ -103,7 +103,14 @@ async def open_known_ledgers(
         if directory is None:
             yield "it was not said where the ledgers are; give --data DIR of a standalone hub, or --bookkeeper URL"
             return
-        yield await _in_directory(directory)
+        try:
+            known = await _in_directory(directory)
+        except OSError as exc:
+            raise CommandError(
+                f"{settings.command} failed on {exc.filename or directory}: {exc.strerror}; see that you may read it, "
+                "or name another directory with --data DIR"
+            ) from exc
+        yield known
 
 
 async def _on_bookies(settings: Settings, cluster: ClusterAccess, place: str, stack: AsyncExitStack) -> KnownLedgers:

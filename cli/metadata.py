@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 import click
 
-from cli.access import with_store
+from cli.access import say_if_frozen, with_store
+from cli.cluster_access import ClusterAccess, cluster_options
 from cli.confirmation import confirm_by_typing
-from cli.errors import counted
+from cli.errors import CommandError, counted
+from cli.living_hubs import LivingHubs
 from cli.metadata_check import check_store
-from cli.metadata_export import export_store, import_store
+from cli.metadata_export import export_store
+from cli.metadata_import import import_store
 from cli.metadata_migrate import migrate_store
 from cli.metadata_repair import repair_store
 from cli.metadata_thaw import thaw_store
@@ -18,9 +22,11 @@ from cli.program import AdminGroup
 from cli.progress import load_progress, working
 from cli.settings import Settings, pass_settings
 from hedwig.errors import LayoutMissingError
-from metadata import MetadataStore, format_metadata
+from metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata
 
 __all__ = ["metadata"]
+
+_WITHOUT_REGIONS: Final = frozenset({"sqlite", "zookeeper"})
 
 
 @click.group(cls=AdminGroup, example="hedwig-admin metadata stats")
@@ -30,24 +36,53 @@ def metadata() -> None:
 
 @metadata.command("format", example="hedwig-admin metadata format --regions 16")
 @click.option(
-    "--regions", type=click.IntRange(1, 10_000), default=16, show_default=True, help="HBase regions of each table."
+    "--regions",
+    type=click.IntRange(1, 10_000),
+    help=f"HBase regions of each table.  [default: {StoreOptions().regions}]",
 )
 @click.option("--wipe", is_flag=True, help="Delete every record that the store holds.")
+@click.option("--force", is_flag=True, help="With --wipe: also while hubs are alive, which lose messages by it.")
 @click.option("--yes", is_flag=True, help="Do not ask before --wipe.")
 @click.option("--dry-run", is_flag=True, help="With --wipe: say what would be deleted, and change nothing.")
+@cluster_options()
 @pass_settings
-def format_store(settings: Settings, regions: int, wipe: bool, yes: bool, dry_run: bool) -> None:
-    """Make what is missing of a store; records that are there stay, unless --wipe is given."""
-    if dry_run and not wipe:
-        raise click.UsageError("--dry-run goes with --wipe: without it nothing is deleted")
+def format_store(
+    settings: Settings,
+    /,
+    regions: int | None,
+    wipe: bool,
+    force: bool,
+    yes: bool,
+    dry_run: bool,
+    cluster: ClusterAccess,
+) -> None:
+    """Make what is missing of a store; records that are there stay, unless --wipe is given.
+
+    A store is not wiped while a hub that uses it is alive: such a hub goes on from memory, and what it acknowledges
+    then is lost.
+    """
+    for name, is_given in (("--dry-run", dry_run), ("--force", force)):
+        if is_given and not wipe:
+            raise click.UsageError(f"{name} goes with --wipe: without it nothing is deleted")
     output, url = settings.writer(), settings.url
-    records = _records_to_wipe(settings) if wipe else {}
+    if regions is not None and MetadataUrl.parse(url).scheme in _WITHOUT_REGIONS:
+        # No error: who lays out one store after the other, whatever its kind, has one command for all.
+        click.echo(f"--regions changes nothing here: it is for HBase, and {url} has none", err=True)
+    records, hubs = _to_wipe(settings, cluster) if wipe else ({}, LivingHubs())
     if dry_run:
-        output.record({"metadata": url, "would_delete": records})
+        output.record({"metadata": url, "would_delete": records, "hubs": list(hubs.names)})
+    if hubs.why_not and not force:
+        raise CommandError(
+            f"{settings.command}: {url} was not wiped: {hubs.why_not}; metadata format --wipe --force does it all the "
+            "same"
+        )
+    if dry_run:
         return
-    if sum(records.values()) and not yes:
-        confirm_by_typing(f"This deletes {_spelled(records)} in {url} for good.", url)
-    layout = asyncio.run(format_metadata(url, settings.store_options(regions=regions), wipe=wipe))
+    if (sum(records.values()) or hubs.names) and not yes:
+        alive = f" while {counted(len(hubs.names), 'hub')} alive: {', '.join(hubs.names)}" if hubs.names else ""
+        confirm_by_typing(f"This deletes {_spelled(records)} in {url} for good{alive}.", url)
+    options = settings.store_options() if regions is None else settings.store_options(regions=regions)
+    layout = asyncio.run(format_metadata(url, options, wipe=wipe))
     row = {"metadata": url, "backend": layout.kind, "format": f"{layout.major}.{layout.minor}"}
     output.record(row | {"store_id": layout.store_id or None} | ({"deleted": records} if wipe else {}))
 
@@ -63,6 +98,7 @@ def describe(settings: Settings) -> None:
         output.record(
             {"metadata": settings.url} | {name.lower().replace(" ", "_"): fact for name, fact in facts.items()}
         )
+        await say_if_frozen(settings, store)
 
     with_store(settings, ask)
 
@@ -113,15 +149,18 @@ for command in (check_store, repair_store, export_store, import_store, migrate_s
     metadata.add_command(command)
 
 
-def _records_to_wipe(settings: Settings) -> Mapping[str, int]:
-    async def count(store: MetadataStore) -> Mapping[str, int]:
+def _to_wipe(settings: Settings, cluster: ClusterAccess) -> tuple[Mapping[str, int], LivingHubs]:
+    """Return how many records there are of each kind, and the hubs that use them."""
+
+    async def look(store: MetadataStore) -> tuple[Mapping[str, int], LivingHubs]:
         with load_progress("counting what --wipe would delete", None, noun="records") as progress:
-            return await store.count(lambda number: progress.advance(number, 0))
+            records = await store.count(lambda number: progress.advance(number, 0))
+        return records, await LivingHubs.find(settings, store, cluster, records)
 
     try:
-        return with_store(settings, count)
+        return with_store(settings, look)
     except LayoutMissingError:
-        return {}
+        return {}, LivingHubs()
 
 
 def _spelled(records: Mapping[str, int]) -> str:

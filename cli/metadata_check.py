@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from cli.access import say_if_frozen
 from cli.cluster_access import ClusterAccess, cluster_options
 from cli.errors import CommandError, ExitCode, counted, explain
 from cli.found import COLUMNS, WHY, Found, Severity, found_fields
@@ -58,7 +59,8 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             "kinds",
             multiple=True,
             type=click.Choice([kind.value for kind in FindingKind]),
-            help="Only findings of this kind; may be given again.",
+            metavar="KIND",
+            help=f"Only findings of this kind; may be given again: {', '.join(FindingKind)}.",
         ),
         click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so."),
         click.option("--limit", type=click.IntRange(min=1), help="Stop after so many findings.  [default: no limit]"),
@@ -102,6 +104,7 @@ async def _check(
     kinds: Counter[FindingKind] = Counter()
     wanted = wish.kinds or tuple(FindingKind)
     async with surroundings(settings, cluster, ledgers, wanted) as around:
+        await say_if_frozen(settings, around.store)
         output.begin("findings", COLUMNS, _SHOWN)
         with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(wanted, wish.prefix, lambda records: progress.advance(records, 0))
@@ -158,7 +161,7 @@ async def surroundings(
     Raises: CommandError, ConfigurationError - something is not where it was said; as `open_metadata`.
     """
     async with (
-        await open_metadata(settings.url, settings.store_options()) as store,
+        await open_metadata(settings.url, settings.options_to_look()) as store,
         open_known_ledgers(settings, cluster, ledgers, is_wanted=not _WITHOUT_LEDGERS.issuperset(wanted)) as known,
     ):
         await _check_together(settings, store, known)

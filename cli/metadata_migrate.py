@@ -35,7 +35,7 @@ _LEASE_S: Final = 15.0
 @click.command(
     "migrate",
     cls=AdminCommand,
-    example="hedwig-admin metadata migrate --from sqlite:///./hedwig.db --to sqlite:///./moved.db",
+    example="hedwig-admin metadata migrate --from sqlite:///./hedwig.db --to sqlite:///./moved.db --yes",
 )
 @click.option("--from", "source", required=True, metavar="URL", help="The store to read.")
 @click.option("--to", "target", required=True, metavar="URL", help="The store to fill: formatted, and empty.")
@@ -51,7 +51,7 @@ _LEASE_S: Final = 15.0
 @click.option("--hubs-down", is_flag=True, help="No hub uses the source: take my word for it.")
 @click.option("--no-pause", is_flag=True, help="Stop before hubs are frozen; given without it later, it goes on.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and whether it can be; write nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask before hubs are frozen.")
+@click.option("--yes", is_flag=True, help="Do not ask before the source is left.")
 @pass_settings
 def migrate_store(
     settings: Settings,
@@ -69,8 +69,8 @@ def migrate_store(
 
     Hubs go on while records are copied and while what changed meanwhile is caught up with. Then the store is frozen,
     and each hub through its admin endpoint, or hubs are down, until both sides were found equal. After that no hub
-    writes to the source again: restart them with the new URL. However it is ended before, hubs go on, and the same
-    command goes on where it was.
+    writes to the source again, which you are asked about first: restart them with the new URL. However it is ended
+    before, hubs go on, and the same command goes on where it was.
     """
     output = settings.writer()
     given = None if hubs_down else cluster.given or (source if source.startswith("zookeeper:") else None)
@@ -172,10 +172,13 @@ class _Migrating:
 
     async def _ask(self, hubs: MigrationHubs, source: MetadataStore) -> None:
         """Make sure that the pause at the end will be possible, and wanted, before anything is copied."""
-        self.hubs = await self.wish.find_hubs(hubs, source)
-        if self.hubs and not self.wish.yes:
-            await asyncio.to_thread(
-                confirm,
-                f"at the end this freezes {counted(len(self.hubs), 'hub')} until you restart them: "
-                f"{', '.join(self.hubs)}",
-            )
+        wish = self.wish
+        self.hubs = await wish.find_hubs(hubs, source)
+        if wish.yes or wish.stops_before_pause:
+            return
+        freezes = f"freezes {counted(len(self.hubs), 'hub')} until you restart them ({', '.join(self.hubs)}), and "
+        await asyncio.to_thread(
+            confirm,
+            f"at the end this {freezes if self.hubs else ''}leaves {wish.source} for {wish.target}: nobody writes to "
+            "the old store from then on",
+        )

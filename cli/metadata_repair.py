@@ -92,12 +92,15 @@ class _Repairing:
             if dry_run:
                 self._begin()
                 planned = await self._look(around, is_shown=True)
-                self._output.end()
+                self._output.end_told()
                 click.echo(f"would repair: {_spelled(planned)}; nothing was changed", err=True)
                 return
             done = await watching(
                 self._settings, around.store, lambda watch: self._look_and_repair(around, watch, yes=yes)
             )
+            if not done.total():
+                click.echo("nothing to repair", err=True)
+                return
         click.echo(
             f"repaired {done[RepairResult.REPAIRED]:,}; changed by others meanwhile, and left as it is now: "
             f"{done[RepairResult.CHANGED]:,}; left: {done[RepairResult.LEFT]:,}",
@@ -110,7 +113,7 @@ class _Repairing:
             await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
         self._begin()
         done = await self._repair(around, planned, watch)
-        self._output.end()
+        self._output.end_told()
         return done
 
     def _begin(self) -> None:

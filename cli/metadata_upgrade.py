@@ -90,7 +90,9 @@ class _Upgrading:
 
     def _show(self, planned: Mapping[UpgradeStep, int], result: str) -> None:
         rows = [_row(step, number, result if number else "nothing to do") for step, number in planned.items()]
-        self._output.listing("steps", rows, _COLUMNS)
+        self._output.begin("steps", _COLUMNS, _COLUMNS)
+        self._output.page(rows)
+        self._output.end_told()
 
 
 def _row(step: UpgradeStep, records: int, result: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class MigrationPlan:
         wish = self.wish
         layout, target_layout = await wish.layouts()
         async with AsyncExitStack() as stack:
-            source = await stack.enter_async_context(await open_metadata(wish.source, wish.settings.store_options()))
+            source = await stack.enter_async_context(await open_metadata(wish.source, wish.settings.options_to_look()))
             async with working("counting the records of the source"):
                 counts = await source.count()
             kinds = [kind for kind in KINDS if wish.owners or kind is not OWNERSHIP]
@@ -88,7 +88,7 @@ class MigrationPlan:
         if target_layout is None and url.scheme == "sqlite" and url.parameters.get("create") != "false":
             return nothing  # It is made when it is opened, which this must not do.
         try:
-            target = await open_metadata(wish.target, wish.settings.store_options())
+            target = await open_metadata(wish.target, wish.settings.options_to_look())
         except LayoutMissingError as exc:
             self._note(exc)
             return nothing

@@ -35,12 +35,13 @@ class MigrationWish:
 
         Raises: CommandError - there is no source; ConfigurationError - they are the same store; as `read_layout`.
         """
-        options = self.settings.store_options()
+        options = self.settings.options_to_look()
         source = await read_layout(self.source, options)
         if source is None:
             # Opening it would make an empty SQLite file of a name that was mistyped.
             raise CommandError(
-                f"{self.settings.command}: there is no metadata at {self.source}; see that --from is right"
+                f"{self.settings.command}: there is no metadata at {self.source}; see that --from is right",
+                ExitCode.NOT_FOUND,
             )
         target = await read_layout(self.target, options)
         is_told_apart = self.source != self.target and MetadataUrl.parse(self.source).scheme == "zookeeper"

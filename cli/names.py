@@ -53,7 +53,10 @@ async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
 
     found: list[str] = []
     options = StoreOptions(
-        operation_timeout_s=COMPLETION_TIMEOUT_S, page_rows=_COMPLETIONS_MAX, children_max=_CHILDREN_MAX
+        operation_timeout_s=COMPLETION_TIMEOUT_S,
+        page_rows=_COMPLETIONS_MAX,
+        children_max=_CHILDREN_MAX,
+        reads_only=True,
     )
     async with await open_metadata(without_making(settings.url_to_show), options) as store:
         async for topic in store.topics(parse_name(incomplete) or None):

@@ -62,6 +62,10 @@ class Output(ABC):
     def end(self, next_page_token: str | None = None) -> None:
         """End the listing; with a token if it was cut."""
 
+    def end_told(self) -> None:
+        """End a listing about which people are told in words too: a table of nothing is not even a header."""
+        self.end()
+
     def listing(self, noun: str, rows: Sequence[Row], known: Sequence[str]) -> None:
         """Write a listing that is all there."""
         self.begin(noun, known, known)
@@ -164,6 +168,10 @@ class TableOutput(Output):
         self._flush()
         if next_page_token is not None:
             say_more(next_page_token)
+
+    def end_told(self) -> None:
+        self._header_due = False  # It is out already if there was a row.
+        self.end()
 
     def _widen(self, cells: Sequence[Sequence[str]]) -> None:
         for index in range(len(self._names)):

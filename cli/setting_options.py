@@ -85,7 +85,8 @@ def ledger_setting_options() -> Sequence[_Decorator]:
         click.option(
             "--data",
             metavar="DIR",
-            type=click.Path(exists=True, file_okay=False),
+            # Whether it may be read is no matter of the command line: commands say so with exit codes of their own.
+            type=click.Path(exists=True, file_okay=False, readable=False),
             help="The data directory of the standalone hub, which may run.  [env: HEDWIG_DATA; default: the user's]",
             **kept_setting("data"),
         ),

@@ -121,6 +121,14 @@ class Settings:
 
         return StoreOptions(operation_timeout_s=self.operation_timeout_s(), **changes)
 
+    def options_to_look(self, **changes: Any) -> "StoreOptions":
+        """Return how to use a store that is looked at: one that was named, and is not there, is not made by that.
+
+        One that may not be written is opened all the same. Raises as `store_options`.
+        """
+        is_embedded = self.chosen("metadata").value is None
+        return self.store_options(**{"makes": is_embedded, "reads_only": True, **changes})
+
     def operation_timeout_s(self) -> float:
         """Return how long one operation may take. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
         return float(self.chosen("timeout").value or 0)

@@ -4,8 +4,10 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
+from cli.access import told_of_freeze
 from cli.errors import explain
 from cli.names import without_making
 from cli.settings import Settings
@@ -14,9 +16,10 @@ from hedwig.errors import ConfigurationError, HedwigError, LayoutError
 from hedwig.model import SubscriberId
 from hedwig.names import as_topic
 from metadata import Layout, MetadataStore, Outcome, Read, RecordKey, StandaloneHub, open_metadata, read_layout
+from metadata.freezing import FreezeState, read_freeze
 from metadata.layout import FORMAT_MAJOR, FORMAT_MINOR
 
-__all__ = ["check_store"]
+__all__ = ["StoreHub", "check_store"]
 
 _RECORD: Final = "health-check"
 _KEYS: Final = 512
@@ -29,7 +32,15 @@ _SLOW_TO_ANSWER_MS: Final = 5000.0
 """So long nobody waits for a first answer, the time to connect included, from a store that is well."""
 
 
-async def check_store(settings: Settings, note: Callable[[Finding], None]) -> StandaloneHub | None:
+@dataclass(frozen=True, slots=True)
+class StoreHub:
+    """The standalone hub that is registered in a store, and what keeps it from starting there, if anything does."""
+
+    hub: StandaloneHub
+    hindrance: str | None
+
+
+async def check_store(settings: Settings, note: Callable[[Finding], None]) -> StoreHub | None:
     """Check the store that was chosen, and `note` what is found; return the standalone hub registered in it, if any.
 
     Whatever a store does not do is a finding. Raises: CommandError - the command line or the contexts make no sense.
@@ -41,17 +52,19 @@ async def check_store(settings: Settings, note: Callable[[Finding], None]) -> St
     async with store:
         await _check_cas(store, url, note)
         await _check_tables(store, url, note)
+        hindrance = await _check_freeze(settings, store, url, note)
         try:
-            return await store.standalone_hub()
+            hub = await store.standalone_hub()
         except HedwigError as exc:
             note(Finding("standalone hub", _verdict_on(exc), explain(exc, url)))
             return None
+        return None if hub is None else StoreHub(hub, hindrance)
 
 
 async def _open(settings: Settings, url: str, note: Callable[[Finding], None]) -> MetadataStore | None:
     began = time.monotonic()
     try:
-        layout = await read_layout(url, settings.store_options())
+        layout = await read_layout(url, settings.options_to_look())
     except HedwigError as exc:
         note(Finding("store", _verdict_on(exc), explain(exc, settings.url_to_show)))
         return None
@@ -64,7 +77,7 @@ async def _open(settings: Settings, url: str, note: Callable[[Finding], None]) -
     verdict = Verdict.WARN if is_slow else Verdict.PASS
     answers = Finding("store", verdict, f"{settings.url_to_show} answers, in {ms:.0f} ms{more}", ms)
     try:
-        store = await open_metadata(url, settings.store_options())
+        store = await open_metadata(url, settings.options_to_look())
     except LayoutError as exc:
         note(answers)
         note(Finding("layout", Verdict.FAIL, explain(exc, url).replace(url, settings.url_to_show)))
@@ -140,6 +153,22 @@ async def _check_tables(store: MetadataStore, url: str, note: Callable[[Finding]
     ms = (time.monotonic() - began) * 1000
     said = f"{_KEYS} keys were looked up in each of ownership, persistence and subscriptions, in {ms:.0f} ms"
     note(Finding("tables", Verdict.PASS, said, ms))
+
+
+async def _check_freeze(
+    settings: Settings, store: MetadataStore, url: str, note: Callable[[Finding], None]
+) -> str | None:
+    """Note that the store is frozen, or was moved; return what that is if no hub starts on it."""
+    try:
+        freeze = await read_freeze(store.named_records)
+    except HedwigError as exc:
+        note(Finding("freeze", _verdict_on(exc), explain(exc, url)))
+        return None
+    if freeze is None or not freeze.forbids_writes:
+        return None
+    is_moved = freeze.state is FreezeState.MOVED
+    note(Finding("freeze", Verdict.FAIL if is_moved else Verdict.WARN, told_of_freeze(settings, freeze)))
+    return freeze.what if is_moved else None
 
 
 def _verdict_on(error: HedwigError) -> Verdict:

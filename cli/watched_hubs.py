@@ -80,7 +80,7 @@ async def _cluster_hubs(settings: Settings, url: str) -> AsyncIterator[_Find]:
 async def _standalone(settings: Settings, admin: str | None) -> WatchedHub:
     if admin is not None:
         return WatchedHub(admin, admin)
-    async with await open_metadata(settings.url, settings.store_options()) as store:
+    async with await open_metadata(settings.url, settings.options_to_look()) as store:
         hub = await store.standalone_hub()
     if hub is None:
         raise CommandError(

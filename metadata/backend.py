@@ -44,6 +44,10 @@ class StoreOptions:
     regions: int = 16
     children_max: int = 1_000_000
     gather: bool = False
+    makes: bool = True
+    """Whether opening makes a store that is not there, where that takes no more: in SQLite."""
+    reads_only: bool = False
+    """Whether only reading is wanted, so that a SQLite file is opened which may not be written. Writes may fail."""
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     """Draws the tokens of writes. Seeded by the system once: asking it each time is a system call for every write."""
@@ -96,8 +100,11 @@ class Backend(Protocol):
         """
         ...
 
-    async def describe(self) -> Mapping[str, str]:
-        """Return facts about the store for people: server versions, tables, HBase regions, sizes."""
+    async def describe(self) -> Mapping[str, str | int]:
+        """Return facts about the store for people: server versions, tables, HBase regions, sizes.
+
+        Numbers are plain, with the unit as the last word of their name.
+        """
         ...
 
     async def sweep(self, older_than_s: float) -> int:

@@ -15,10 +15,10 @@ from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError
 from hedwig.versions import NEW, Version, Versioned
 from metadata.export_file import PlainRecord
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from metadata.operations import Operation, Outcome, Write
+from metadata.operations import Operation, Outcome, Read, Write
 from metadata.store import MetadataStore
 
-__all__ = ["CopyConflictError", "CopyResult", "Existing", "apply_to", "copy_records"]
+__all__ = ["CopyConflictError", "CopyResult", "Existing", "apply_to", "copy_records", "plan_copy"]
 
 _TRIES: Final = 16
 """How often others may be faster with one record before it is given up."""
@@ -43,10 +43,19 @@ class CopyResult(enum.Enum):
     REPLACED = "replaced"
     KEPT = "kept"
     """The store's own record, which differs, stays."""
+    REFUSED = "refused"
+    """In a plan: it differs, and would end the copy."""
 
 
 class CopyConflictError(HedwigError):
     """The store holds another record, and none was to be replaced."""
+
+
+_IF_DIFFERENT: Final = {
+    Existing.SKIP: CopyResult.KEPT,
+    Existing.REPLACE: CopyResult.REPLACED,
+    Existing.FAIL: CopyResult.REFUSED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,27 @@ async def copy_records(store: MetadataStore, records: Sequence[PlainRecord], exi
                 "replaced; stop them, and go on"
             )
     return done
+
+
+async def plan_copy(store: MetadataStore, records: Sequence[PlainRecord], existing: Existing) -> Counter[CopyResult]:
+    """Return how many of `records` would come to what, as things are; nothing is written.
+
+    Raises: CorruptRecordError - a record of the store cannot be read; MetadataUnavailableError - it did not answer.
+    """
+    planned: Counter[CopyResult] = Counter()
+    for kind in _ORDER:
+        wanted = [record for record in records if record.kind is kind]
+        if not wanted:
+            continue
+        reads: list[Operation[Any]] = [Read(record.key) for record in wanted]
+        for record, outcome in zip(wanted, await apply_to(store, wanted[0], reads), strict=True):
+            outcome.check()
+            if outcome.record is None:
+                planned[CopyResult.CREATED] += 1
+            else:
+                is_equal = outcome.record.value == record.value
+                planned[CopyResult.EQUAL if is_equal else _IF_DIFFERENT[existing]] += 1
+    return planned
 
 
 async def apply_to(

@@ -12,6 +12,7 @@ from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.changes import Changes, TracksChanges
 from metadata.conflicts import ConflictCountingTable
+from metadata.freezing import read_freeze
 from metadata.gathering import GatheringTable
 from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.layout import Layout
@@ -142,9 +143,17 @@ class MetadataStore:
             raise InvalidArgumentError(f"remnants of deleted records are kept for {_TOMBSTONE_AGE_S:g} s at least")
         return await self._backend.sweep(older_than_s)
 
-    async def describe(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, Any]:
         """Return facts about the store, for people."""
         facts = dict(await self._backend.describe())
+        try:
+            freeze = await read_freeze(self.named_records)
+        except CorruptRecordError as exc:
+            facts["state"] = str(exc)
+        else:
+            facts["state"] = "open"
+            if freeze is not None and freeze.forbids_writes:
+                facts |= {"state": freeze.state.value, "target": freeze.target}
         try:
             hub = await self.standalone_hub()
         except CorruptRecordError as exc:

@@ -22,6 +22,7 @@ from metadata.layout import Layout, check_layout
 from metadata.sqlite.changes import SqliteChanges
 from metadata.sqlite.lane import Lane, connect, is_forbidden
 from metadata.sqlite.named_records import SqliteNamedRecords
+from metadata.sqlite.reading import ReadOnlyLane, log_of, may_only_be_read
 from metadata.sqlite.tables import SqliteTable, table_schema
 from metadata.table import VersionedTable
 from metadata.topic_listing import merge_topics
@@ -58,8 +59,9 @@ class SqliteFactory:
 
     async def open(self, url: MetadataUrl, options: StoreOptions) -> "SqliteBackend":
         path = _path(url)
-        if path == _MEMORY or _creates(url):
+        if path == _MEMORY or (_creates(url) and options.makes):
             return await self._open(url, path, options, _lay_out_if_empty)
+        await _check_directory(url, path)
         check_layout(await self.read_layout(url, options), kind=_KIND, url=url.text)
         return await self._open(url, path, options, _lay_out_if_empty)
 
@@ -79,16 +81,16 @@ class SqliteFactory:
         options: StoreOptions,
         prepare: Callable[[sqlite3.Connection, MetadataUrl], Layout],
     ) -> "SqliteBackend":
-        if path != _MEMORY and not await asyncio.to_thread(Path(path).parent.is_dir):
-            raise ConfigurationError(f"cannot open {url.text}: the directory {Path(path).parent} does not exist")
-        writer = await _lane("hedwig-sqlite-writer", path, url, options, writes=True)
+        await _check_directory(url, path)
+        is_closed = await _is_closed(path, options)
+        writer = await _lane("hedwig-sqlite-writer", path, url, options, writes=not is_closed)
         try:
             layout = await writer.run(f"open {url.text}", lambda connection: prepare(connection, url))
         except BaseException:
             await writer.close()
             raise
         reader = writer
-        if path != _MEMORY:
+        if path != _MEMORY and not is_closed:
             reader = await _lane("hedwig-sqlite-reader", path, url, options, writes=False)
         return SqliteBackend(path, layout, writer, reader, options)
 
@@ -125,14 +127,14 @@ class SqliteBackend:
     def sort_key(self, topic: Topic) -> bytes:
         return topic
 
-    async def describe(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str | int]:
         pages, page_bytes = await self._reader.run("describe", _page_count)
         return {
             "backend": _KIND,
             "format": f"{self.layout.major}.{self.layout.minor}",
             "store id": self.layout.store_id,
             "file": self._path,
-            "size": f"{pages * page_bytes} bytes",
+            "size bytes": pages * page_bytes,
             "SQLite": sqlite3.sqlite_version,
         }
 
@@ -157,17 +159,34 @@ def _path(url: MetadataUrl) -> str:
     return os.fspath(Path(url.path[1:] if url.path.startswith("/./") else url.path))
 
 
+async def _check_directory(url: MetadataUrl, path: str) -> None:
+    if path != _MEMORY and not await asyncio.to_thread(Path(path).parent.is_dir):
+        raise ConfigurationError(f"cannot open {url.text}: the directory {Path(path).parent} does not exist")
+
+
 def _creates(url: MetadataUrl) -> bool:
     return url.parameters.get("create", "true") == "true"
 
 
+async def _is_closed(path: str, options: StoreOptions) -> bool:
+    """Say whether a store, of which reading is all that is wanted, may only be read."""
+    return options.reads_only and path != _MEMORY and await asyncio.to_thread(may_only_be_read, path)
+
+
 async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> Lane:
     try:
+        if not writes and await _is_closed(path, options):
+            return await asyncio.to_thread(ReadOnlyLane, name, path, options)
         connection = await asyncio.to_thread(connect, path, options)
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             raise LayoutMismatchError(
                 f"the file of {url.text} is not a SQLite database; {_KIND!r} cannot use it, choose another path"
+            ) from exc
+        if await _is_closed(path, options):
+            raise MetadataForbiddenError(
+                f"SQLite cannot read the file of {url.text} ({exc}): its log {log_of(path)} has changes, and is not "
+                f"read without {path}-shm, which this user can neither read nor make"
             ) from exc
         why = _why_closed(path) if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN else None
         if why or is_forbidden(exc):

@@ -145,7 +145,7 @@ class Admin:
 
     def insert_topics(self, number: int, name: str = "'topic-' || n") -> None:
         """Put topics into the store at once, past the code under test; `name` is an expression over n."""
-        self.done("metadata", "describe")
+        self.done("metadata", "format")
         self.query(
             "INSERT INTO persistence (topic, version) WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL "
             f"SELECT n + 1 FROM numbers WHERE n < ?) SELECT CAST({name} AS BLOB), zeroblob(25) FROM numbers",

@@ -183,6 +183,16 @@ def test_dry_run_says_how_many_and_asks_nothing(admin: Admin) -> None:
     assert "nothing was changed" in ran.err
 
 
+def test_repair_of_nothing_says_so_and_no_more(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    for command in (("metadata", "repair"), ("metadata", "repair", "--dry-run")):
+        ran = admin.done(*command, "--kind", "lone-subscription")
+        assert ran.out == ""
+        (line,) = ran.err.splitlines()
+        assert "repair: nothing" in line or line == "nothing to repair"
+        assert admin.done(*command, "--kind", "lone-subscription", "-o", "json").json["repairs"] == []
+
+
 def test_limit_bounds_what_is_repaired(admin: Admin) -> None:
     plant(admin.url)
     done = results(repair(admin, "--yes", "--limit", "1", "--kind", "dead-owner"))

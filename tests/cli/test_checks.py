@@ -135,6 +135,20 @@ def test_a_terminal_is_told_in_full_what_is_wrong(admin: Admin) -> None:
 # ----------------------------------------------------------------------------------------------------- health: the hubs
 
 
+def test_a_hub_whose_store_was_moved_is_not_to_be_started(tmp_path: Path) -> None:
+    with HubAndAdmin(tmp_path) as running:
+        admin = running.admin
+        running.hub.stop()
+        assert "start it" in admin.run("check", "health").out
+        target = f"sqlite://{tmp_path}/target.db"
+        admin.done("metadata", "migrate", "--from", admin.url, "--to", target, "--yes")
+        checks = {row["check"]: row for row in admin.run("check", "health", "-o", "json").json["checks"]}
+    assert [checks[each]["verdict"] for each in ("store", "freeze", "hub")] == ["PASS", "FAIL", "FAIL"]
+    assert "start it" not in checks["hub"]["detail"]
+    for each in ("freeze", "hub"):
+        assert f"moved to {target}" in checks[each]["detail"]
+
+
 def test_a_standalone_hub_is_asked_whether_it_is_ready(tmp_path: Path) -> None:
     with HubAndAdmin(tmp_path) as both:
         assert _verdicts(_health(both.admin))["hub"] == "PASS"

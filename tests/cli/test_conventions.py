@@ -22,12 +22,19 @@ def test_help_ends_with_an_example_of_the_command(path: tuple[str, ...], admin: 
     assert last.startswith(f"Example: hedwig-admin {' '.join(path)}".rstrip())
 
 
+@pytest.mark.parametrize("path", EVERY_COMMAND, ids=" ".join)
+def test_options_fit_into_80_columns(path: tuple[str, ...], admin: Admin) -> None:
+    lines = admin.done(*path, "--help").out.splitlines()
+    # Examples are lines to be copied, and those of completion name long paths.
+    assert [line for line in lines if len(line) > 80 and "hedwig-admin" not in line] == []
+
+
 @pytest.mark.parametrize("path", ON_THE_STORE, ids=" ".join)
 def test_example_runs(path: tuple[str, ...], admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(admin.directory)
     prepare(admin, path)
     ran = admin.done(*example_of(path))
-    assert ran.out
+    assert ran.out or "would repair: nothing" in ran.err
 
 
 @pytest.mark.parametrize("path", leaves(EVERY_COMMAND))
@@ -184,6 +191,7 @@ def test_file_of_somebody_else_is_refused(admin: Admin, tmp_path: Path) -> None:
 def test_bug_is_no_users_mistake_and_shows_its_traceback_on_request(admin: Admin) -> None:
     bug = "import cli.topic as t; t.read_topic = lambda *_: 1 / 0; from cli.main import main; main()"
     program = (sys.executable, "-c", bug)
+    admin.done("metadata", "format")
     ran = admin.run_apart("topic", "show", "news", program=program)
     assert ran.code == ExitCode.FAILED
     assert ran.err.startswith("error: this is a bug in hedwig-admin: topic show: ZeroDivisionError")

@@ -13,6 +13,7 @@ import pytest
 from cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.store_contents import contents, fill
+from tests.cli.terminal import Terminal
 from tests.servers import RunningServers
 
 
@@ -115,7 +116,7 @@ def test_different_records_end_an_import_unless_told_otherwise(
     admin: Admin, file: Path, changed: dict[object, object]
 ) -> None:
     ran = admin.run("metadata", "import", str(file))
-    assert ran.code == ExitCode.FAILED
+    assert ran.code == ExitCode.VERSION_CONFLICT
     assert "exists already, and differs" in ran.err
     assert "--if-exists skip" in ran.err
     assert "records were created" in ran.err
@@ -135,6 +136,8 @@ def test_different_records_are_replaced_after_asking(
 ) -> None:
     refused = admin.run("metadata", "import", str(file), "--if-exists", "replace", text="n\n")
     assert refused.code == ExitCode.FAILED
+    held = admin.run("metadata", "import", str(file), "--dry-run", "-o", "json").json
+    assert f"up to {held['topics'] + held['subscriptions']} records" in refused.err, "owners are left out"
     assert contents(admin.url) == changed
     ran = admin.done("metadata", "import", str(file), "--if-exists", "replace", "--yes", "-o", "json").json
     assert (ran["kept"], ran["replaced"]) == (0, 4)
@@ -165,6 +168,54 @@ def test_dry_run_says_what_a_file_holds_and_writes_nothing(admin: Admin, file: P
     assert contents(other) == {}
 
 
+def test_dry_run_says_what_would_become_of_each_record(
+    admin: Admin, file: Path, changed: dict[object, object], other: str
+) -> None:
+    def planned(*arguments: str) -> tuple[int, list[int]]:
+        ran = admin.run("metadata", "import", str(file), "--dry-run", "-o", "json", *arguments)
+        names = ("would_create", "equal", "would_replace", "would_keep", "would_refuse")
+        return ran.code, [ran.json[name] for name in names]
+
+    code, (create, equal, *rest) = planned()
+    assert (code, rest) == (ExitCode.VERSION_CONFLICT, [0, 0, 4])
+    assert planned("--if-exists", "skip") == (0, [create, equal, 0, 4, 0])
+    assert planned("--if-exists", "replace") == (0, [create, equal, 4, 0, 0])
+    assert planned("--metadata", other) == (0, [create + equal + 4, 0, 0, 0, 0])
+    assert not Path(other.removeprefix("sqlite://")).exists()
+    assert contents(admin.url) == changed
+    done = admin.done("metadata", "import", str(file), "--if-exists", "skip", "-o", "json").json
+    assert (done["created"], done["equal"], done["kept"]) == (create, equal, 4)
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("foo://x", ExitCode.USAGE), ("zookeeper://127.0.0.1:1/hedwig/x", ExitCode.UNAVAILABLE)],
+    ids=["nonsense", "down"],
+)
+def test_dry_run_looks_at_the_store(admin: Admin, file: Path, url: str, code: ExitCode) -> None:
+    admin.done("topic", "create", "news")
+    admin.done("metadata", "export", str(file))
+    ran = admin.run("metadata", "import", str(file), "--dry-run", "--metadata", url, "--timeout", "2")
+    assert (ran.code, ran.out) == (code, ""), ran
+
+
+def test_store_that_was_moved_takes_no_import_and_says_nothing_else(admin: Admin, file: Path, other: str) -> None:
+    admin.done("topic", "create", "news")
+    admin.done("metadata", "export", str(file))
+    admin.done("metadata", "migrate", "--from", admin.url, "--to", other, "--yes")
+    for more in ((), ("--dry-run",)):
+        ran = admin.run("metadata", "import", str(file), *more)
+        assert (ran.code, len(ran.err.splitlines())) == (ExitCode.FAILED, 1), ran
+        assert f"moved to {other}" in ran.err
+
+
+def test_what_can_be_read_only_once_is_no_file_to_import(admin: Admin, file: Path) -> None:
+    os.mkfifo(file)
+    for arguments in ((str(file),), (str(file), "--dry-run"), ("/dev/stdin",)):
+        ran = admin.run_apart("metadata", "import", *arguments, text=b"anything")
+        assert (ran.code, "is no regular file" in ran.err) == (ExitCode.USAGE, True), ran
+
+
 def test_export_never_takes_the_place_of_a_file_unasked(admin: Admin, file: Path) -> None:
     file.write_text("mine")
     ran = admin.run("metadata", "export", str(file))
@@ -178,6 +229,28 @@ def test_export_takes_the_place_of_nothing_but_a_file(admin: Admin, file: Path) 
     assert ran.code == ExitCode.USAGE
     assert "is no regular file" in ran.err
     assert file.is_fifo()
+
+
+def test_export_goes_to_standard_output(admin: Admin, file: Path, other: str) -> None:
+    fill(admin.url, 30)
+    with admin.start("metadata", "export", "-", "--prefix", "weather") as process:
+        piped, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, said
+    file.write_bytes(piped)
+    done = admin.done("metadata", "import", str(file), "--metadata", other, "--with-owners", "-o", "json").json
+    assert f"exported {done['records']} records" in said.decode()
+    assert done["created"] == done["records"] > 0
+    assert not (admin.directory / "-").exists()
+    # Whose name that is can be said.
+    assert admin.run_apart("metadata", "export", "./-").code == 0
+    assert (admin.directory / "-").is_file()
+
+
+def test_export_is_nothing_for_a_terminal(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    with Terminal(admin, "metadata", "export", "-") as terminal:
+        screen = terminal.wait_for_line(f"ended {ExitCode.USAGE:d}")
+    assert "is a terminal" in " ".join(screen)
 
 
 def test_export_that_fails_leaves_no_file(admin: Admin, file: Path) -> None:

@@ -144,7 +144,9 @@ def test_rows_that_were_told_as_done_are_in_the_new_store(admin: Admin, tmp_path
     target = Admin(tmp_path, f"sqlite://{tmp_path}/target.db")
     with _endless_load(admin, tmp_path / "result") as load:
         wait_until(lambda: admin.count("persistence") > 100, "the load is at work")
-        ran = admin.run("metadata", "migrate", "--from", admin.url, "--to", target.url, "--hubs-down", "-o", "json")
+        ran = admin.run(
+            "metadata", "migrate", "--from", admin.url, "--to", target.url, "--hubs-down", "--yes", "-o", "json"
+        )
         assert ran.code == 0, ran
         assert ran.json["verified"]
         done, line = _told_as_done(load)

@@ -1,5 +1,10 @@
 """Prove what the metadata commands do to a store: lay it out, empty it, count it, describe it."""
 
+from pathlib import Path
+
+import pytest
+
+from cli.verdicts import CheckExit
 from tests.cli.admin import Admin
 
 
@@ -62,10 +67,58 @@ def test_stats_counts_each_kind(admin: Admin) -> None:
 
 
 def test_describe_says_what_the_store_is(admin: Admin) -> None:
+    admin.done("metadata", "format")
     described = admin.done("metadata", "describe", "-o", "json").json
     assert described["metadata"] == admin.url
     assert described["backend"] == "sqlite"
     assert described["file"] == admin.url.removeprefix("sqlite://")
+    assert described["size_bytes"] == Path(described["file"]).stat().st_size
+    assert "KiB" in admin.done("metadata", "describe").out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("metadata", name) for name in ("stats", "describe", "check", "sweep")),
+        ("metadata", "repair", "--yes"),
+        ("metadata", "thaw", "--yes"),
+        ("metadata", "export", "it.gz"),
+        ("topic", "list"),
+        ("topic", "show", "x"),
+        ("topic", "stats", "x"),
+        ("topic", "owner", "x"),
+        ("topic", "delete", "x", "--yes"),
+        ("subscription", "list", "x"),
+        ("subscription", "delete", "x", "y", "--yes"),
+        ("message", "peek", "x"),
+        ("top",),
+        ("check", "health"),
+    ],
+    ids=" ".join,
+)
+def test_store_of_a_mistyped_name_is_not_made(admin: Admin, arguments: tuple[str, ...]) -> None:
+    ran = admin.run(*arguments)
+    assert ran.code != 0
+    assert "metadata format" in ran.out + ran.err
+    assert "create=false" not in ran.out + ran.err
+    assert list(admin.directory.glob("store.db*")) == []
+
+
+def test_store_that_was_moved_says_where_to_in_every_look(admin: Admin, tmp_path: Path) -> None:
+    admin.done("topic", "create", "news")
+    assert admin.done("metadata", "describe", "-o", "json").json["state"] == "open"
+    target = f"sqlite://{tmp_path}/target.db"
+    admin.done("metadata", "migrate", "--from", admin.url, "--to", target, "--yes")
+    described = admin.done("metadata", "describe", "-o", "json")
+    assert (described.json["state"], described.json["target"]) == ("moved", target)
+    health = admin.run("check", "health", "-o", "json")
+    assert health.code == CheckExit.CRITICAL
+    (said,) = [row["detail"] for row in health.json["checks"] if row["check"] == "freeze"]
+    for line in (described.err, admin.done("metadata", "check").err, said):
+        assert f"moved to {target}" in line
+        assert f"metadata thaw --metadata {admin.url}" in line
+    admin.done("metadata", "thaw", "--yes")
+    assert target not in admin.done("metadata", "check").err
 
 
 def test_sweep_removes_only_remnants(admin: Admin) -> None:

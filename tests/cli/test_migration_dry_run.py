@@ -83,7 +83,7 @@ def test_plan_counts_by_kind_and_writes_nothing(admin: Admin, target: Admin) -> 
 def test_plan_says_what_the_migration_then_does(admin: Admin, target: Admin) -> None:
     fill(admin.url, 40)
     planned = _planned(admin, admin.url, target.url).json
-    done = admin.done("metadata", "migrate", "--from", admin.url, "--to", target.url, "-o", "json").json
+    done = admin.done("metadata", "migrate", "--from", admin.url, "--to", target.url, "--yes", "-o", "json").json
     assert planned["records"] == done["records"]
     assert planned["hubs"] == done["hubs"]
 
@@ -95,7 +95,7 @@ def test_file_that_is_not_there_is_not_made(admin: Admin, tmp_path: Path) -> Non
     refused = _planned(admin, admin.url, f"sqlite://{missing}?create=false")
     assert (refused.code, refused.json["ready"]) == (ExitCode.FAILED, False)
     assert "metadata format" in refused.err
-    assert _planned(admin, f"sqlite://{missing}", admin.url).code == ExitCode.FAILED
+    assert _planned(admin, f"sqlite://{missing}", admin.url).code == ExitCode.NOT_FOUND
     assert not missing.exists()
 
 
@@ -124,7 +124,7 @@ def test_targets_that_cannot_be_used_are_told(admin: Admin, target: Admin) -> No
 
 def test_store_that_was_moved_is_told(admin: Admin, target: Admin, tmp_path: Path) -> None:
     fill(admin.url, 10)
-    admin.done("metadata", "migrate", "--from", admin.url, "--to", target.url)
+    admin.done("metadata", "migrate", "--from", admin.url, "--to", target.url, "--yes")
     planned = _planned(admin, admin.url, f"sqlite://{tmp_path}/another.db").json
     assert planned["source_state"] == "moved"
     assert _planned(admin, admin.url, target.url).json["target_state"] == "in use"

@@ -126,8 +126,8 @@ def test_migration_that_lacks_only_its_last_note_is_ended_by_the_same_command(mo
     with pytest.raises(HubNotServingError) as refused:
         hub.start()
     assert "metadata migrate" in str(refused.value)
-    move = ("metadata", "migrate", "--from", moving.running.admin.url, "--to", moving.target.url, "-o", "json")
-    report = moving.target.done(*move).json
+    move = ("metadata", "migrate", "--from", moving.running.admin.url, "--to", moving.target.url, "--yes")
+    report = moving.target.done(*move, "-o", "json").json
     assert (report["verified"], report["caught_up"], report["changed_in_pause"]) == (True, 0, 0)
     assert contents(moving.target.url) == before
     with hub:

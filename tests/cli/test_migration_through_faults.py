@@ -37,7 +37,7 @@ def test_store_that_stops_answering_is_one_clear_line(
     file = str(tmp_path / "export.gz")
     admin.done("metadata", "export", file)
     given = {
-        "migrate": ("metadata", "migrate", "--from", admin.url, "--to", url, "--hubs-down"),
+        "migrate": ("metadata", "migrate", "--from", admin.url, "--to", url, "--hubs-down", "--yes"),
         "import": ("metadata", "import", file),
     }[command]
     running = target.start(*given, "--timeout", "3")

@@ -34,7 +34,7 @@ def target(tmp_path: Path) -> Admin:
 
 
 def migrate(admin: Admin, source: str, target: str, *more: str) -> Ran:
-    return admin.run("metadata", "migrate", "--from", source, "--to", target, *more, "-o", "json")
+    return admin.run("metadata", "migrate", "--from", source, "--to", target, "--yes", *more, "-o", "json")
 
 
 def migrated(admin: Admin, source: str, target: str, *more: str) -> Any:
@@ -51,6 +51,21 @@ def test_everything_is_moved_but_owners(admin: Admin, target: Admin) -> None:
     assert (report["verified"], report["copied"], report["changed_in_pause"]) == (True, len(moved), 0)
     assert sum(report["records"].values()) == len(moved)
     assert report["pause_seconds"] > 0
+
+
+def test_store_is_left_for_another_after_asking_only(admin: Admin, target: Admin) -> None:
+    fill(admin.url, 10)
+    command = ("metadata", "migrate", "--from", admin.url, "--to", target.url)
+    for answer, code in (("", ExitCode.USAGE), ("n\n", ExitCode.FAILED)):
+        ran = admin.run(*command, text=answer)
+        assert (ran.code, admin.url in ran.err, target.url in ran.err) == (code, True, True), ran
+        assert contents(target.url) == {}
+    admin.done("topic", "create", "not-moved")
+    # Nothing is left before the pause.
+    admin.done(*command, "--no-pause")
+    admin.done("topic", "create", "not-moved-either")
+    admin.done(*command, text="y\n")
+    assert contents(target.url) == contents(admin.url, owners=False)
 
 
 def test_owners_are_moved_when_asked_for(admin: Admin, target: Admin) -> None:
@@ -184,7 +199,7 @@ def test_store_is_never_its_own_target(admin: Admin, tmp_path: Path) -> None:
 
 def test_source_that_is_not_there_is_not_made(target: Admin, tmp_path: Path) -> None:
     ran = migrate(target, f"sqlite://{tmp_path}/mistyped.db", target.url)
-    assert ran.code == ExitCode.FAILED
+    assert ran.code == ExitCode.NOT_FOUND
     assert "--from" in ran.err
     assert not (tmp_path / "mistyped.db").exists()
 
@@ -207,7 +222,7 @@ def test_migration_that_is_killed_again_and_again_ends_whole(seed: int, admin: A
     dice = random.Random(seed)
     kills = 0
     while kills < _KILLS:
-        process = target.start("metadata", "migrate", "--from", admin.url, "--to", target.url, "-o", "json")
+        process = target.start("metadata", "migrate", "--from", admin.url, "--to", target.url, "--yes", "-o", "json")
         _wait_for_a_moment(process, target, dice, len(expected))
         process.kill()
         _, said = process.communicate(timeout=DEADLINE_S)
@@ -236,7 +251,7 @@ def _wait_for_a_moment(process: Any, target: Admin, dice: random.Random, records
 
 def test_interrupted_migration_says_how_to_go_on(admin: Admin, target: Admin) -> None:
     fill(admin.url, 1500)
-    process = target.start("metadata", "migrate", "--from", admin.url, "--to", target.url)
+    process = target.start("metadata", "migrate", "--from", admin.url, "--to", target.url, "--yes")
     wait_until(lambda: target.count("subscriptions"), "the copy has begun")
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=DEADLINE_S)

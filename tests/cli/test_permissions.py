@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from cli.errors import ExitCode
+from cli.verdicts import CheckExit
 from tests.cli.admin import DEADLINE_S, Admin, Ran
 from tests.servers import RunningServers
 
@@ -53,7 +56,7 @@ def _check_refused(ran: Ran, *words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("topic", "create", "weather"), ("topic", "delete", "news", "--yes"), ("topic", "list")], ids=" ".join
+    "arguments", [("topic", "create", "weather"), ("topic", "delete", "news", "--yes")], ids=" ".join
 )
 def test_directory_that_may_not_be_written_is_named(kept: Admin, arguments: tuple[str, ...]) -> None:
     _check_refused(_run_as_anybody(kept, *arguments), kept.url, "have whoever keeps")
@@ -67,6 +70,54 @@ def test_file_that_may_only_be_read_is_read_and_not_written(kept: Admin) -> None
     assert kept.count("persistence") == 1
 
 
+def _look(admin: Admin) -> None:
+    """Run commands that look at a store with one topic, and see that they leave nothing behind."""
+    directory = admin.directory / "kept"
+    before = sorted(path.name for path in directory.iterdir())
+    listed = _run_as_anybody(admin, "topic", "list")
+    assert (listed.code, listed.out) == (0, "TOPIC\nnews\n"), listed
+    for arguments in (
+        ("metadata", "stats"),
+        ("metadata", "check"),
+        ("metadata", "describe"),
+        ("metadata", "export", str(admin.directory / "it.gz"), "--overwrite"),
+        ("topic", "show", "news"),
+        ("metadata", "thaw", "--dry-run"),
+    ):
+        ran = _run_as_anybody(admin, *arguments)
+        assert ran.code == 0, ran
+    assert sorted(path.name for path in directory.iterdir()) == before
+
+
+@pytest.mark.parametrize(("file", "directory"), [(0o444, 0o555), (0o444, 0o755), (0o644, 0o555)])
+def test_store_that_may_not_be_written_can_be_looked_at(kept: Admin, file: int, directory: int) -> None:
+    (kept.directory / "kept" / "store.db").chmod(file)
+    (kept.directory / "kept").chmod(directory)
+    _look(kept)
+
+
+def test_store_that_others_have_open_can_be_looked_at(kept: Admin) -> None:
+    (kept.directory / "kept").chmod(0o755)
+    with closing(sqlite3.connect(kept.url.removeprefix("sqlite://"), isolation_level=None)) as other:
+        # What is not in the file yet, but in its log.
+        other.execute("UPDATE persistence SET topic = CAST('olds' AS BLOB)")
+        other.execute("UPDATE persistence SET topic = CAST('news' AS BLOB)")
+        for path in (kept.directory / "kept").iterdir():
+            path.chmod(0o444)
+        (kept.directory / "kept").chmod(0o555)
+        _look(kept)
+        index = kept.directory / "kept" / "store.db-shm"
+        index.chmod(0)
+        _check_refused(_run_as_anybody(kept, "topic", "list"), f"{index}", "have whoever keeps")
+
+
+def test_health_of_a_store_that_may_not_be_written_fails_on_writing(kept: Admin) -> None:
+    ran = _run_as_anybody(kept, "check", "health", "-o", "json")
+    assert ran.code == CheckExit.CRITICAL
+    verdicts = {row["check"]: row["verdict"] for row in ran.json["checks"]}
+    assert (verdicts["store"], verdicts["compare-and-set"], verdicts["tables"]) == ("PASS", "FAIL", "PASS")
+
+
 def test_file_that_may_not_be_read_says_so(kept: Admin) -> None:
     (kept.directory / "kept" / "store.db").chmod(0)
     _check_refused(_run_as_anybody(kept, "topic", "list"), "Permission denied", kept.url)
@@ -74,13 +125,32 @@ def test_file_that_may_not_be_read_says_so(kept: Admin) -> None:
 
 def test_file_that_cannot_be_made_says_where(kept: Admin) -> None:
     directory = kept.directory / "kept"
-    ran = _run_as_anybody(kept, "topic", "list", HEDWIG_METADATA=f"sqlite://{directory}/other.db")
+    ran = _run_as_anybody(kept, "topic", "create", "news", HEDWIG_METADATA=f"sqlite://{directory}/other.db")
     _check_refused(ran, f"cannot be made in {directory}")
     assert [path.name for path in directory.iterdir()] == ["store.db"]
 
 
 def test_directory_in_place_of_a_file_says_so(admin: Admin, tmp_path: Path) -> None:
     _check_refused(admin.run("topic", "list", "--metadata", f"sqlite://{tmp_path}"), "Is a directory")
+
+
+@pytest.mark.parametrize("closed", ["data", "data/ledgers"])
+def test_data_directory_that_may_not_be_read_leaves_a_check_undone(closed: str, admin: Admin, tmp_path: Path) -> None:
+    admin.done("topic", "create", "news")
+    ledgers = tmp_path / "data" / "ledgers"
+    ledgers.mkdir(parents=True)
+    (tmp_path / closed).chmod(0)
+    try:
+        for given, environment in ((("--data", f"{tmp_path}/data"), {}), ((), {"HEDWIG_DATA": f"{tmp_path}/data"})):
+            ran = _run_as_anybody(admin, "metadata", "check", *given, **environment)
+            assert (ran.code, ran.out) == (CheckExit.UNKNOWN, ""), ran
+            (line,) = ran.err.splitlines()
+            assert f"{tmp_path}/data" in line
+            assert "denied" in line
+            repaired = _run_as_anybody(admin, "metadata", "repair", *given, **environment)
+            _check_refused(repaired, f"{tmp_path}/data")
+    finally:
+        (tmp_path / closed).chmod(0o755)
 
 
 def test_export_and_contexts_say_which_file_may_not_be_written(kept: Admin) -> None:

@@ -158,6 +158,7 @@ def test_a_hub_that_goes_away_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_without_a_hub_it_says_what_to_name(admin: Admin) -> None:
+    admin.done("metadata", "format")
     ran = admin.run("top", HEDWIG_CLUSTER="", HEDWIG_ADMIN="")
     assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, "")
     assert "--cluster URL" in ran.err

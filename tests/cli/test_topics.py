@@ -168,6 +168,7 @@ def test_dry_run_changes_nothing(admin: Admin) -> None:
 
 
 def test_delete_of_what_is_absent(admin: Admin) -> None:
+    admin.done("metadata", "format")
     assert admin.run("topic", "delete", "news", "--yes").code == 3
     assert admin.done("topic", "delete", "news", "--yes", "--if-exists", "-o", "json").json["result"] == "absent"
 

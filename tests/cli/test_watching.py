@@ -136,6 +136,7 @@ def test_a_store_that_goes_away_is_waited_for_and_what_is_gone_ends_it(admin: Ad
 
 
 def test_the_first_look_fails_like_any_command(admin: Admin) -> None:
+    admin.done("metadata", "format")
     assert admin.run("topic", "show", "nobody", "--watch").code == ExitCode.NOT_FOUND
     ran = admin.run("metadata", "stats", "--watch", "--metadata", "zookeeper://127.0.0.1:1/x", "--timeout", "0.5")
     assert ran.code == ExitCode.UNAVAILABLE
@@ -149,6 +150,7 @@ def test_seconds_that_make_no_sense_are_refused(admin: Admin, arguments: tuple[s
 
 
 def test_a_word_behind_watch_that_is_no_number_is_an_argument(admin: Admin) -> None:
+    admin.done("metadata", "format")
     assert "'nobody'" in admin.run("topic", "show", "--watch", "nobody").err
     with pytest.raises(click.exceptions.MissingParameter):
         EVERY_COMMAND["topic", "show"].main(["--watch", "5"], standalone_mode=False)

@@ -29,7 +29,7 @@ def test_nodes_of_the_original_move_whole(stage: Stage, servers: RunningServers,
         make_tree(client, root, stage.nodes)
         source = f"zookeeper://{servers.address('zookeeper')}{root}"
         admin = Admin(tmp_path, f"sqlite://{tmp_path}/moved.db")
-        admin.done("metadata", "migrate", "--from", source, "--to", admin.url, "--with-owners", "--hubs-down")
+        admin.done("metadata", "migrate", "--from", source, "--to", admin.url, "--with-owners", "--hubs-down", "--yes")
         assert contents(admin.url) == contents(source)
     finally:
         client.stop()

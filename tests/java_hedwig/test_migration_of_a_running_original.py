@@ -55,7 +55,9 @@ class Move:
 
     def migrate(self, source: str, target: str, *arguments: str) -> Any:
         """Run the command, and return what it reports."""
-        return self.admin.done("metadata", "migrate", "--from", source, "--to", target, *arguments, "-o", "json").json
+        return self.admin.done(
+            "metadata", "migrate", "--from", source, "--to", target, "--yes", *arguments, "-o", "json"
+        ).json
 
     @contextmanager
     def theirs(self) -> Iterator[JavaSide]:

@@ -1,0 +1,103 @@
+"""Reading a store that may not be written. SQLite's write-ahead log makes that harder than it sounds.
+
+Whoever reads a file with such a log needs its index, FILE-shm, beside it. While others have the store open, or one was
+killed, log and index are there, and it is enough that both can be read. After the last one has closed the store neither
+is there, and a reader would have to make them. So it is told that nobody writes the file, which is true as long as
+there is no log: the first change goes there. The file itself changes when the log is put into it, which may happen
+meanwhile; what was read then is not believed.
+
+To make log and index where the directory allows it would be worse: they belong to the reader then, and whoever may
+write the file could not write these.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from hedwig.errors import MetadataUnavailableError
+from metadata.backend import StoreOptions
+from metadata.sqlite.lane import Lane
+
+__all__ = ["ReadOnlyLane", "connect_to_read", "log_of", "may_only_be_read"]
+
+T = TypeVar("T")
+
+
+def log_of(path: str) -> str:
+    """Return where the write-ahead log of a file is."""
+    return f"{path}-wal"
+
+
+def may_only_be_read(path: str) -> bool:
+    """Say whether there is a file that this process may read, while it may not write it, or its log."""
+    if not os.access(path, os.R_OK):
+        return False
+    log = log_of(path)
+    is_log_writable = os.access(log, os.W_OK) if Path(log).exists() else _may_make(log)
+    return not (is_log_writable and os.access(path, os.W_OK))
+
+
+class ReadOnlyLane(Lane):
+    """A lane on a file that may only be read, which notices if what it reads is changed under its hands."""
+
+    def __init__(self, name: str, path: str, options: StoreOptions) -> None:
+        """Open the file at `path`. Raises: sqlite3.Error - it cannot be read in this way."""
+        self._file = Path(path)
+        self._seen = self._look()
+        connection, self._is_alone = connect_to_read(path)
+        super().__init__(name, connection, options, writes=False)
+
+    async def run(self, what: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As Lane.run. Raises MetadataUnavailableError too if somebody has written to the file."""
+
+        def checked(connection: sqlite3.Connection) -> T:
+            try:
+                return work(connection)
+            finally:
+                # Pages of before and of after may have come together: that goes for errors too.
+                if self._is_alone and self._look() != self._seen:
+                    raise MetadataUnavailableError(
+                        f"{what}: somebody has begun to write to {self._file} while it was read; try again"
+                    )
+
+        return await super().run(what, checked)
+
+    def _look(self) -> tuple[int, ...] | None:
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def connect_to_read(path: str) -> tuple[sqlite3.Connection, bool]:
+    """Return a connection that only reads, and whether it takes the file for one that nobody writes.
+
+    Raises: sqlite3.Error - there is a log with changes, which cannot be read without its index.
+    """
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+    log = Path(log_of(path))
+    if log.exists():
+        try:
+            return _connect(uri), False
+        except sqlite3.Error:
+            if log.stat().st_size:
+                raise
+    return _connect(f"{uri}&immutable=1"), True
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    try:
+        # Connecting alone reads nothing.
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _may_make(path: str) -> bool:
+    return os.access(Path(path).absolute().parent, os.W_OK | os.X_OK)
