@@ -40,8 +40,8 @@ def check_delivery(
                     await _receive(opened, published)
             except TimeoutError as exc:
                 raise CommandError(
-                    f"{settings.command} failed on topic {show_name(topic)!r}: message {published.local} was published "
-                    f"and did not come to subscriber {show_name(made)!r} within {within_s:g} s",
+                    f"{settings.command} failed on topic '{show_name(topic)}': message {published.local} was published "
+                    f"and did not come to subscriber '{show_name(made)}' within {within_s:g} s",
                     ExitCode.OUTCOME_UNKNOWN,
                 ) from exc
             received_ms = (time.monotonic() - began) * 1000
@@ -53,7 +53,7 @@ def check_delivery(
             "received_ms": round(received_ms, 1),
         }
 
-    return with_hub(settings, hub, f"topic {show_name(topic)!r}", attempt)
+    return with_hub(settings, hub, f"topic '{show_name(topic)}'", attempt)
 
 
 def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -> int:

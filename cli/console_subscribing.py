@@ -97,7 +97,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
             output.record(name_fields(topic, subscriber) | {"result": "would delete"})
             return
         if not yes:
-            name = f"the subscription of {show_name(subscriber)!r} to topic {show_name(topic)!r}"
+            name = f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
             confirm(f"This deletes {name} for good, with all that it has not consumed")
         try:
             found.client.unsubscribe(topic, subscriber)

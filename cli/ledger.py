@@ -150,7 +150,7 @@ async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
     kept = await store.persistence.read_topic_persistence_info(topic)
     if kept is None:
         raise CommandError(
-            f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
+            f"there is no topic '{show_name(topic)}'; see what there is with: hedwig-admin topic list",
             ExitCode.NOT_FOUND,
         )
     return TopicPositions(kept.value.ranges)
@@ -168,7 +168,7 @@ def _wanted(
         place = next((index for index, each in enumerate(held) if str(each.ledger_id).encode() == after), None)
         if place is None:
             raise CommandError(
-                f"topic {show_name(topic)!r} has no ledger {after.decode()} to begin after; see what it has with: "
+                f"topic '{show_name(topic)}' has no ledger {after.decode()} to begin after; see what it has with: "
                 f"hedwig-admin ledger list '{show_name(topic)}'",
                 ExitCode.NOT_FOUND,
             )

@@ -175,7 +175,7 @@ def unsubscribe(
 
 
 def _subject(topic: Topic, subscriber: SubscriberId) -> str:
-    return f"the subscription of {show_name(subscriber)!r} to topic {show_name(topic)!r}"
+    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
 
 
 async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:

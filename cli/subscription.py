@@ -81,7 +81,7 @@ def create_subscriptions(
 
     async def create(store: MetadataStore) -> None:
         if await _make_topic(store, key.topic):
-            click.echo(f"topic {show_name(key.topic)!r} did not exist, and was created too", err=True)
+            click.echo(f"topic '{show_name(key.topic)}' did not exist, and was created too", err=True)
         outcomes = await store.subscriptions.apply([Write(key, new.data, NEW)])
         report_outcomes(settings, output, "subscriptions", [key], outcomes, if_not_exists=if_not_exists)
 

@@ -87,7 +87,7 @@ class SubscriptionAccess:
                 return endpoint, lag
             if time.monotonic() >= deadline:
                 raise CommandError(
-                    f"{self.settings.command} failed on topic {show_name(self.topic)!r}: the hub that is on record as "
+                    f"{self.settings.command} failed on topic '{show_name(self.topic)}': the hub that is on record as "
                     "its owner says that it does not own it; hedwig-admin topic release has it owned anew by whoever "
                     "is asked for it, and --offline changes the store alone",
                     ExitCode.UNAVAILABLE,
@@ -113,7 +113,7 @@ class SubscriptionAccess:
 
     def _released(self) -> CommandError:
         return CommandError(
-            f"{self.settings.command} failed on topic {show_name(self.topic)!r}: its owner released it meanwhile, and "
+            f"{self.settings.command} failed on topic '{show_name(self.topic)}': its owner released it meanwhile, and "
             "nothing was changed; try again",
             ExitCode.UNAVAILABLE,
         )
@@ -191,6 +191,6 @@ def missing(topic: Topic, subscriber: SubscriberId) -> CommandError:
 
 def _unknown(command: str, owner: TopicOwner) -> str:
     return (
-        f"{command} failed on topic {show_name(owner.topic)!r}: whether its owner {owner.hub} is alive is not known: "
+        f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
         f"{owner.why}; if that hub is down, --offline changes the store alone"
     )

@@ -136,7 +136,7 @@ def _last_id(topic: Topic, positions: TopicPositions) -> int | None:
     """Return the id of the last message; say so if the store does not know it."""
     if positions.last_id is None and positions.open is not None:
         click.echo(
-            f"how many messages topic {show_name(topic)!r} has is not known: ledger {positions.open.ledger_id}, from "
+            f"how many messages topic '{show_name(topic)}' has is not known: ledger {positions.open.ledger_id}, from "
             f"message {positions.open.start} on, was left open, and no hub that owns the topic was asked",
             err=True,
         )

@@ -27,7 +27,7 @@ async def check_topic(store: MetadataStore, topic: Topic) -> None:
     async for _ in store.subscriptions.read_subscriptions(topic):
         return
     raise CommandError(
-        f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
+        f"there is no topic '{show_name(topic)}'; see what there is with: hedwig-admin topic list",
         ExitCode.NOT_FOUND,
     )
 

@@ -132,7 +132,7 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
         assert left_open is not None, "else the end is on record"
         if to == "end" or (isinstance(to, int) and to >= (left_open.start or 1)):
             raise CommandError(
-                f"{access.settings.command} failed on topic {show_name(access.topic)!r}: how many messages it has is "
+                f"{access.settings.command} failed on topic '{show_name(access.topic)}': how many messages it has is "
                 f"not known, since its last hub left ledger {left_open.ledger_id} open; have a hub own the topic, by "
                 "publishing to it or subscribing, then try again"
             )
@@ -153,7 +153,7 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
 def _check_published(access: SubscriptionAccess, to: int, last_id: int) -> None:
     if to > last_id:
         raise CommandError(
-            f"{access.settings.command} failed: topic {show_name(access.topic)!r} has no message {to} yet; the last "
+            f"{access.settings.command} failed: topic '{show_name(access.topic)}' has no message {to} yet; the last "
             f"one is {last_id}, which --to end stands for",
             ExitCode.USAGE,
         )

@@ -123,7 +123,7 @@ def _is_released(settings: Settings, topic: Topic, cluster: ClusterAccess, admin
     owner = OwnerFinder(settings, cluster, admin).find(topic)
     if owner.state is OwnerState.UNKNOWN:
         raise CommandError(
-            f"cannot delete topic {show_name(topic)!r}: whether its owner {owner.hub} is alive is not known: "
+            f"cannot delete topic '{show_name(topic)}': whether its owner {owner.hub} is alive is not known: "
             f"{owner.why}; --offline deletes the records alone, which is right if that hub is down",
             ExitCode.UNAVAILABLE,
         )
@@ -135,7 +135,7 @@ def _released(settings: Settings, topic: Topic) -> TopicRecords:
     found = with_store(settings, lambda store: read_topic(store, topic))
     if found.owner is not None:
         raise CommandError(
-            f"cannot delete topic {show_name(topic)!r}: its owner released it, and {found.owner.value.address} has "
+            f"cannot delete topic '{show_name(topic)}': its owner released it, and {found.owner.value.address} has "
             "claimed it since, for somebody uses it; nothing was deleted: stop its clients, then try again",
             ExitCode.VERSION_CONFLICT,
         )
@@ -182,7 +182,7 @@ async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: Freez
         if not seen:
             return deleted
     raise CommandError(
-        f"cannot delete topic {show_name(topic)!r}: its subscriptions are changed as fast as they are deleted; "
+        f"cannot delete topic '{show_name(topic)}': its subscriptions are changed as fast as they are deleted; "
         "stop its subscribers, and try again",
         ExitCode.VERSION_CONFLICT,
     )
@@ -214,7 +214,7 @@ def check_there(found: TopicRecords) -> None:
     """Raise CommandError if there is no such topic."""
     if not found.is_anything_there:
         raise CommandError(
-            f"there is no topic {show_name(found.topic)!r}; see what there is with: hedwig-admin topic list",
+            f"there is no topic '{show_name(found.topic)}'; see what there is with: hedwig-admin topic list",
             ExitCode.NOT_FOUND,
         )
 
@@ -224,14 +224,14 @@ def _check_version(found: TopicRecords, expected: Version | None) -> None:
     if expected is None or (current is not None and current.version == expected):
         return
     if current is None:
-        raise CommandError(f"topic {show_name(found.topic)!r} has no version any more", ExitCode.NOT_FOUND)
-    raise BadVersionError(f"topic {show_name(found.topic)!r} is at version {current.version}, not {expected}", current)
+        raise CommandError(f"topic '{show_name(found.topic)}' has no version any more", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"topic '{show_name(found.topic)}' is at version {current.version}, not {expected}", current)
 
 
 def _check_unused(found: TopicRecords, force: bool) -> None:
     if found.obstacles and not force:
         raise CommandError(
-            f"cannot delete topic {show_name(found.topic)!r}: it has {found.obstacles}; --force deletes these too"
+            f"cannot delete topic '{show_name(found.topic)}': it has {found.obstacles}; --force deletes these too"
         )
 
 
@@ -239,4 +239,4 @@ def _spelled(found: TopicRecords) -> str:
     belongings = [found.obstacles] if found.obstacles else []
     if found.ledgers:
         belongings.append(f"the only record of {counted(found.ledgers, 'ledger')}")
-    return f"topic {show_name(found.topic)!r}" + (f" with {' and '.join(belongings)}" if belongings else "")
+    return f"topic '{show_name(found.topic)}'" + (f" with {' and '.join(belongings)}" if belongings else "")

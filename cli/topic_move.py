@@ -186,7 +186,7 @@ def _claim(
     """Have the target serve the topic, and return what it says; `is_named`: the owner record names it already."""
     path = named("/claim", topic=owner.topic, version=None if expected is None else str(expected))
     name, hub = show_name(owner.topic), hub_name(target.hub)
-    failed = f"{settings.command} failed on topic {name!r}"
+    failed = f"{settings.command} failed on topic '{name}'"
     try:
         return target.endpoint.post(path)
     except CommandError as exc:
@@ -208,7 +208,7 @@ def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
     """Say whether there is an owner. Raises CommandError if whether it is alive is not known."""
     if owner.state is OwnerState.UNKNOWN:
         raise CommandError(
-            f"{command} failed on topic {show_name(owner.topic)!r}: whether its owner {owner.hub} is alive is not "
+            f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not "
             f"known: {owner.why}",
             ExitCode.UNAVAILABLE,
         )
@@ -222,5 +222,5 @@ def check_version(owner: TopicOwner, expected: Version | None) -> None:
         return
     name = show_name(owner.topic)
     if record is None:
-        raise CommandError(f"topic {name!r} has no owner, so its owner record has no version", ExitCode.NOT_FOUND)
-    raise BadVersionError(f"the owner record of topic {name!r} is at version {record.version}, not {expected}", record)
+        raise CommandError(f"topic '{name}' has no owner, so its owner record has no version", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"the owner record of topic '{name}' is at version {record.version}, not {expected}", record)

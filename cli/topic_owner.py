@@ -68,7 +68,7 @@ class TopicOwner:
         """Return the admin endpoint of an owner that is alive. Raises CommandError if it has none."""
         if self.endpoint is None:
             raise CommandError(
-                f"{command} failed on topic {show_name(self.topic)!r}: its owner {self.hub} announces no admin "
+                f"{command} failed on topic '{show_name(self.topic)}': its owner {self.hub} announces no admin "
                 "endpoint; it is an original hub, or runs with admin_port = -1",
                 ExitCode.UNAVAILABLE,
             )
@@ -98,7 +98,7 @@ class OwnerFinder:
         owner = self.find(topic)
         if not owner.exists:
             raise CommandError(
-                f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
+                f"there is no topic '{show_name(topic)}'; see what there is with: hedwig-admin topic list",
                 ExitCode.NOT_FOUND,
             )
         return owner

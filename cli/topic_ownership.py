@@ -43,7 +43,7 @@ def show_owners(settings: Settings, /, names: Sequence[Topic], cluster: ClusterA
         output.end()
     missing = [owner for owner in owners if not owner.exists]
     if missing:
-        said = ", ".join(repr(show_name(owner.topic)) for owner in missing[:10])
+        said = ", ".join(f"'{show_name(owner.topic)}'" for owner in missing[:10])
         more = f" and {len(missing) - 10:,} more" if len(missing) > 10 else ""
         raise CommandError(
             f"there is no topic {said}{more}; see what there is with: hedwig-admin topic list", ExitCode.NOT_FOUND
