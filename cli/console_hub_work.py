@@ -9,9 +9,10 @@ from cli.access import with_store
 from cli.errors import CommandError, ExitCode
 from cli.fields import name_fields
 from cli.hub_access import HubAccess, with_hub
+from cli.missing import missing_subscription
 from cli.progress import load_progress
 from cli.settings import Settings
-from cli.subscription_access import consumed_of, missing
+from cli.subscription_access import consumed_of
 from hedwig.client import CreateOrAttach, HedwigClient, Subscription
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, show_name
@@ -62,7 +63,7 @@ def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -
     async def read(store: MetadataStore) -> int:
         found = await store.subscriptions.read_subscription_data(topic, subscriber)
         if found is None:
-            raise missing(topic, subscriber)
+            raise missing_subscription(topic, subscriber)
         return consumed_of(found)
 
     return with_store(settings, read)

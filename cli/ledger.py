@@ -1,6 +1,7 @@
 """The commands `hedwig-admin ledger …`: where the messages of topics are."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -16,6 +17,7 @@ from cli.ledger_messages import StoredMessage, number_of, read_ledger, read_topi
 from cli.ledger_orphans import delete_orphans
 from cli.message_fields import message_fields
 from cli.message_listing import MessageSpan, message_options, write_messages
+from cli.missing import missing_topic
 from cli.names import TOPIC, CheckedName, complete_topic
 from cli.output import Output, Row
 from cli.program import AdminGroup
@@ -149,10 +151,7 @@ async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
     """Return what a topic's record says of its ledgers. Raises CommandError if there is no such topic."""
     kept = await store.persistence.read_topic_persistence_info(topic)
     if kept is None:
-        raise CommandError(
-            f"there is no topic '{show_name(topic)}'; see what there is with: hedwig-admin topic list",
-            ExitCode.NOT_FOUND,
-        )
+        raise missing_topic(topic)
     return TopicPositions(kept.value.ranges)
 
 
@@ -169,7 +168,7 @@ def _wanted(
         if place is None:
             raise CommandError(
                 f"topic '{show_name(topic)}' has no ledger {after.decode()} to begin after; see what it has with: "
-                f"hedwig-admin ledger list '{show_name(topic)}'",
+                f"hedwig-admin ledger list {shlex.quote(show_name(topic))}",
                 ExitCode.NOT_FOUND,
             )
         held = held[place + 1 :]

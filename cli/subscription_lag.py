@@ -14,7 +14,7 @@ from cli.output import Output
 from cli.program import AdminCommand
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
-from cli.subscription_access import SubscriptionAccess, consumed_of, missing
+from cli.subscription_access import SubscriptionAccess, consumed_of
 from cli.subscription_pages import check_topic, listing_of, write_subscriptions
 from cli.topic_owner import OwnerFinder, OwnerState, owner_options
 from cli.topic_positions import TopicPositions
@@ -127,7 +127,7 @@ def _write_from_store(settings: Settings, topic: Topic, selection: Selection, ou
 def _stored_row(access: SubscriptionAccess) -> dict[str, Any]:
     stored = access.read()
     if stored is None:
-        raise missing(access.topic, access.subscriber)
+        raise access.missing()
     last_id = _last_id(access.topic, TopicPositions(stored.ranges.ranges))
     return _fields(access.subscriber, consumed_of(stored.found), last_id)
 

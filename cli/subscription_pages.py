@@ -4,12 +4,11 @@ import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeAlias
 
-from cli.errors import CommandError, ExitCode
+from cli.missing import missing_topic
 from cli.output import Output, Row
 from cli.progress import LoadProgress, listing_progress
 from cli.selection import Selection
 from hedwig.model import SubscriberId, SubscriptionData, Topic
-from hedwig.names import show_name
 from hedwig.versions import Versioned
 from metadata import MetadataStore
 
@@ -26,10 +25,7 @@ async def check_topic(store: MetadataStore, topic: Topic) -> None:
         return
     async for _ in store.subscriptions.read_subscriptions(topic):
         return
-    raise CommandError(
-        f"there is no topic '{show_name(topic)}'; see what there is with: hedwig-admin topic list",
-        ExitCode.NOT_FOUND,
-    )
+    raise missing_topic(topic)
 
 
 def listing_of(topic: Topic) -> str:

@@ -19,7 +19,6 @@ from cli.subscription_access import (
     SubscriptionAccess,
     check_version,
     consumed_of,
-    missing,
     offline_option,
 )
 from cli.topic_owner import owner_options
@@ -79,7 +78,7 @@ def _reset(
     access = SubscriptionAccess(settings, topic, subscriber)
     stored = access.read()
     if stored is None:
-        raise missing(topic, subscriber)
+        raise access.missing()
     check_version(access.name, stored.found, expected_version)
     owner = access.look(cluster, admin, offline=offline)
     if owner is None:

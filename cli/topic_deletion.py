@@ -23,6 +23,7 @@ from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
 from cli.fields import name_fields, version_text
+from cli.missing import missing_topic
 from cli.names import TOPIC, VERSION, complete_topic
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
@@ -213,10 +214,7 @@ async def _batches(
 def check_there(found: TopicRecords) -> None:
     """Raise CommandError if there is no such topic."""
     if not found.is_anything_there:
-        raise CommandError(
-            f"there is no topic '{show_name(found.topic)}'; see what there is with: hedwig-admin topic list",
-            ExitCode.NOT_FOUND,
-        )
+        raise missing_topic(found.topic)
 
 
 def _check_version(found: TopicRecords, expected: Version | None) -> None:

@@ -15,6 +15,7 @@ from cli.access import with_store
 from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess, cluster_options, read_cluster
 from cli.errors import CommandError, ExitCode
+from cli.missing import missing_topic
 from cli.option_group import option_group
 from cli.setting_options import owner_setting_options
 from cli.settings import Settings, current_settings
@@ -97,10 +98,7 @@ class OwnerFinder:
         """Return the owner of one topic. Raises CommandError as `find`, and if there is no such topic."""
         owner = self.find(topic)
         if not owner.exists:
-            raise CommandError(
-                f"there is no topic '{show_name(topic)}'; see what there is with: hedwig-admin topic list",
-                ExitCode.NOT_FOUND,
-            )
+            raise missing_topic(topic)
         return owner
 
     def find_all(self, topics: Sequence[Topic]) -> list[TopicOwner]:
