@@ -76,7 +76,7 @@ def list_ledgers(
 
     async def write(store: MetadataStore) -> None:
         positions = await ranges_of(store, topic)
-        listing = f"ledgers {topic.hex()}"
+        listing = f"ledgers {topic.hex()} {store.url.text}"
         wanted, token = _wanted(selection, listing, topic, positions)
         output.begin("ledgers", _COLUMNS, _COLUMNS)
         async with AsyncExitStack() as stack:

@@ -340,7 +340,7 @@ def test_closed_ledgers_on_bookies_are_read_to_their_end(pair: Pair, topic: str)
     assert _ids(pair, "message", "peek", topic, *bookies, "--limit", "2") == [1, 2]
     assert _ids(pair, "ledger", "read", "--ledger", str(row["ledger_id"]), *bookies) == list(range(1, 9))
     missing = pair.admin.run("ledger", "read", "--ledger", str(1 << 40), *bookies)
-    assert (missing.code, "there is no ledger" in missing.err) == (ExitCode.FAILED, True)
+    assert (missing.code, "there is no ledger" in missing.err) == (ExitCode.NOT_FOUND, True)
 
 
 def test_bookies_that_are_not_there_are_said_to_be_missing(pair: Pair, topic: str) -> None:
