@@ -9,9 +9,10 @@ from cli.access import with_store
 from cli.errors import CommandError, ExitCode
 from cli.fields import name_fields
 from cli.hub_access import HubAccess, with_hub
+from cli.missing import missing_subscription
 from cli.progress import load_progress
 from cli.settings import Settings
-from cli.subscription_access import consumed_of, missing
+from cli.subscription_access import consumed_of
 from hedwig.client import CreateOrAttach, HedwigClient, Subscription
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, show_name
@@ -40,8 +41,8 @@ def check_delivery(
                     await _receive(opened, published)
             except TimeoutError as exc:
                 raise CommandError(
-                    f"{settings.command} failed on topic {show_name(topic)!r}: message {published.local} was published "
-                    f"and did not come to subscriber {show_name(made)!r} within {within_s:g} s",
+                    f"{settings.command} failed on topic '{show_name(topic)}': message {published.local} was published "
+                    f"and did not come to subscriber '{show_name(made)}' within {within_s:g} s",
                     ExitCode.OUTCOME_UNKNOWN,
                 ) from exc
             received_ms = (time.monotonic() - began) * 1000
@@ -53,7 +54,7 @@ def check_delivery(
             "received_ms": round(received_ms, 1),
         }
 
-    return with_hub(settings, hub, f"topic {show_name(topic)!r}", attempt)
+    return with_hub(settings, hub, f"topic '{show_name(topic)}'", attempt)
 
 
 def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -> int:
@@ -62,7 +63,7 @@ def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -
     async def read(store: MetadataStore) -> int:
         found = await store.subscriptions.read_subscription_data(topic, subscriber)
         if found is None:
-            raise missing(topic, subscriber)
+            raise missing_subscription(topic, subscriber)
         return consumed_of(found)
 
     return with_store(settings, read)

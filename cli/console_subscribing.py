@@ -22,6 +22,7 @@ from cli.console_hub_work import remove_subscriptions, stored_pointer
 from cli.errors import counted
 from cli.fields import name_fields
 from cli.hub_access import HubAccess, hub_options
+from cli.hub_records import check_topic_of_hub
 from cli.names import SUBSCRIBER, TOPIC
 from cli.program import AdminCommand
 from cli.setting_options import hub_setting_options
@@ -64,6 +65,8 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
         shown and nothing consumed but by consume, consumeto and consumenext.
         """
         output = settings.writer()
+        if _MODES[mode] is CreateOrAttach.ATTACH:
+            check_topic_of_hub(settings, hub, topic, subscriber)
         session.subscriptions.open(settings, hub, topic, subscriber, _MODES[mode], receives=receive)
         output.record(name_fields(topic, subscriber) | {"result": "open", "receives": receive})
 
@@ -97,7 +100,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
             output.record(name_fields(topic, subscriber) | {"result": "would delete"})
             return
         if not yes:
-            name = f"the subscription of {show_name(subscriber)!r} to topic {show_name(topic)!r}"
+            name = f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
             confirm(f"This deletes {name} for good, with all that it has not consumed")
         try:
             found.client.unsubscribe(topic, subscriber)
@@ -155,10 +158,13 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @click.argument("message_id", metavar="ID", type=click.IntRange(1, ID_MAX))
     @pass_settings
     def consumeto(settings: Settings, topic: Topic, subscriber: SubscriberId, message_id: int) -> None:
-        """Consume all messages up to ID, of a subscription that is open here."""
+        """Send that all messages up to ID are consumed, of a subscription that is open here.
+
+        A hub does not answer that. An ID beyond the last message stands for the last one.
+        """
         output = settings.writer()
         session.subscriptions.get(settings, topic, subscriber).opened.consume(MessageSeqId(message_id))
-        output.record(name_fields(topic, subscriber) | {"consumed": message_id})
+        output.record(name_fields(topic, subscriber) | {"result": "sent", "id": message_id})
 
     @click.command("consumenext", cls=AdminCommand, example="consumenext news reader 3")
     @topic_argument
@@ -166,15 +172,16 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @click.argument("count", metavar="NUMBER", type=click.IntRange(1, ID_MAX))
     @pass_settings
     def consumenext(settings: Settings, topic: Topic, subscriber: SubscriberId, count: int) -> None:
-        """Consume NUMBER messages beyond the pointer in the store, of a subscription that is open here.
+        """Send that NUMBER messages beyond the pointer in the store are consumed, of a subscription that is open here.
 
-        This is what the original's consume does. The store has the pointer as the hub last stored it.
+        This is what the original's consume does. The store has the pointer as the hub last stored it. An id beyond the
+        last message stands for the last one.
         """
         output = settings.writer()
         found = session.subscriptions.get(settings, topic, subscriber)
         message_id = stored_pointer(settings, topic, subscriber) + count
         found.opened.consume(MessageSeqId(message_id))
-        output.record(name_fields(topic, subscriber) | {"consumed": message_id})
+        output.record(name_fields(topic, subscriber) | {"result": "sent", "id": message_id})
 
     @click.command("consume", cls=AdminCommand, example="consume news reader 3")
     @topic_text_argument
@@ -184,7 +191,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
     @told(hub_setting_options())
     @pass_settings
     def consume(settings: Settings, topic: str, subscriber: str, message_id: int, force_attach: bool) -> None:
-        """Consume all messages up to ID, whether the subscription is open here or not.
+        """Consume all messages up to ID, whether the subscription is open here, as consumeto, or not.
 
         This is hedwig-admin's consume. The original's, by how many messages, is consumenext.
         """

@@ -133,7 +133,7 @@ class OpenSubscriptions:
 
 
 def _subject(topic: Topic, subscriber: SubscriberId) -> str:
-    return f"the subscription of {show_name(subscriber)!r} to topic {show_name(topic)!r}"
+    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
 
 
 def _name(subscription: OpenSubscription) -> str:

@@ -106,7 +106,7 @@ def summary(record: Any) -> str:
     """Return a record in a few words."""
     match record:
         case HubInfo():
-            return f"owner {record.address} of epoch {record.epoch}"
+            return f"owner {record.name} of epoch {record.epoch}"
         case LedgerRanges():
             return counted(len(record.ranges), "ledger")
         case SubscriptionData(state=state) if state is not None:

@@ -31,15 +31,14 @@ def version_text(version: Version | None) -> str | None:
     return None if version is None else str(version)
 
 
-def owner_fields(owner: Versioned[HubInfo]) -> dict[str, Any]:
-    """Return an owner record; `version` comes last."""
-    hub = owner.value
+def owner_fields(owner: Versioned[HubInfo] | None) -> dict[str, Any]:
+    """Return an owner record, each field named as the owner's: it stands among those of a topic."""
+    hub = None if owner is None else owner.value
     return {
-        "host": hub.host,
-        "port": hub.port,
-        "ssl_port": hub.ssl_port,
-        "epoch": hub.epoch,
-        "version": str(owner.version),
+        "owner": None if hub is None else hub.name,
+        "owner_ssl_port": None if hub is None else hub.ssl_port,
+        "owner_epoch": None if hub is None else hub.epoch,
+        "owner_version": None if owner is None else str(owner.version),
     }
 
 

@@ -138,9 +138,17 @@ def show_load(settings: Settings, hub: str | None, cluster: ClusterAccess, admin
 @click.option(
     "--within", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="With --wait: how long at most."
 )
+@click.option("--dry-run", is_flag=True, help="Say how many topics it would give up, and change nothing.")
 @pass_settings
 def drain_hub(
-    settings: Settings, hub: str, cluster: ClusterAccess, admin: str | None, wait: bool, within: float | None
+    settings: Settings,
+    /,
+    hub: str,
+    cluster: ClusterAccess,
+    admin: str | None,
+    wait: bool,
+    within: float | None,
+    dry_run: bool,
 ) -> None:
     """Have the hub at HUB, host:port, give all its topics up to others, and take no more, until it is undrained.
 
@@ -151,9 +159,13 @@ def drain_hub(
     output = settings.writer()
     found = find_hub(settings, cluster, hub)
     endpoint, _ = _endpoint(settings, found, admin)
-    told = endpoint.post("/drain?state=on")
+    told = endpoint.get("/drain") if dry_run else endpoint.post("/drain?state=on")
     if told["topics"] and not told["other_hubs"]:
-        click.echo("there is no other hub to take its topics: it keeps them until there is one", err=True)
+        keeps = "would keep" if dry_run else "keeps"
+        click.echo(f"there is no other hub to take its topics: it {keeps} them until there is one", err=True)
+    if dry_run:
+        output.record({"hub": _name(found), "result": "would drain"} | _drained(found, told))
+        return
     if wait:
         told = _wait_until_empty(settings, found, endpoint, told, within)
     output.record(_drained(found, told))
@@ -207,7 +219,7 @@ def _state(draining: bool, topics: int) -> str:
 
 
 def _name(found: "LiveHub") -> str:
-    return f"{found.info.host}:{found.info.port}"
+    return found.info.name
 
 
 def _endpoint(settings: Settings, found: "LiveHub", admin: str | None) -> tuple[AdminEndpoint, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The commands `hedwig-admin ledger …`: where the messages of topics are."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -16,6 +17,7 @@ from cli.ledger_messages import StoredMessage, number_of, read_ledger, read_topi
 from cli.ledger_orphans import delete_orphans
 from cli.message_fields import message_fields
 from cli.message_listing import MessageSpan, message_options, write_messages
+from cli.missing import missing_topic
 from cli.names import TOPIC, CheckedName, complete_topic
 from cli.output import Output, Row
 from cli.program import AdminGroup
@@ -74,7 +76,7 @@ def list_ledgers(
 
     async def write(store: MetadataStore) -> None:
         positions = await ranges_of(store, topic)
-        listing = f"ledgers {topic.hex()}"
+        listing = f"ledgers {topic.hex()} {store.url.text}"
         wanted, token = _wanted(selection, listing, topic, positions)
         output.begin("ledgers", _COLUMNS, _COLUMNS)
         async with AsyncExitStack() as stack:
@@ -149,10 +151,7 @@ async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
     """Return what a topic's record says of its ledgers. Raises CommandError if there is no such topic."""
     kept = await store.persistence.read_topic_persistence_info(topic)
     if kept is None:
-        raise CommandError(
-            f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
-            ExitCode.NOT_FOUND,
-        )
+        raise missing_topic(topic)
     return TopicPositions(kept.value.ranges)
 
 
@@ -168,8 +167,8 @@ def _wanted(
         place = next((index for index, each in enumerate(held) if str(each.ledger_id).encode() == after), None)
         if place is None:
             raise CommandError(
-                f"topic {show_name(topic)!r} has no ledger {after.decode()} to begin after; see what it has with: "
-                f"hedwig-admin ledger list '{show_name(topic)}'",
+                f"topic '{show_name(topic)}' has no ledger {after.decode()} to begin after; see what it has with: "
+                f"hedwig-admin ledger list {shlex.quote(show_name(topic))}",
                 ExitCode.NOT_FOUND,
             )
         held = held[place + 1 :]

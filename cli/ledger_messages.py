@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cli.errors import CommandError
+from cli.errors import CommandError, ExitCode
 from cli.topic_positions import Held, TopicPositions
 from hedwig.errors import CorruptEntryError, NoSuchLedgerError, RemoteProtocolError
 from hedwig.wire import Message
@@ -47,7 +47,8 @@ async def read_ledger(
             payloads = await inspector.read(ledger_id, entry_id, entries_max=_ENTRIES, bytes_max=_BYTES)
         except NoSuchLedgerError as exc:
             raise CommandError(
-                f"there is no ledger {ledger_id} in {place}; see that --data or --bookkeeper names what the hub uses"
+                f"there is no ledger {ledger_id} in {place}; see that --data or --bookkeeper names what the hub uses",
+                ExitCode.NOT_FOUND,
             ) from exc
         except CorruptEntryError as exc:
             raise CommandError(f"cannot read entry {entry_id} of ledger {ledger_id} in {place}: {exc}") from exc

@@ -8,7 +8,7 @@ from typing import Final
 from cli.cluster_access import ClusterAccess, read_hubs_of
 from cli.errors import counted
 from cli.settings import Settings
-from cli.topic_owner import hub_name, is_refused
+from cli.topic_owner import is_refused
 from hedwig.errors import ConfigurationError, CorruptRecordError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
@@ -42,7 +42,7 @@ class LivingHubs:
             within_s = min(_PROBE_S, settings.operation_timeout_s())
             # A machine that does not answer at all may be cut off from here, and not from the store.
             if not await asyncio.to_thread(is_refused, info.host, info.port, within_s):
-                found.add(hub_name(info))
+                found.add(info.name)
         try:
             url = cluster.url(settings)
         except ConfigurationError:
@@ -54,7 +54,7 @@ class LivingHubs:
             hubs = await read_hubs_of(url, settings.operation_timeout_s())
         except (NotAppliedError, ServiceDownError) as exc:
             return cls(_sorted(found), f"which hubs use it is not known: the cluster {url} does not answer: {exc}")
-        return cls(_sorted(found | {hub_name(hub.info) for hub in hubs}))
+        return cls(_sorted(found | {hub.info.name for hub in hubs}))
 
     @property
     def why_not(self) -> str | None:

@@ -33,12 +33,17 @@ def message_options(limit: int, *, also: str = "") -> Callable[[Callable[..., An
     options = (
         click.option(
             "--from",
-            "--page-token",
             "first",
             type=click.IntRange(0, _ID_MAX),
             metavar="NUMBER",
-            help=f"The first message, by its id{also}; one that was cut says how it goes on."
-            "  [default: the first that is kept]",
+            help=f"The first message, by its id{also}.  [default: the first that is kept]",
+        ),
+        click.option(
+            "--page-token",
+            "token",
+            type=click.IntRange(0, _ID_MAX),
+            metavar="NUMBER",
+            help="Go on where an earlier listing was cut.",
         ),
         click.option("--limit", type=click.IntRange(min=1), help=f"How many at most.  [default: {limit}]"),
         click.option("--all", "everything", is_flag=True, help="All, however many."),
@@ -47,10 +52,12 @@ def message_options(limit: int, *, also: str = "") -> Callable[[Callable[..., An
     def gather(params: Any) -> MessageSpan:
         if params["everything"] and params["limit"] is not None:
             raise click.UsageError("give --limit or --all, not both")
+        if params["first"] is not None and params["token"] is not None:
+            raise click.UsageError("give --from or --page-token, not both")
         most = None if params["everything"] else params["limit"] or limit
-        return MessageSpan(first=params["first"] or 0, limit=most)
+        return MessageSpan(first=params["first"] or params["token"] or 0, limit=most)
 
-    return option_group("span", options, ("first", "limit", "everything"), gather)
+    return option_group("span", options, ("first", "token", "limit", "everything"), gather)
 
 
 async def write_messages(

@@ -129,8 +129,9 @@ def stats(settings: Settings) -> None:
     metavar="HOURS",
     help="Keep what was deleted later than that.",
 )
+@click.option("--dry-run", is_flag=True, help="Count what would be removed, and change nothing.")
 @pass_settings
-def sweep(settings: Settings, hours: float) -> None:
+def sweep(settings: Settings, hours: float, dry_run: bool) -> None:
     """Remove what deleted records leave behind in HBase; safe while hubs are running.
 
     SQLite keeps nothing of a deleted record, and what ZooKeeper keeps must stay.
@@ -138,9 +139,9 @@ def sweep(settings: Settings, hours: float) -> None:
     output = settings.writer()
 
     async def remove(store: MetadataStore) -> None:
-        async with working("removing what deleted records left"):
-            removed = await store.sweep(hours * 3600)
-        output.record({"metadata": settings.url, "removed": removed})
+        async with working("looking at what deleted records left" if dry_run else "removing what deleted records left"):
+            number = await store.sweep(hours * 3600, dry_run=dry_run)
+        output.record({"metadata": settings.url, "would_remove" if dry_run else "removed": number})
 
     with_store(settings, remove)
 

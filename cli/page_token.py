@@ -28,7 +28,11 @@ def read_page_token(listing: str, token: str) -> bytes:
         raw = b""
     check, last = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
     if not last or check != _check(listing, last):
-        raise CommandError(f"the page token {token!r} is not one that this listing gave; copy it whole", ExitCode.USAGE)
+        raise CommandError(
+            f"the page token {token!r} is not one that this listing gave; copy it whole, and give what it was given "
+            "with: the same store, spelt alike, the same topic and the same --prefix",
+            ExitCode.USAGE,
+        )
     return last
 
 

@@ -5,6 +5,7 @@ import errno
 import io
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -20,6 +21,14 @@ from hedwig.errors import HedwigError
 __all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", "Program"]
 
 PROGRAM_NAME: Final = "hedwig-admin"
+_PLAIN: Final = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid float range": "is not a number",
+}
+"""What click says, and what people say."""
+_METAVAR: Final = re.compile(r"(?:(?<=value for )|(?<=argument ))'\[?([A-Z_]+)(?:\]|\.\.\.|\]\.\.\.)'")
+"""An argument as the usage line of a command has it, where only its name is meant."""
+
 COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
 """By it a shell asks for completion instead of the command."""
 
@@ -176,6 +185,9 @@ def _is_full(error: Exception) -> bool:
 def _usage_line(error: click.ClickException) -> str:
     """Return the one line about a command line that makes no sense."""
     text = " ".join(error.format_message().split())
+    for word, plain in _PLAIN.items():
+        text = text.replace(word, plain)
+    text = _METAVAR.sub(r"'\1'", text, count=1)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         path = error.ctx.command_path
         return f"error: {path.partition(' ')[2] or path}: {text.rstrip('.')}; see: {path} --help"

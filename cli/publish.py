@@ -94,7 +94,7 @@ def _publish_one(settings: Settings, hub: HubAccess, topic: Topic, message: Mess
         seq_id = await client.publish(topic, message)
         output.record(name_fields(topic) | {"id": seq_id.local})
 
-    with_hub(settings, hub, f"topic {show_name(topic)!r}", send)
+    with_hub(settings, hub, f"topic '{show_name(topic)}'", send)
 
 
 class _PublishedLines:
@@ -145,7 +145,7 @@ class _PublishedLines:
 
         if self._writes_ids:
             self._output.begin("messages", ("line", "id"), ("line", "id"))
-        subject = f"topic {show_name(self._topic)!r}"
+        subject = f"topic '{show_name(self._topic)}'"
         try:
             with self._progress:
                 self._progress.begin(0)
@@ -175,7 +175,7 @@ class _PublishedLines:
     def _failure(self, error: ServiceError | ProtocolError, publisher: LinePublisher) -> CommandError:
         line = self._progress.rows + 1
         return CommandError(
-            f"publish failed on topic {show_name(self._topic)!r} at line {line}: {explain(error, '')}; "
+            f"publish failed on topic '{show_name(self._topic)}' at line {line}: {explain(error, '')}; "
             f"{_outcome(publisher)}{', among them all before that line' if publisher.published else ''}",
             exit_code_of(error),
         )

@@ -37,6 +37,12 @@ class Selection:
             raise click.UsageError("give --limit or --all, not both")
 
     @property
+    def is_untouched(self) -> bool:
+        """Say whether nothing was chosen."""
+        given = (self.prefix, self.start_after, self.limit, self.page_token)
+        return not self.everything and all(each is None for each in given)
+
+    @property
     def names_max(self) -> int | None:
         """Return how many names are wanted at most, None for all."""
         return None if self.everything else self.limit or _LIMIT

@@ -1,6 +1,8 @@
 """The commands that open a subscription at its hub: subscribe, consume, unsubscribe."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import click
@@ -9,7 +11,9 @@ from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode
 from cli.fields import name_fields
 from cli.hub_access import HubAccess, hub_options, with_hub
+from cli.hub_records import check_topic_of_hub, pointer_after_consume
 from cli.message_fields import message_fields
+from cli.missing import missing_subscription
 from cli.names import SUBSCRIBER, TOPIC, complete_topic
 from cli.output import Output
 from cli.preferences import preference_options
@@ -77,6 +81,8 @@ def subscribe(
     Preferences are merged into those that the subscription has.
     """
     output = settings.writer()
+    if _MODES[mode] is CreateOrAttach.ATTACH:
+        check_topic_of_hub(settings, hub, topic, subscriber)
 
     async def read(client: HedwigClient) -> None:
         opened = await client.subscribe(
@@ -111,9 +117,10 @@ def consume(
 ) -> None:
     """Move the consume pointer: message ID and all before it do not come again.
 
-    It never moves back. An ID beyond the last message skips messages that are yet to be published.
+    It never moves back, nor beyond the last message. `consumed` is where it stands then, by the store.
     """
     output = settings.writer()
+    check_topic_of_hub(settings, hub, topic, subscriber)
 
     async def move(client: HedwigClient) -> None:
         opened = await client.subscribe(
@@ -128,9 +135,10 @@ def consume(
         # A consume is not answered; the end of the subscription is, after it.
         if not await opened.close():
             raise UncertainAnswerError("the connection was lost before the hub confirmed it")
-        output.record(name_fields(topic, subscriber) | {"consumed": message_id})
 
     with_hub(settings, hub, _subject(topic, subscriber), move)
+    consumed = pointer_after_consume(settings, topic, subscriber, message_id)
+    output.record(name_fields(topic, subscriber) | {"consumed": consumed})
 
 
 @click.command("unsubscribe", cls=AdminCommand, example="hedwig-admin unsubscribe news reader --yes")
@@ -154,28 +162,46 @@ def unsubscribe(
     """Delete a subscription, also while it is open; what it has not consumed is lost to it."""
     output = settings.writer()
     subject = _subject(topic, subscriber)
-    if not yes and not dry_run:
-        confirm(f"This deletes {subject} for good, with all that it has not consumed")
 
-    async def delete(client: HedwigClient) -> str:
-        try:
-            await (_look_for(client, topic, subscriber) if dry_run else client.unsubscribe(topic, subscriber))
-        except ClientNotSubscribedError as exc:
-            if if_exists:
-                return "absent"
-            raise CommandError(
-                f"there is no {subject.removeprefix('the ')}; see who is there with: "
-                f"hedwig-admin subscription list '{show_name(topic)}'",
-                ExitCode.NOT_FOUND,
-            ) from exc
-        return "would delete" if dry_run else "deleted"
+    async def look(client: HedwigClient) -> None:
+        with _told_missing(topic, subscriber):
+            await _look_for(client, topic, subscriber)
 
-    result = with_hub(settings, hub, subject, delete)
+    async def delete(client: HedwigClient) -> None:
+        with _told_missing(topic, subscriber):
+            await client.unsubscribe(topic, subscriber)
+
+    def carry_out() -> str:
+        check_topic_of_hub(settings, hub, topic, subscriber)
+        if dry_run or not yes:
+            with_hub(settings, hub, subject, look)
+        if dry_run:
+            return "would delete"
+        if not yes:
+            confirm(f"This deletes {subject} for good, with all that it has not consumed")
+        with_hub(settings, hub, subject, delete)
+        return "deleted"
+
+    try:
+        result = carry_out()
+    except CommandError as exc:
+        if exc.code is not ExitCode.NOT_FOUND or not if_exists:
+            raise
+        result = "absent"
     output.record(name_fields(topic, subscriber) | {"result": result})
 
 
+@contextmanager
+def _told_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]:
+    """Have a hub that knows no such subscription say so as the store's commands do."""
+    try:
+        yield
+    except ClientNotSubscribedError as exc:
+        raise missing_subscription(topic, subscriber) from exc
+
+
 def _subject(topic: Topic, subscriber: SubscriberId) -> str:
-    return f"the subscription of {show_name(subscriber)!r} to topic {show_name(topic)!r}"
+    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
 
 
 async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:

@@ -6,8 +6,8 @@ import click
 
 from cli.access import with_store, with_store_to_write
 from cli.bulk import BulkOptions, bulk_options, run_load
-from cli.errors import CommandError, ExitCode
 from cli.fields import name_fields, subscription_fields
+from cli.missing import missing_subscription
 from cli.names import SUBSCRIBER, TOPIC, complete_topic
 from cli.outcomes import report_outcomes
 from cli.preferences import NewSubscription, new_subscription_options
@@ -81,7 +81,7 @@ def create_subscriptions(
 
     async def create(store: MetadataStore) -> None:
         if await _make_topic(store, key.topic):
-            click.echo(f"topic {show_name(key.topic)!r} did not exist, and was created too", err=True)
+            click.echo(f"topic '{show_name(key.topic)}' did not exist, and was created too", err=True)
         outcomes = await store.subscriptions.apply([Write(key, new.data, NEW)])
         report_outcomes(settings, output, "subscriptions", [key], outcomes, if_not_exists=if_not_exists)
 
@@ -99,11 +99,8 @@ def show_subscription(settings: Settings, topic: Topic, subscriber: SubscriberId
     async def show(store: MetadataStore) -> None:
         found = await store.subscriptions.read_subscription_data(topic, subscriber)
         if found is None:
-            raise CommandError(
-                f"there is no {RecordKey(topic, subscriber)}; see who is there with: "
-                f"hedwig-admin subscription list '{show_name(topic)}'",
-                ExitCode.NOT_FOUND,
-            )
+            await check_topic(store, topic)
+            raise missing_subscription(topic, subscriber)
         output.record(name_fields(topic) | subscription_fields(subscriber, found))
 
     with_store(settings, show)

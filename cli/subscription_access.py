@@ -15,7 +15,9 @@ from cli.access import with_store
 from cli.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
 from cli.cluster_access import ClusterAccess
 from cli.errors import CommandError, ExitCode
+from cli.missing import missing_subscription
 from cli.settings import Settings
+from cli.subscription_pages import check_topic
 from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner
 from hedwig.errors import BadVersionError
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
@@ -23,7 +25,7 @@ from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 from metadata import MetadataStore, RecordKey
 
-__all__ = ["StoredSubscription", "SubscriptionAccess", "check_version", "consumed_of", "missing", "offline_option"]
+__all__ = ["StoredSubscription", "SubscriptionAccess", "check_version", "consumed_of", "offline_option"]
 
 _POLL_S: Final = 0.25
 
@@ -87,7 +89,7 @@ class SubscriptionAccess:
                 return endpoint, lag
             if time.monotonic() >= deadline:
                 raise CommandError(
-                    f"{self.settings.command} failed on topic {show_name(self.topic)!r}: the hub that is on record as "
+                    f"{self.settings.command} failed on topic '{show_name(self.topic)}': the hub that is on record as "
                     "its owner says that it does not own it; hedwig-admin topic release has it owned anew by whoever "
                     "is asked for it, and --offline changes the store alone",
                     ExitCode.UNAVAILABLE,
@@ -113,7 +115,7 @@ class SubscriptionAccess:
 
     def _released(self) -> CommandError:
         return CommandError(
-            f"{self.settings.command} failed on topic {show_name(self.topic)!r}: its owner released it meanwhile, and "
+            f"{self.settings.command} failed on topic '{show_name(self.topic)}': its owner released it meanwhile, and "
             "nothing was changed; try again",
             ExitCode.UNAVAILABLE,
         )
@@ -131,7 +133,7 @@ class SubscriptionAccess:
                 case "not owned":
                     return None
                 case "not subscribed":
-                    raise missing(self.topic, self.subscriber) from exc
+                    raise missing_subscription(self.topic, self.subscriber) from exc
                 case "attached":
                     said = exc.said.partition(";")[0]
                     raise CommandError(
@@ -153,7 +155,7 @@ class SubscriptionAccess:
         """
         stored = self.read()
         if stored is None:
-            raise missing(self.topic, self.subscriber)
+            raise self.missing()
         check_version(self.name, stored.found, expected)
         return stored
 
@@ -169,6 +171,18 @@ class SubscriptionAccess:
 
         return with_store(self.settings, read)
 
+    def missing(self) -> CommandError:
+        """Return the error that there is no such subscription, or not even the topic."""
+
+        async def look(store: MetadataStore) -> CommandError:
+            try:
+                await check_topic(store, self.topic)
+            except CommandError as exc:
+                return exc
+            return missing_subscription(self.topic, self.subscriber)
+
+        return with_store(self.settings, look)
+
 
 def consumed_of(found: Versioned[SubscriptionData]) -> int:
     state = found.value.state
@@ -181,16 +195,8 @@ def check_version(name: str, found: Versioned[SubscriptionData], expected: Versi
         raise BadVersionError(f"the {name} is at version {found.version}, not {expected}", found)
 
 
-def missing(topic: Topic, subscriber: SubscriberId) -> CommandError:
-    return CommandError(
-        f"there is no {RecordKey(topic, subscriber)}; see who is there with: "
-        f"hedwig-admin subscription list '{show_name(topic)}'",
-        ExitCode.NOT_FOUND,
-    )
-
-
 def _unknown(command: str, owner: TopicOwner) -> str:
     return (
-        f"{command} failed on topic {show_name(owner.topic)!r}: whether its owner {owner.hub} is alive is not known: "
+        f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
         f"{owner.why}; if that hub is down, --offline changes the store alone"
     )

@@ -11,7 +11,7 @@ from cli.fields import name_fields
 from cli.names import SUBSCRIBER, TOPIC, VERSION, complete_topic
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
-from cli.subscription_access import SubscriptionAccess, check_version, consumed_of, missing, offline_option
+from cli.subscription_access import SubscriptionAccess, check_version, consumed_of, offline_option
 from cli.topic_owner import owner_options
 from cli.topic_positions import TopicPositions
 from hedwig.model import SubscriberId, SubscriptionData, Topic
@@ -55,7 +55,7 @@ def delete_subscription(
     stored = access.read()
     if stored is None:
         if not if_exists:
-            raise missing(topic, subscriber)
+            raise access.missing()
         output.record(name_fields(topic, subscriber) | {"result": "absent"})
         return
     check_version(access.name, stored.found, expected_version)

@@ -14,7 +14,7 @@ from cli.output import Output
 from cli.program import AdminCommand
 from cli.selection import Selection, list_options
 from cli.settings import Settings, pass_settings
-from cli.subscription_access import SubscriptionAccess, consumed_of, missing
+from cli.subscription_access import SubscriptionAccess, consumed_of
 from cli.subscription_pages import check_topic, listing_of, write_subscriptions
 from cli.topic_owner import OwnerFinder, OwnerState, owner_options
 from cli.topic_positions import TopicPositions
@@ -50,6 +50,8 @@ def show_lag(
     The owner of the topic is asked, if there is one that can be. The store knows consume pointers as they were stored
     last, and not how many messages are in a ledger that was left open.
     """
+    if subscriber is not None and not selection.is_untouched:
+        raise click.UsageError("give SUBSCRIBER or the options of a listing, not both")
     output = settings.writer()
     endpoint = _find_owner(settings, topic, cluster, admin)
     if subscriber is not None:
@@ -61,7 +63,7 @@ def show_lag(
         output.end()
         return
     output.begin("subscriptions", _COLUMNS, _SHOWN)
-    if endpoint is None or not _write_from_hub(endpoint, topic, selection, output):
+    if endpoint is None or not _write_from_hub(endpoint, settings.url_to_show, topic, selection, output):
         _write_from_store(settings, topic, selection, output)
 
 
@@ -77,9 +79,12 @@ def _find_owner(settings: Settings, topic: Topic, cluster: ClusterAccess, admin:
     return None
 
 
-def _write_from_hub(endpoint: AdminEndpoint, topic: Topic, selection: Selection, output: Output) -> bool:
-    """Write what the owner says, page by page, and end the listing; return False, before any row, if it owns it not."""
-    listing = listing_of(topic)
+def _write_from_hub(endpoint: AdminEndpoint, url: str, topic: Topic, selection: Selection, output: Output) -> bool:
+    """Write what the owner says, page by page, and end the listing; return False, before any row, if it owns it not.
+
+    `url` is that of the store: the next page may come from there.
+    """
+    listing = listing_of(topic, url)
     prefix = selection.prefix or b""
     # The hub begins behind a name: one that sorts before all with the prefix is the prefix without its last byte.
     start = max(selection.start(listing) or b"", prefix[:-1])
@@ -127,7 +132,7 @@ def _write_from_store(settings: Settings, topic: Topic, selection: Selection, ou
 def _stored_row(access: SubscriptionAccess) -> dict[str, Any]:
     stored = access.read()
     if stored is None:
-        raise missing(access.topic, access.subscriber)
+        raise access.missing()
     last_id = _last_id(access.topic, TopicPositions(stored.ranges.ranges))
     return _fields(access.subscriber, consumed_of(stored.found), last_id)
 
@@ -136,7 +141,7 @@ def _last_id(topic: Topic, positions: TopicPositions) -> int | None:
     """Return the id of the last message; say so if the store does not know it."""
     if positions.last_id is None and positions.open is not None:
         click.echo(
-            f"how many messages topic {show_name(topic)!r} has is not known: ledger {positions.open.ledger_id}, from "
+            f"how many messages topic '{show_name(topic)}' has is not known: ledger {positions.open.ledger_id}, from "
             f"message {positions.open.start} on, was left open, and no hub that owns the topic was asked",
             err=True,
         )

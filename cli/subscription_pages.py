@@ -4,12 +4,11 @@ import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeAlias
 
-from cli.errors import CommandError, ExitCode
+from cli.missing import missing_topic
 from cli.output import Output, Row
 from cli.progress import LoadProgress, listing_progress
 from cli.selection import Selection
 from hedwig.model import SubscriberId, SubscriptionData, Topic
-from hedwig.names import show_name
 from hedwig.versions import Versioned
 from metadata import MetadataStore
 
@@ -26,15 +25,12 @@ async def check_topic(store: MetadataStore, topic: Topic) -> None:
         return
     async for _ in store.subscriptions.read_subscriptions(topic):
         return
-    raise CommandError(
-        f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
-        ExitCode.NOT_FOUND,
-    )
+    raise missing_topic(topic)
 
 
-def listing_of(topic: Topic) -> str:
-    """Return the name by which page tokens know the subscriptions of a topic."""
-    return f"subscriptions {topic.hex()}"
+def listing_of(topic: Topic, url: str) -> str:
+    """Return the name by which page tokens know the subscriptions of a topic in the store at `url`."""
+    return f"subscriptions {topic.hex()} {url}"
 
 
 async def write_subscriptions(
@@ -49,7 +45,7 @@ async def write_subscriptions(
     A store names the subscribers of a topic in an order of its own, and only from the first. So a page is chosen from
     all of them, by their bytes, and no more than the page is held; all together are written as they come.
     """
-    listing = listing_of(topic)
+    listing = listing_of(topic, store.url.text)
     start, limit = selection.start(listing) or b"", selection.names_max
     with listing_progress("subscriptions") as progress:
         wanted = _wanted(store, topic, start, selection.prefix or b"", progress)

@@ -19,7 +19,6 @@ from cli.subscription_access import (
     SubscriptionAccess,
     check_version,
     consumed_of,
-    missing,
     offline_option,
 )
 from cli.topic_owner import owner_options
@@ -79,7 +78,7 @@ def _reset(
     access = SubscriptionAccess(settings, topic, subscriber)
     stored = access.read()
     if stored is None:
-        raise missing(topic, subscriber)
+        raise access.missing()
     check_version(access.name, stored.found, expected_version)
     owner = access.look(cluster, admin, offline=offline)
     if owner is None:
@@ -132,7 +131,7 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
         assert left_open is not None, "else the end is on record"
         if to == "end" or (isinstance(to, int) and to >= (left_open.start or 1)):
             raise CommandError(
-                f"{access.settings.command} failed on topic {show_name(access.topic)!r}: how many messages it has is "
+                f"{access.settings.command} failed on topic '{show_name(access.topic)}': how many messages it has is "
                 f"not known, since its last hub left ledger {left_open.ledger_id} open; have a hub own the topic, by "
                 "publishing to it or subscribing, then try again"
             )
@@ -153,7 +152,7 @@ def _look_in_store(access: SubscriptionAccess, stored: StoredSubscription, to: i
 def _check_published(access: SubscriptionAccess, to: int, last_id: int) -> None:
     if to > last_id:
         raise CommandError(
-            f"{access.settings.command} failed: topic {show_name(access.topic)!r} has no message {to} yet; the last "
+            f"{access.settings.command} failed: topic '{show_name(access.topic)}' has no message {to} yet; the last "
             f"one is {last_id}, which --to end stands for",
             ExitCode.USAGE,
         )

@@ -116,7 +116,8 @@ for command in (delete_one, show_owners, release_topic, move_topic, show_stats):
 
 async def _write_listing(store: MetadataStore, selection: Selection, output: Output) -> None:
     """Write the topics of `selection` page by page; hold one page."""
-    start = selection.start("topics")
+    listing = f"topics {store.url.text}"
+    start = selection.start(listing)
     names = store.topics(selection.prefix, None if start is None else Topic(start))
     left = selection.names_max
     output.begin("topics", _COLUMNS, ("topic",))
@@ -127,7 +128,7 @@ async def _write_listing(store: MetadataStore, selection: Selection, output: Out
             progress.advance(len(page), 0)
             left = None if left is None else left - len(page)
             if left == 0:
-                token = selection.token("topics", page[-1]) if await _take(names, 1) else None
+                token = selection.token(listing, page[-1]) if await _take(names, 1) else None
                 break
     output.end(token)
 
@@ -146,7 +147,7 @@ async def _rows(store: MetadataStore, topics: Sequence[Topic], columns: Sequence
     if "owner" in columns:
         for row, owned in zip(rows, await store.ownership.apply(reads), strict=True):
             owned.check()
-            row["owner"] = None if owned.record is None else owned.record.value.address
+            row["owner"] = None if owned.record is None else owned.record.value.name
     if {"ledgers", "version"} & set(columns):
         for row, kept in zip(rows, await store.persistence.apply(reads), strict=True):
             kept.check()
@@ -161,7 +162,7 @@ def _topic_fields(found: TopicRecords) -> dict[str, Any]:
     return {
         **name_fields(found.topic),
         "version": version_text(None if persistence is None else persistence.version),
-        "owner": None if found.owner is None else owner_fields(found.owner),
+        **owner_fields(found.owner),
         "ledger_count": found.ledgers,
         "ledgers": [ledger_fields(each) for each in islice(ranges, 1000)],
         "subscription_count": found.subscriptions,

@@ -2,7 +2,8 @@
 nothing astray.
 
 A hub that owns the topic goes on serving it from memory whatever the store says, and what it acknowledges then would
-be in ledgers that no topic refers to. So it is asked to release the topic first.
+be in ledgers that no topic refers to. So it is asked to release the topic first, and only with --force. The record of a
+hub that has ended is no obstacle; one of which that is not proven counts as alive.
 
 The persistence record is what makes a topic exist, so it goes last: a deletion that ends early leaves a topic, which
 can be deleted again, and never subscriptions of a topic that nobody lists. Each record goes by the version that was
@@ -23,12 +24,13 @@ from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
 from cli.fields import name_fields, version_text
+from cli.missing import missing_topic
 from cli.names import TOPIC, VERSION, complete_topic
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
 from cli.subscription_access import offline_option
-from cli.topic_owner import OwnerFinder, OwnerState, owner_options
-from cli.topic_ownership import release
+from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from cli.topic_ownership import ReleaseResult, release
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
@@ -59,12 +61,10 @@ class TopicRecords:
     def ledgers(self) -> int:
         return 0 if self.persistence is None else len(self.persistence.value.ranges)
 
-    @property
-    def obstacles(self) -> str:
-        """Name what a deletion would take from somebody: the owner and the subscriptions; empty if there are none."""
-        owner = [] if self.owner is None else [f"the owner {self.owner.value.address}"]
+    def obstacles(self, owner: str) -> str:
+        """Name what a deletion would take from somebody: subscriptions, and the owner as spelt; empty if nothing."""
         subscriptions = [counted(self.subscriptions, "subscription")] if self.subscriptions else []
-        return " and ".join(owner + subscriptions)
+        return " and ".join(([owner] if owner else []) + subscriptions)
 
 
 @click.command("delete", cls=AdminCommand, example="hedwig-admin topic delete news --yes --if-exists")
@@ -92,8 +92,9 @@ def delete_one(
 ) -> None:
     """Delete a topic; with --force also one that has an owner or subscriptions.
 
-    An owner that is alive releases the topic first. Subscriptions go next and the topic itself last, so that a deletion
-    that was ended can be given again. The ledgers of the topic are not deleted: nothing refers to them any more.
+    An owner that is alive releases the topic first; the record of one that has ended is deleted without --force too.
+    Subscriptions go next and the topic itself last, so that a deletion that was ended can be given again. The ledgers
+    of the topic are not deleted: nothing refers to them any more.
     """
     output = settings.writer()
     found = with_store(settings, lambda store: read_topic(store, name))
@@ -102,17 +103,51 @@ def delete_one(
         return
     check_there(found)
     _check_version(found, expected_version)
-    _check_unused(found, force)
+    owner = None if found.owner is None else _look(settings, name, cluster, admin, offline=offline)
+    _check_unused(found, owner, force)
+    if force and not offline:
+        _check_known(owner)
     if not dry_run and not yes:
-        confirm(f"This deletes {_spelled(found)} for good")
-    losses = {"owner": found.owner is not None, "subscriptions": found.subscriptions, "ledgers": found.ledgers}
+        confirm(f"This deletes {_spelled(found, owner)} for good")
+    losses = {
+        "owner": None if owner is None else owner.hub,
+        "owner_state": str(OwnerState.NONE if owner is None else owner.state),
+        "subscriptions": found.subscriptions,
+        "ledgers": found.ledgers,
+    }
     if not dry_run:
-        if found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
+        if not force:
+            # While somebody thought about the question, others may have begun to use it.
+            _check_unused(with_store(settings, lambda store: read_topic(store, name)), owner, force)
+        elif found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
             found = _released(settings, name)
         losses["subscriptions"] = with_store_to_load(settings, lambda store, watch: delete_topic(store, found, watch))
     version = None if found.persistence is None else found.persistence.version
     result = "would delete" if dry_run else "deleted"
     output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})
+
+
+def _look(
+    settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None, *, offline: bool
+) -> TopicOwner | None:
+    """Return the owner, None if there is none any more; with `offline` nobody is asked whether it is alive."""
+    if not offline:
+        owner = OwnerFinder(settings, cluster, admin).find(topic)
+        return None if owner.state is OwnerState.NONE else owner
+    record = with_store(settings, lambda store: store.ownership.read_owner_info(topic))
+    if record is None:
+        return None
+    return TopicOwner(topic=topic, exists=True, record=record, state=OwnerState.UNKNOWN, why="nobody was asked")
+
+
+def _check_known(owner: TopicOwner | None) -> None:
+    """Raise CommandError if it is not known whether the owner is alive."""
+    if owner is not None and owner.state is OwnerState.UNKNOWN:
+        raise CommandError(
+            f"cannot delete topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
+            f"{owner.why}; --offline deletes the records alone, which is right if that hub is down",
+            ExitCode.UNAVAILABLE,
+        )
 
 
 def _is_released(settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None) -> bool:
@@ -121,13 +156,8 @@ def _is_released(settings: Settings, topic: Topic, cluster: ClusterAccess, admin
     Raises: CommandError - it refuses, or cannot be asked and may be alive.
     """
     owner = OwnerFinder(settings, cluster, admin).find(topic)
-    if owner.state is OwnerState.UNKNOWN:
-        raise CommandError(
-            f"cannot delete topic {show_name(topic)!r}: whether its owner {owner.hub} is alive is not known: "
-            f"{owner.why}; --offline deletes the records alone, which is right if that hub is down",
-            ExitCode.UNAVAILABLE,
-        )
-    return owner.state is OwnerState.ALIVE and release(settings, owner)
+    _check_known(owner)
+    return owner.state is OwnerState.ALIVE and release(settings, owner) is ReleaseResult.RELEASED
 
 
 def _released(settings: Settings, topic: Topic) -> TopicRecords:
@@ -135,7 +165,7 @@ def _released(settings: Settings, topic: Topic) -> TopicRecords:
     found = with_store(settings, lambda store: read_topic(store, topic))
     if found.owner is not None:
         raise CommandError(
-            f"cannot delete topic {show_name(topic)!r}: its owner released it, and {found.owner.value.address} has "
+            f"cannot delete topic '{show_name(topic)}': its owner released it, and {found.owner.value.name} has "
             "claimed it since, for somebody uses it; nothing was deleted: stop its clients, then try again",
             ExitCode.VERSION_CONFLICT,
         )
@@ -182,7 +212,7 @@ async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: Freez
         if not seen:
             return deleted
     raise CommandError(
-        f"cannot delete topic {show_name(topic)!r}: its subscriptions are changed as fast as they are deleted; "
+        f"cannot delete topic '{show_name(topic)}': its subscriptions are changed as fast as they are deleted; "
         "stop its subscribers, and try again",
         ExitCode.VERSION_CONFLICT,
     )
@@ -213,10 +243,7 @@ async def _batches(
 def check_there(found: TopicRecords) -> None:
     """Raise CommandError if there is no such topic."""
     if not found.is_anything_there:
-        raise CommandError(
-            f"there is no topic {show_name(found.topic)!r}; see what there is with: hedwig-admin topic list",
-            ExitCode.NOT_FOUND,
-        )
+        raise missing_topic(found.topic)
 
 
 def _check_version(found: TopicRecords, expected: Version | None) -> None:
@@ -224,19 +251,35 @@ def _check_version(found: TopicRecords, expected: Version | None) -> None:
     if expected is None or (current is not None and current.version == expected):
         return
     if current is None:
-        raise CommandError(f"topic {show_name(found.topic)!r} has no version any more", ExitCode.NOT_FOUND)
-    raise BadVersionError(f"topic {show_name(found.topic)!r} is at version {current.version}, not {expected}", current)
+        raise CommandError(f"topic '{show_name(found.topic)}' has no version any more", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"topic '{show_name(found.topic)}' is at version {current.version}, not {expected}", current)
 
 
-def _check_unused(found: TopicRecords, force: bool) -> None:
-    if found.obstacles and not force:
+def _check_unused(found: TopicRecords, owner: TopicOwner | None, force: bool) -> None:
+    """Raise CommandError if somebody may use the topic; `owner` is what is known of the owner that was looked for."""
+    if force:
+        return
+    spelt = ""
+    if found.owner is not None and not _is_dead(found.owner, owner):
+        spelt = f"the owner {found.owner.value.name}"
+        if owner is not None and owner.state is not OwnerState.ALIVE:
+            spelt += f" (not known for sure to be down: {owner.why})"
+    obstacles = found.obstacles(spelt)
+    if obstacles:
         raise CommandError(
-            f"cannot delete topic {show_name(found.topic)!r}: it has {found.obstacles}; --force deletes these too"
+            f"cannot delete topic '{show_name(found.topic)}': it has {obstacles}; --force deletes these too"
         )
 
 
-def _spelled(found: TopicRecords) -> str:
-    belongings = [found.obstacles] if found.obstacles else []
+def _is_dead(record: Versioned[HubInfo], owner: TopicOwner | None) -> bool:
+    """Say whether the hub that a record names is the one that was looked for, and has ended."""
+    looked_for = None if owner is None else owner.record
+    return owner is not None and owner.is_gone_for_good and looked_for is not None and looked_for.value == record.value
+
+
+def _spelled(found: TopicRecords, owner: TopicOwner | None) -> str:
+    obstacles = found.obstacles("" if owner is None else f"the owner {owner.hub}")
+    belongings = [obstacles] if obstacles else []
     if found.ledgers:
         belongings.append(f"the only record of {counted(found.ledgers, 'ledger')}")
-    return f"topic {show_name(found.topic)!r}" + (f" with {' and '.join(belongings)}" if belongings else "")
+    return f"topic '{show_name(found.topic)}'" + (f" with {' and '.join(belongings)}" if belongings else "")

@@ -20,7 +20,7 @@ from cli.hub_names import complete_hub
 from cli.names import TOPIC, VERSION, complete_topic
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
-from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, hub_name, owner_options
+from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
 from hedwig.errors import BadVersionError
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
@@ -72,7 +72,7 @@ def move_topic(
             if expected_version is None and time.monotonic() < deadline:
                 continue
             raise exc.refused from exc
-        output.record(name_fields(name) | {**moved, "from": owner.hub or None, "owner": hub_name(target.hub)})
+        output.record(name_fields(name) | {**moved, "from": owner.hub or None, "owner": target.hub.name})
         return
 
 
@@ -100,7 +100,7 @@ class _OvertakenError(Exception):
 def _find_target(settings: Settings, cluster: ClusterAccess, name: str, admin: str | None) -> _Target:
     """Return the hub called `name`. Raises CommandError unless it takes topics: before anybody gives one up for it."""
     found = find_hub(settings, cluster, name)
-    hub = hub_name(found.info)
+    hub = found.info.name
     failed = f"{settings.command} failed on hub {hub}"
     address = admin or found.admin
     if address is None:
@@ -161,7 +161,7 @@ def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
             raise _OvertakenError(exc) from exc
         if reason == "target":
             raise CommandError(
-                f"{settings.command} failed on hub {hub_name(target.hub)}: the owner, {owner.hub}, finds that it has "
+                f"{settings.command} failed on hub {target.hub.name}: the owner, {owner.hub}, finds that it has "
                 "ended, or was started again; nothing was changed",
                 ExitCode.UNAVAILABLE,
             ) from exc
@@ -185,8 +185,8 @@ def _claim(
 ) -> Any:
     """Have the target serve the topic, and return what it says; `is_named`: the owner record names it already."""
     path = named("/claim", topic=owner.topic, version=None if expected is None else str(expected))
-    name, hub = show_name(owner.topic), hub_name(target.hub)
-    failed = f"{settings.command} failed on topic {name!r}"
+    name, hub = show_name(owner.topic), target.hub.name
+    failed = f"{settings.command} failed on topic '{name}'"
     try:
         return target.endpoint.post(path)
     except CommandError as exc:
@@ -208,7 +208,7 @@ def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
     """Say whether there is an owner. Raises CommandError if whether it is alive is not known."""
     if owner.state is OwnerState.UNKNOWN:
         raise CommandError(
-            f"{command} failed on topic {show_name(owner.topic)!r}: whether its owner {owner.hub} is alive is not "
+            f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not "
             f"known: {owner.why}",
             ExitCode.UNAVAILABLE,
         )
@@ -222,5 +222,5 @@ def check_version(owner: TopicOwner, expected: Version | None) -> None:
         return
     name = show_name(owner.topic)
     if record is None:
-        raise CommandError(f"topic {name!r} has no owner, so its owner record has no version", ExitCode.NOT_FOUND)
-    raise BadVersionError(f"the owner record of topic {name!r} is at version {record.version}, not {expected}", record)
+        raise CommandError(f"topic '{name}' has no owner, so its owner record has no version", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"the owner record of topic '{name}' is at version {record.version}, not {expected}", record)

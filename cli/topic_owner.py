@@ -5,6 +5,7 @@ is asked of its ZooKeeper. A standalone hub is asked itself: at its admin endpoi
 looked whether anything listens where its clients would go.
 """
 
+import ipaddress
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from cli.access import with_store
 from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess, cluster_options, read_cluster
 from cli.errors import CommandError, ExitCode
+from cli.missing import missing_topic
 from cli.option_group import option_group
 from cli.setting_options import owner_setting_options
 from cli.settings import Settings, current_settings
@@ -27,7 +29,7 @@ from metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "hub_name", "is_refused", "owner_options"]
+__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "is_refused", "owner_options"]
 
 ADMIN_PORT: Final = 4081
 _PROBE_S: Final = 5.0
@@ -50,6 +52,7 @@ class TopicOwner:
     """A topic's owner record and what is known of the hub; `why` says, of any state but NONE, how that is known.
 
     `endpoint` is its admin endpoint, None if it has none or cannot be asked. `exists`: the topic has a record.
+    `is_gone_for_good`: it is proven that this start of the hub has ended; GONE by itself says only that it seems so.
     """
 
     topic: Topic
@@ -58,25 +61,32 @@ class TopicOwner:
     state: OwnerState
     why: str = ""
     endpoint: AdminEndpoint | None = None
+    is_gone_for_good: bool = False
 
     @property
     def hub(self) -> str:
         """Return host:port of the owner, empty if there is none."""
-        return "" if self.record is None else hub_name(self.record.value)
+        return "" if self.record is None else self.record.value.name
 
     def asked(self, command: str) -> AdminEndpoint:
         """Return the admin endpoint of an owner that is alive. Raises CommandError if it has none."""
         if self.endpoint is None:
             raise CommandError(
-                f"{command} failed on topic {show_name(self.topic)!r}: its owner {self.hub} announces no admin "
+                f"{command} failed on topic '{show_name(self.topic)}': its owner {self.hub} announces no admin "
                 "endpoint; it is an original hub, or runs with admin_port = -1",
                 ExitCode.UNAVAILABLE,
             )
         return self.endpoint
 
 
-def hub_name(hub: HubInfo) -> str:
-    return f"{hub.host}:{hub.port}"
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is known of a hub, as in TopicOwner."""
+
+    state: OwnerState
+    why: str
+    endpoint: AdminEndpoint | None = None
+    is_for_good: bool = False
 
 
 class OwnerFinder:
@@ -87,7 +97,9 @@ class OwnerFinder:
         self._cluster = cluster
         self._admin = admin
         self._live: Sequence[LiveHub] | None = None
-        self._probed: dict[str, tuple[OwnerState, str, AdminEndpoint | None]] = {}
+        self._probed: dict[str, _Look] = {}
+        self._is_file = False
+        """Whether the store is a file, whose hub runs where the file is."""
 
     def find(self, topic: Topic) -> TopicOwner:
         """Return the owner of one topic. Raises: CommandError - ZooKeeper does not answer; what the store raises."""
@@ -97,10 +109,7 @@ class OwnerFinder:
         """Return the owner of one topic. Raises CommandError as `find`, and if there is no such topic."""
         owner = self.find(topic)
         if not owner.exists:
-            raise CommandError(
-                f"there is no topic {show_name(topic)!r}; see what there is with: hedwig-admin topic list",
-                ExitCode.NOT_FOUND,
-            )
+            raise missing_topic(topic)
         return owner
 
     def find_all(self, topics: Sequence[Topic]) -> list[TopicOwner]:
@@ -110,6 +119,7 @@ class OwnerFinder:
             reads = [Read(RecordKey(topic)) for topic in topics]
             owned = _records(await store.ownership.apply(reads))
             kept = _records(await store.persistence.apply(reads))
+            self._is_file = store.url.scheme == "sqlite"
             return owned, kept, await store.standalone_hub() if any(owned) else None
 
         owned, kept, standalone = with_store(self._settings, read)
@@ -119,8 +129,18 @@ class OwnerFinder:
             if record is None:
                 found.append(TopicOwner(topic=topic, exists=exists, record=None, state=OwnerState.NONE))
                 continue
-            state, why, endpoint = self._look(record.value, standalone)
-            found.append(TopicOwner(topic=topic, exists=exists, record=record, state=state, why=why, endpoint=endpoint))
+            look = self._look(record.value, standalone)
+            found.append(
+                TopicOwner(
+                    topic=topic,
+                    exists=exists,
+                    record=record,
+                    state=look.state,
+                    why=look.why,
+                    endpoint=look.endpoint,
+                    is_gone_for_good=look.is_for_good,
+                )
+            )
         return found
 
     def live_hubs(self) -> "Sequence[LiveHub] | None":
@@ -135,11 +155,11 @@ class OwnerFinder:
 
     def endpoint_of(self, hub: HubInfo, address: str) -> AdminEndpoint:
         """Return the admin endpoint of a hub that announces it, or is said to have it, at `address`."""
-        return AdminEndpoint(self._settings.command, hub_name(hub), address, self._settings.operation_timeout_s())
+        return AdminEndpoint(self._settings.command, hub.name, address, self._settings.operation_timeout_s())
 
-    def _look(self, owner: HubInfo, standalone: StandaloneHub | None) -> tuple[OwnerState, str, AdminEndpoint | None]:
+    def _look(self, owner: HubInfo, standalone: StandaloneHub | None) -> _Look:
         is_standalone = standalone is not None and standalone.address == owner.address
-        if is_standalone and standalone is not None and standalone.starts == owner.epoch:
+        if standalone is not None and is_standalone and standalone.starts == owner.epoch:
             if owner.address not in self._probed:
                 self._probed[owner.address] = self._probe(owner)
             return self._probed[owner.address]
@@ -147,48 +167,50 @@ class OwnerFinder:
         for hub in live or ():
             if hub.info.address == owner.address and hub.info.epoch == owner.epoch:
                 return self._registered(owner, hub.admin)
+        is_earlier = standalone is not None and is_standalone and owner.epoch < standalone.starts
         if live is not None:
-            return OwnerState.GONE, "it is not registered in the cluster any more", None
-        if is_standalone:
-            return OwnerState.GONE, "the standalone hub has been started again since", None
-        return OwnerState.UNKNOWN, "no cluster was named in which it could be looked for; give --cluster URL", None
+            # Where a store is in a ZooKeeper, its hubs need not be registered there: somebody has to say so.
+            is_for_good = is_earlier or self._cluster.given is not None
+            return _Look(OwnerState.GONE, "it is not registered in the cluster any more", None, is_for_good)
+        if is_earlier:
+            return _Look(OwnerState.GONE, "the standalone hub has been started again since", None, True)
+        return _Look(OwnerState.UNKNOWN, "no cluster was named in which it could be looked for; give --cluster URL")
 
-    def _registered(self, owner: HubInfo, announced: str | None) -> tuple[OwnerState, str, AdminEndpoint | None]:
+    def _registered(self, owner: HubInfo, announced: str | None) -> _Look:
         """Return what is known of a hub of the cluster; one that is asked elsewhere has to say that it is the one."""
         why = "it is registered in the cluster"
         if self._admin is None:
-            return OwnerState.ALIVE, why, None if announced is None else self.endpoint_of(owner, announced)
+            return _Look(OwnerState.ALIVE, why, None if announced is None else self.endpoint_of(owner, announced))
         if not self._is_at(owner, self._admin):
-            return (
-                OwnerState.UNKNOWN,
-                f"{why}, and is not what answers at {self._admin}; correct --admin HOST:PORT",
-                None,
+            return _Look(
+                OwnerState.UNKNOWN, f"{why}, and is not what answers at {self._admin}; correct --admin HOST:PORT"
             )
-        return OwnerState.ALIVE, why, self.endpoint_of(owner, self._admin)
+        return _Look(OwnerState.ALIVE, why, self.endpoint_of(owner, self._admin))
 
     def _is_at(self, owner: HubInfo, address: str) -> bool:
         """Say whether this very start of the hub answers at `address`."""
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
         try:
-            health = AdminEndpoint(self._settings.command, hub_name(owner), address, within_s).get("/health")
+            health = AdminEndpoint(self._settings.command, owner.name, address, within_s).get("/health")
         except CommandError:
             return False
         told = health if isinstance(health, Mapping) else {}
         return bool(told.get("address") == owner.address and told.get("epoch") == owner.epoch)
 
-    def _probe(self, owner: HubInfo) -> tuple[OwnerState, str, AdminEndpoint | None]:
+    def _probe(self, owner: HubInfo) -> _Look:
         """Ask the standalone hub."""
         address = self._admin or f"{owner.host}:{ADMIN_PORT}"
         if self._is_at(owner, address):
-            return OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address)
+            return _Look(OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address))
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
         if is_refused(owner.host, owner.port, within_s):
-            return OwnerState.GONE, "nothing listens at its address", None
-        return (
+            # A firewall refuses too. And where the store is used over the network, a loopback is any machine's.
+            is_for_good = _is_here(owner.host) and (self._is_file or not _is_loopback(owner.host))
+            return _Look(OwnerState.GONE, "nothing listens at its address", None, is_for_good)
+        return _Look(
             OwnerState.UNKNOWN,
             f"something listens at its address, but its admin endpoint does not answer at {address}; "
             "name a way to it with --admin HOST:PORT",
-            None,
         )
 
 
@@ -207,6 +229,25 @@ def is_refused(host: str, port: int, within_s: float) -> bool:
     except OSError:
         return False
     return False
+
+
+def _is_here(host: str) -> bool:
+    """Say whether an address is one of this machine's: only such a one can be listened at."""
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as listener:
+                listener.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    """Say whether an address means another machine to each that reads it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def owner_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,16 +1,19 @@
 """Which hubs are watched: those of a cluster as they come and go, or the standalone hub of a store."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
+from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess, cluster_place
 from cli.errors import CommandError, ExitCode
 from cli.hub_survey import WatchedHub
 from cli.settings import Settings
 from cli.topic_owner import ADMIN_PORT
 from hedwig.client import HubAddress
-from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
+from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from metadata import open_metadata
 
@@ -18,6 +21,9 @@ __all__ = ["watched_hubs"]
 
 _PATIENCE_S: Final = 2.0
 """How long ZooKeeper has to say who is there, once it was connected: whoever watches waits for it."""
+
+_NAME_S: Final = 0.5
+"""How long a hub has to say who it is, before each look until it has."""
 
 _Find: TypeAlias = Callable[[], Awaitable[Sequence[WatchedHub]]]
 
@@ -32,10 +38,13 @@ async def watched_hubs(settings: Settings, cluster: ClusterAccess, admin: str | 
     try:
         url = cluster.url(settings)
     except ConfigurationError:
-        found = [await _standalone(settings, admin)]
+        found = await _standalone(settings) if admin is None else WatchedHub(admin, admin)
 
         async def the_same() -> Sequence[WatchedHub]:
-            return found
+            nonlocal found
+            if found.name == admin:
+                found = await asyncio.to_thread(_named, settings, admin)
+            return [found]
 
         yield the_same
         return
@@ -77,9 +86,17 @@ async def _cluster_hubs(settings: Settings, url: str) -> AsyncIterator[_Find]:
         await bridge.close()
 
 
-async def _standalone(settings: Settings, admin: str | None) -> WatchedHub:
-    if admin is not None:
-        return WatchedHub(admin, admin)
+def _named(settings: Settings, admin: str) -> WatchedHub:
+    """Return the hub whose admin endpoint is given, by where clients reach it; that is not known until it says so."""
+    within_s = min(settings.operation_timeout_s(), _NAME_S)
+    try:
+        address = AdminEndpoint(settings.command, admin, admin, within_s).get("/health")["address"]
+        return WatchedHub(HubInfo.at(address).name, admin)
+    except (CommandError, InvalidArgumentError, KeyError, TypeError, ValueError):
+        return WatchedHub(admin, admin)  # That it does not answer, or is no hub, is said of it as of any.
+
+
+async def _standalone(settings: Settings) -> WatchedHub:
     async with await open_metadata(settings.url, settings.options_to_look()) as store:
         hub = await store.standalone_hub()
     if hub is None:

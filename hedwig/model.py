@@ -100,6 +100,11 @@ class HubInfo:
         return cls(host=host, port=int(port), ssl_port=ssl_port, epoch=epoch, unknown=unknown)
 
     @property
+    def name(self) -> str:
+        """Return `host:port`, as people name a hub."""
+        return f"{self.host}:{self.port}"
+
+    @property
     def address(self) -> str:
         """Return `host:port:sslport`, -1 for no TLS listener, as redirects and owner records spell it."""
         return f"{self.host}:{self.port}:{-1 if self.ssl_port is None else self.ssl_port}"

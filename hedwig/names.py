@@ -46,7 +46,9 @@ def parse_name(text: str) -> bytes:
             return bytes([int(digits, 16)])
         if match[0] == b"\\\\":
             return b"\\"
-        raise InvalidArgumentError(f"a backslash in the name {text!r} must be doubled or start an escape like \\x00")
+        raise InvalidArgumentError(
+            f"a backslash in the name '{_as_typed(text)}' must be doubled or start an escape like \\x00"
+        )
 
     return _ESCAPE.sub(unescape, text.encode("utf-8", "surrogateescape"))
 
@@ -54,6 +56,11 @@ def parse_name(text: str) -> bytes:
 def _check_length(what: str, name: bytes) -> None:
     if not 1 <= len(name) <= NAME_BYTES_MAX:
         raise NameLimitError(f"a {what} has 1 to {NAME_BYTES_MAX} bytes, not {len(name)}")
+
+
+def _as_typed(text: str) -> str:
+    """Return a name that is not well spelt as it was typed, on one line."""
+    return "".join(char if char == "\\" else _show_character(char) for char in text)
 
 
 def _show_character(char: str) -> str:

@@ -107,8 +107,11 @@ class Backend(Protocol):
         """
         ...
 
-    async def sweep(self, older_than_s: float) -> int:
-        """Remove what deletes more than `older_than_s` seconds ago left behind; return how many records that were."""
+    async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
+        """Remove what deletes more than `older_than_s` seconds ago left behind; return how many records that were.
+
+        With `dry_run` they are only counted.
+        """
         ...
 
     async def close(self) -> None:

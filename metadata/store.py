@@ -134,14 +134,16 @@ class MetadataStore:
         """
         return sum(table.conflicts for table in self._counting)
 
-    async def sweep(self, older_than_s: float = _TOMBSTONE_AGE_S) -> int:
+    async def sweep(self, older_than_s: float = _TOMBSTONE_AGE_S, *, dry_run: bool = False) -> int:
         """Remove what deleted records left behind; return how many that were. Safe while hubs are running.
+
+        With `dry_run`, only count what would be removed now.
 
         Raises: InvalidArgumentError - younger than an hour: a write may still be on its way that they stop.
         """
         if older_than_s < _TOMBSTONE_AGE_S:
             raise InvalidArgumentError(f"remnants of deleted records are kept for {_TOMBSTONE_AGE_S:g} s at least")
-        return await self._backend.sweep(older_than_s)
+        return await self._backend.sweep(older_than_s, dry_run=dry_run)
 
     async def describe(self) -> Mapping[str, Any]:
         """Return facts about the store, for people."""

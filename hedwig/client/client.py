@@ -12,7 +12,7 @@ from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.errors import ClientClosedError, ClientNotSubscribedError, RemoteProtocolError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
-from hedwig.names import as_subscriber, as_topic
+from hedwig.names import as_subscriber, as_topic, show_name
 from hedwig.wire import (
     Action,
     Answer,
@@ -168,7 +168,7 @@ class HedwigClient:
         """
         opened = self._subscriptions.get((as_topic(topic), as_subscriber(subscriber)))
         if opened is None:
-            raise ClientNotSubscribedError(f"the subscription {subscriber!r} on {topic!r} is not open in this client")
+            raise ClientNotSubscribedError(f"{_name(topic, subscriber)} is not open in this client")
         await opened.close()
 
     async def unsubscribe(self, topic: Topic, subscriber: SubscriberId) -> None:
@@ -184,7 +184,7 @@ class HedwigClient:
         if opened is None:
             return
         if opened.is_open and not force:
-            raise TopicBusyError(f"the subscription {subscriber!r} on {topic!r} is open in this client; close it first")
+            raise TopicBusyError(f"{_name(topic, subscriber)} is open in this client; close it first")
         opened.take_over()
         await opened.close()
 
@@ -209,6 +209,10 @@ class HedwigClient:
             self._channels[address] = opening
         # Cancelling one caller must not cancel the attempt that others wait for.
         return await asyncio.shield(opening)
+
+
+def _name(topic: Topic, subscriber: SubscriberId) -> str:
+    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
 
 
 def _is_open(opening: asyncio.Task[Channel]) -> bool:

@@ -106,9 +106,9 @@ class HBaseBackend:
     def sort_key(self, topic: Topic) -> bytes:
         return topic_key(topic)
 
-    async def sweep(self, older_than_s: float) -> int:
+    async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
         kept_from_ms = self._reader_record.kept_from_ms
-        return sum([await table.sweep(older_than_s, kept_from_ms) for table in self._tables.values()])
+        return sum([await table.sweep(older_than_s, kept_from_ms, dry_run=dry_run) for table in self._tables.values()])
 
     def changes(self, kinds: Sequence[RecordKind[Any]]) -> HBaseChanges:
         """Return the changes of records of `kinds`."""

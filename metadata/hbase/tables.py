@@ -192,8 +192,10 @@ class HBaseTable(Generic[R]):
             # The rest of a topic's subscriptions is stepped over, however many there are.
             start = past_prefix(topic_key(topics[-1]))
 
-    async def sweep(self, older_than_s: float, kept_from_ms: Callable[[], Awaitable[float]]) -> int:
-        """Remove the tombstones written more than `older_than_s` seconds ago; return how many there were.
+    async def sweep(self, older_than_s: float, kept_from_ms: Callable[[], Awaitable[float]], *, dry_run: bool) -> int:
+        """Remove, or with `dry_run` count, the tombstones written more than `older_than_s` seconds ago.
+
+        Returns: how many there were.
 
         Those that were written at `kept_from_ms` or later stay. It is asked after the tombstones were found: who begins
         to read changes then sees that they are there already, or needs none of them.
@@ -207,7 +209,7 @@ class HBaseTable(Generic[R]):
             limit_ms = min(before_ms, await kept_from_ms())
             for row in page:
                 if row.cells[self._columns.version].timestamp_ms < limit_ms:
-                    removed += await self._remove(row)
+                    removed += dry_run or await self._remove(row)
         return removed
 
     async def _remove(self, row: Row) -> bool:

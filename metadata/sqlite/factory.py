@@ -138,7 +138,7 @@ class SqliteBackend:
             "SQLite": sqlite3.sqlite_version,
         }
 
-    async def sweep(self, older_than_s: float) -> int:  # noqa: ARG002 - a delete leaves nothing here
+    async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:  # noqa: ARG002 - a delete leaves nothing here
         return 0
 
     async def close(self) -> None:

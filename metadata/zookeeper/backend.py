@@ -90,9 +90,9 @@ class ZookeeperBackend:
             **await server_facts(self._endpoints, self._options),
         }
 
-    async def sweep(self, older_than_s: float) -> int:
+    async def sweep(self, older_than_s: float, *, dry_run: bool) -> int:
         """Remove nothing: the empty parents that deletes leave behind hold the guards of versions that somebody has."""
-        del older_than_s
+        del older_than_s, dry_run
         return 0
 
     async def close(self) -> None:

@@ -119,7 +119,7 @@ def test_lost_race_shows_current_value_and_version() -> None:
         "the owner record of topic 'news' is at version X", Versioned(HubInfo(host="h", port=1), V)
     )
     line = explain(stale, "sqlite://")
-    assert "owner h:1:-1 of epoch 0" in line
+    assert "owner h:1 of epoch 0" in line
     assert "version X" in line
     assert "0 ledgers" in explain(errors.BadVersionError("x", Versioned(LedgerRanges(), V)), "sqlite://")
 
@@ -143,6 +143,13 @@ def test_lost_race_shows_current_value_and_version() -> None:
         (("topic", "create", "x" * 8193), 2, ["1 to 8192 bytes"]),
         (("topic", "delete", "news", "--expected-version", "!"), 2, ["'!'", "version"]),
         (("topic", "list", "--page-token", "AAAA"), 2, ["AAAA", "page token"]),
+        (("message", "peek", "news", "--page-token", "X"), 2, ["'--page-token'", "'X' is not a whole number"]),
+        (("message", "peek", "news", "--from", "3", "--page-token", "5"), 2, ["--from or --page-token"]),
+        (("topic", "stats", "news", "--over", "soon"), 2, ["'soon' is not a number"]),
+        (("topic", "create", "a\\b"), 2, ["value for 'NAME'"]),
+        (("topic", "show"), 2, ["argument 'NAME'"]),
+        (("subscription", "lag", "news", "reader", "--prefix", "z"), 2, ["SUBSCRIBER or the options of a listing"]),
+        (("subscription", "lag", "news", "reader", "--all"), 2, ["SUBSCRIBER or the options of a listing"]),
         (("topic", "list", "--all", "--limit", "3"), 2, ["--limit or --all"]),
         (("topic", "list", "--columns", "topic,colour"), 2, ["colour", "owner"]),
         (("topic", "show", "news", "--columns", "colour"), 2, ["colour", "owner"]),

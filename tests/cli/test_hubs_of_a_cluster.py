@@ -142,6 +142,9 @@ def test_drain_empties_a_hub_and_undrain_lets_it_take_topics_again(pair: Pair) -
     one, other = pair.hubs
     pair.own(one, 20)
     pair.own(other, 3)
+    planned = pair.admin.done("hub", "drain", one.address, "--wait", "--dry-run", "-o", "json").json
+    assert planned == {"hub": one.address, "result": "would drain", "state": "serving", "topics": 20}
+    assert not AdminClient(one.admin).get("/drain")["draining"]
     drained = pair.admin.done("hub", "drain", one.address, "--wait", "-o", "json").json
     assert drained == {"hub": one.address, "state": "drained", "topics": 0}
     wait_until(lambda: _rows(pair)[one.address]["state"] == "draining", "it announces that it is drained")

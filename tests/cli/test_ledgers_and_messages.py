@@ -207,7 +207,7 @@ def test_bytes_that_are_no_text_are_shown_as_everywhere(pair: HubAndAdmin, topic
         (("ledger", "read", "no-such"), 3, ["no-such", "hedwig-admin topic list"]),
         (("ledger", "read"), 2, ["TOPIC or --ledger"]),
         (("ledger", "read", "TOPIC", "--ledger", "1"), 2, ["TOPIC or --ledger"]),
-        (("ledger", "read", "--ledger", "1"), 1, ["there is no ledger 1 in", "--data"]),
+        (("ledger", "read", "--ledger", "1"), 3, ["there is no ledger 1 in", "--data"]),
         (("ledger", "read", "TOPIC", "--data", "/no/such"), 2, ["--data", "/no/such"]),
         (("ledger", "list", "TOPIC", "--data", "EMPTY"), 2, ["there are no ledgers in", "--data DIR"]),
         (("ledger", "read", "TOPIC", "--bookkeeper", "nonsense"), 2, ["zookeeper://host:2181/ledgers"]),

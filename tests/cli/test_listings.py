@@ -61,6 +61,12 @@ def test_token_of_another_listing_is_refused(admin: Admin) -> None:
     assert admin.run("topic", "list", "--prefix", "a", "--page-token", token).code == 0
     for other in (("topic", "list"), ("subscription", "list", "aa", "--prefix", "a")):
         assert admin.run(*other, "--page-token", token).code == 2
+    elsewhere = f"sqlite://{admin.directory}/other.db"
+    admin.done("topic", "create", "aa", "ab", "--metadata", elsewhere)
+    refused = admin.run("topic", "list", "--prefix", "a", "--page-token", token, "--metadata", elsewhere)
+    assert (refused.code, refused.out) == (2, ""), "names of that store would be left out without a word"
+    other_prefix = admin.run("topic", "list", "--prefix", "b", "--page-token", token)
+    assert "the same store, spelt alike, the same topic and the same --prefix" in other_prefix.err
     for damaged in (token[:-1], token + "A", "", "?"):
         assert admin.run("topic", "list", "--prefix", "a", "--page-token", damaged).code == 2
 

@@ -125,4 +125,7 @@ def test_sweep_removes_only_remnants(admin: Admin) -> None:
     _populate(admin)
     assert admin.done("metadata", "sweep", "-o", "json").json == {"metadata": admin.url, "removed": 0}
     assert _records(admin) == (0, 2, 2)
-    assert admin.run("metadata", "sweep", "--older-than", "0.5").code == 2
+    planned = admin.done("metadata", "sweep", "--dry-run", "-o", "json").json
+    assert planned == {"metadata": admin.url, "would_remove": 0}
+    for dry_run in ((), ("--dry-run",)):
+        assert admin.run("metadata", "sweep", "--older-than", "0.5", *dry_run).code == 2

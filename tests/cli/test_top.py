@@ -131,7 +131,7 @@ def test_compare_and_sets_that_were_refused_are_counted(standalone: HubAndAdmin)
 
 def test_the_standalone_hub_of_the_store_is_watched_without_a_cluster(standalone: HubAndAdmin) -> None:
     (row,) = _rows(standalone.admin)
-    assert (row["hub"], row["state"]) == (standalone.hub.admin, "serving")
+    assert (row["hub"], row["state"]) == (standalone.hub.address, "serving"), "not the address of its admin endpoint"
 
 
 def test_a_hub_that_says_what_hinders_it(standalone: HubAndAdmin) -> None:

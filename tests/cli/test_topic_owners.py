@@ -80,7 +80,11 @@ def test_owner_that_was_killed_is_gone_and_so_is_its_earlier_start(tmp_path: Pat
         pair.hub.kill()
         row = pair.admin.done("topic", "owner", "news", "-o", "json").json["topics"][0]
         assert (row["owner"], row["state"]) == (pair.hub.address, "gone")
-        assert pair.admin.done("topic", "release", "news", "-o", "json").json["result"] == "not owned"
+        for dry_run in ((), ("--dry-run",)):
+            released = pair.admin.done("topic", "release", "news", *dry_run, "-o", "json")
+            assert (released.json["result"], released.json["owner_state"]) == ("owner gone", "gone")
+            assert f"its owner {pair.hub.address} is gone (nothing listens at its address)" in released.err
+            assert "metadata repair --kind dead-owner" in released.err
         pair.start()
         row = pair.admin.done("topic", "owner", "news", "-o", "json").json["topics"][0]
         assert (row["state"], row["epoch"]) == ("gone", 1)
@@ -107,6 +111,26 @@ def test_release_lets_go_of_a_topic(pair: HubAndAdmin, topic: str) -> None:
     assert AdminClient(pair.hub.admin).ask("GET", f"/topics/{topic}").status == 404
     again = pair.admin.done("topic", "release", topic, "-o", "json").json
     assert (again["result"], again["owner"], again["version"]) == ("not owned", None, None)
+
+
+def test_dry_run_of_a_release_looks_and_changes_nothing(pair: HubAndAdmin, topic: str) -> None:
+    pair.publish(topic, b"m")
+    would = pair.admin.done("topic", "release", topic, "--dry-run", "-o", "json").json
+    assert (would["result"], would["owner"]) == ("would release", pair.hub.address)
+    assert AdminClient(pair.hub.admin).get(f"/topics/{topic}")["owner_version"] == would["version"]
+    pair.admin.done("topic", "release", topic)
+    nothing = pair.admin.done("topic", "release", topic, "--dry-run", "-o", "json").json
+    assert (nothing["result"], nothing["owner"]) == ("not owned", None)
+
+
+def test_release_of_what_its_owner_has_not_taken_up_takes_the_record_away(pair: HubAndAdmin, topic: str) -> None:
+    """As where another hub named it the owner, or it could not delete its record: it says that it owns it not."""
+    pair.admin.done("topic", "create", topic)
+    epoch = AdminClient(pair.hub.admin).get("/health")["epoch"]
+    asyncio.run(_own(pair.admin.url, topic, HubInfo.at(pair.hub.address, epoch=epoch)))
+    assert pair.admin.done("topic", "owner", topic, "-o", "json").json["topics"][0]["state"] == "alive"
+    assert pair.admin.done("topic", "release", topic, "-o", "json").json["result"] == "released"
+    assert pair.admin.done("topic", "show", topic, "-o", "json").json["owner"] is None
 
 
 def test_release_goes_by_the_version_of_the_owner_record(pair: HubAndAdmin, topic: str) -> None:

@@ -121,6 +121,22 @@ def test_move_of_what_its_owner_has_not_taken_up_yet_goes_by_the_record(pair: Pa
     assert _owner(pair, topic) == (one.address, "alive")
 
 
+def test_topic_of_a_hub_that_is_not_in_the_cluster_any_more_is_deleted_without_force(pair: Pair, topic: str) -> None:
+    one, _ = pair.hubs
+    dead = f"{topic}/dead"
+    _claim(pair, topic, one)
+    pair.admin.done("topic", "create", dead)
+    asyncio.run(_own(pair.cluster, dead, HubInfo.at(one.address, epoch=1)))
+    alive = pair.admin.run("topic", "delete", topic, "--yes")
+    assert (alive.code, f"it has the owner {one.address}; --force" in alive.err) == (ExitCode.FAILED, True)
+    # Its metadata are in a ZooKeeper, which says nothing of where its hubs are.
+    unsure = pair.admin.run("topic", "delete", dead, "--yes", HEDWIG_CLUSTER="")
+    assert (unsure.code, "not known for sure to be down" in unsure.err) == (ExitCode.FAILED, True)
+    deleted = pair.admin.done("topic", "delete", dead, "--yes", "-o", "json").json
+    assert (deleted["owner"], deleted["owner_state"]) == (one.address, "gone")
+    pair.admin.done("topic", "delete", topic, "--yes", "--force")
+
+
 def test_hub_that_is_named_by_another_serves_whoever_asks(pair: Pair, topic: str) -> None:
     one, other = pair.hubs
     _claim(pair, topic, one)
@@ -324,7 +340,7 @@ def test_closed_ledgers_on_bookies_are_read_to_their_end(pair: Pair, topic: str)
     assert _ids(pair, "message", "peek", topic, *bookies, "--limit", "2") == [1, 2]
     assert _ids(pair, "ledger", "read", "--ledger", str(row["ledger_id"]), *bookies) == list(range(1, 9))
     missing = pair.admin.run("ledger", "read", "--ledger", str(1 << 40), *bookies)
-    assert (missing.code, "there is no ledger" in missing.err) == (ExitCode.FAILED, True)
+    assert (missing.code, "there is no ledger" in missing.err) == (ExitCode.NOT_FOUND, True)
 
 
 def test_bookies_that_are_not_there_are_said_to_be_missing(pair: Pair, topic: str) -> None:

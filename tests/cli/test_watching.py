@@ -96,7 +96,8 @@ def test_a_terminal_is_drawn_anew_within_its_size(admin: Admin) -> None:
     for number in range(30):
         admin.done("subscription", "create", "news", f"a-subscriber-with-a-rather-long-name-that-says-little-{number}")
     ours, theirs = pty.openpty()
-    arguments = ("topic", "show", "news", "--subscriptions", "30", "--watch", "0.1")
+    shown = "topic,version,owner,ledger_count,ledgers,subscription_count,subscriptions"
+    arguments = ("topic", "show", "news", "--subscriptions", "30", "--columns", shown, "--watch", "0.1")
     with os.fdopen(ours, "rb", buffering=0), _watched(admin, *arguments, stdout=theirs) as process:
         os.close(theirs)
         first = _read_until(ours, lambda text: text.count("\x1b[J") >= 1).replace("\r\n", "\n")
