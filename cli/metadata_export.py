@@ -14,7 +14,8 @@ import click
 
 from cli.access import with_store, with_store_to_load
 from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted
+from cli.errors import CommandError, ExitCode, counted, remedy
+from cli.input_file import InputFile
 from cli.names import PREFIX
 from cli.program import AdminCommand
 from cli.progress import LoadProgress, load_progress, working
@@ -139,7 +140,7 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
                 raise
     except OSError as exc:
         raise CommandError(
-            f"cannot write {part}: {exc.strerror}; make room or give another place; no file was written"
+            f"cannot write {part}: {exc.strerror}; {remedy(exc)}, or give another place; no file was written"
         ) from exc
 
 
@@ -147,7 +148,7 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
 
 
 @click.command("import", cls=AdminCommand, example="hedwig-admin metadata import hedwig.metadata.gz --if-exists skip")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
+@click.argument("file", type=InputFile(path_type=Path))
 @click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so.")
 @click.option(
     "--if-exists",
