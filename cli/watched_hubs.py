@@ -7,12 +7,11 @@ from typing import Final, TypeAlias
 from cli.cluster_access import ClusterAccess, cluster_place
 from cli.errors import CommandError, ExitCode
 from cli.hub_survey import WatchedHub
+from cli.reached_hub import read_standalone_hub
 from cli.settings import Settings
-from cli.topic_owner import ADMIN_PORT
-from hedwig.client import HubAddress
+from cli.topic_owner import ADMIN_PORT, hub_name
 from hedwig.errors import ConfigurationError, ServiceDownError
 from hedwig.outcomes import NotAppliedError
-from metadata import open_metadata
 
 __all__ = ["watched_hubs"]
 
@@ -80,13 +79,5 @@ async def _cluster_hubs(settings: Settings, url: str) -> AsyncIterator[_Find]:
 async def _standalone(settings: Settings, admin: str | None) -> WatchedHub:
     if admin is not None:
         return WatchedHub(admin, admin)
-    async with await open_metadata(settings.url, settings.store_options()) as store:
-        hub = await store.standalone_hub()
-    if hub is None:
-        raise CommandError(
-            f"{settings.command} failed: no hub is known: name a cluster with --cluster URL, the admin endpoint of a "
-            f"standalone hub with --admin HOST:PORT, or its store with --metadata; {settings.url_to_show} has none",
-            ExitCode.NOT_FOUND,
-        )
-    address = HubAddress.parse(hub.address)
-    return WatchedHub(f"{address.host}:{address.port}", f"{address.host}:{ADMIN_PORT}")
+    hub = await read_standalone_hub(settings)
+    return WatchedHub(hub_name(hub), f"{hub.host}:{ADMIN_PORT}")
