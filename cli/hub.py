@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli.cluster_access import ClusterAccess, cluster_options, read_cluster
+from cli.cluster_access import ClusterAccess, cluster_options, pick_hub, read_cluster
 from cli.errors import CommandError, ExitCode, counted
 from cli.hub_names import complete_hub
 from cli.output import Output
@@ -113,27 +113,30 @@ def show_load(settings: Settings, hub: str | None, cluster: ClusterAccess, admin
     cluster it is the standalone hub, at --admin, else the one that the store knows.
     """
     output = settings.writer()
-    hubs = hubs_of_cluster(settings, cluster) if hub is None else None
-    if hubs is None:
+    live = hubs_of_cluster(settings, cluster)
+    if live is None:
         found = reach_hub(settings, cluster, admin, hub)
         load = found.endpoint.get("/load")
         output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
         output.page([_load_fields(found.name, load)])
         output.end()
         return
+    if hub is not None:
+        _write_loads(settings, output, (pick_hub(settings, cluster, live, hub),), admin)
+        return
     if "admin" in settings.flags:
         raise click.UsageError("--admin goes with HUB")
-    _write_loads(settings, output, hubs)
+    _write_loads(settings, output, live, None)
 
 
-def _write_loads(settings: Settings, output: Output, hubs: "Sequence[LiveHub]") -> None:
+def _write_loads(settings: Settings, output: Output, hubs: "Sequence[LiveHub]", admin: str | None) -> None:
     """Write what each hub has to do. Raises CommandError if one does not say, once all were asked."""
     errors: list[CommandError] = []
     output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
     for each in hubs:
         load: dict[str, Any] | None = None
         try:
-            load = reach_live_hub(settings, each, None).endpoint.get("/load")
+            load = reach_live_hub(settings, each, admin).endpoint.get("/load")
         except CommandError as exc:
             errors.append(exc)
         output.page([_load_fields(_name(each), load)])
