@@ -1,14 +1,20 @@
-"""Where hedwig-admin begins: Ctrl-C ends it in order from here on, also while its modules are being loaded."""
+"""Where hedwig-admin begins: Ctrl-C ends it in order from here on, also while its modules are being loaded.
+
+Until this has been loaded, Ctrl-C is Python's; so it loads nothing that a start of Python has not loaded yet.
+"""
 
 import os
 import signal
-from types import FrameType
-from typing import Final, NoReturn
+
+TYPE_CHECKING = False  # That of typing, which takes a third of the way to here.
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Final, NoReturn
 
 __all__ = ["begin_commands", "main"]
 
-_INTERRUPTED: Final = 130
-_COMPLETION_VARIABLE: Final = "_HEDWIG_ADMIN_COMPLETE"
+_INTERRUPTED: "Final" = 130
+_COMPLETION_VARIABLE: "Final" = "_HEDWIG_ADMIN_COMPLETE"
 """Both as in cli.errors and cli.program, which are not loaded yet."""
 
 
@@ -28,8 +34,10 @@ def begin_commands() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+def _end(_number: int, _frame: "FrameType | None") -> "NoReturn":
     # Nothing was done yet. An exception could get lost among modules that are being loaded, or leave a traceback.
-    if not os.environ.get(_COMPLETION_VARIABLE):  # A shell that completes has no place for it.
-        os.write(2, b"interrupted\n")
-    os._exit(_INTERRUPTED)
+    try:
+        if not os.environ.get(_COMPLETION_VARIABLE):  # A shell that completes has no place for it.
+            os.write(2, b"interrupted\n")
+    finally:
+        os._exit(_INTERRUPTED)
