@@ -3,14 +3,15 @@
 import base64
 import json
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, RemoteDisconnected
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from cli.errors import CommandError, ExitCode
 from hedwig.names import show_name
+from hedwig.reasons import reason_of
 
-__all__ = ["AdminEndpoint", "RefusedError", "named", "topic_path"]
+__all__ = ["AdminEndpoint", "EndpointError", "RefusedError", "named", "topic_path"]
 
 _OK: Final = 200
 _CODES: Final = {
@@ -21,11 +22,19 @@ _CODES: Final = {
 }
 
 
-class RefusedError(CommandError):
+class EndpointError(CommandError):
+    """A request that was not answered as it should be. `why` says it in a few words, where the hub is named anyway."""
+
+    def __init__(self, text: str, code: ExitCode, why: str) -> None:
+        super().__init__(text, code)
+        self.why = why
+
+
+class RefusedError(EndpointError):
     """A request that the endpoint did not carry out. `said` is its reason alone, `answer` all it answered."""
 
     def __init__(self, text: str, status: int, said: str, answer: Mapping[str, Any]) -> None:
-        super().__init__(text, _CODES.get(status, ExitCode.FAILED))
+        super().__init__(text, _CODES.get(status, ExitCode.FAILED), said)
         self.status = status
         self.said = said
         self.answer = answer
@@ -34,7 +43,7 @@ class RefusedError(CommandError):
 class AdminEndpoint:
     """Asks the hub `hub` at `address`, host:port. Calls block, for `timeout_s` at most.
 
-    Raises, in all: RefusedError - it refuses; CommandError - it does not answer; the text says what and what to do.
+    Raises, in all: RefusedError - it refuses; EndpointError - it does not answer; the text says what and what to do.
     """
 
     def __init__(self, command: str, hub: str, address: str, timeout_s: float) -> None:
@@ -70,7 +79,7 @@ class AdminEndpoint:
         try:
             connection.connect()
         except OSError as exc:
-            raise self._is_out_of_reach(exc) from exc
+            raise self._is_out_of_reach(reason_of(exc)) from exc
         try:
             connection.request(method, path)
             response = connection.getresponse()
@@ -79,27 +88,44 @@ class AdminEndpoint:
             raise self._is_uncertain(f"did not answer within {self._timeout_s:g} s") from exc
         except OSError as exc:
             if method == "GET":  # It changes nothing, whatever became of it.
-                raise self._is_out_of_reach(exc) from exc
-            raise self._is_uncertain(f"hung up: {exc.strerror or exc}") from exc
+                raise self._hung_up(exc) from exc
+            raise self._is_uncertain(f"hung up: {reason_of(exc)}") from exc
         except HTTPException as exc:
             raise self._is_none() from exc
 
-    def _is_out_of_reach(self, exc: OSError) -> CommandError:
-        return CommandError(
-            f"{self._what}: its admin endpoint at {self.address} cannot be reached: {exc.strerror or exc}; it may "
-            "listen on the hub's own machine only: run this there, or name a way to it with --admin HOST:PORT",
+    def _is_out_of_reach(self, reason: str) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: its admin endpoint at {self.address} cannot be reached: {reason}; it may listen on the "
+            "hub's own machine only: run this there, or name a way to it with --admin HOST:PORT",
             ExitCode.UNAVAILABLE,
+            f"{reason} at its admin endpoint {self.address}",
         )
 
-    def _is_uncertain(self, why: str) -> CommandError:
-        return CommandError(
+    def _hung_up(self, exc: OSError) -> EndpointError:
+        if isinstance(exc, RemoteDisconnected):
+            return EndpointError(
+                f"{self._what}: what listens at {self.address} hung up without an answer, as the port for clients "
+                "does; name a way to the admin endpoint with --admin HOST:PORT",
+                ExitCode.UNAVAILABLE,
+                f"what listens at {self.address} hung up, as the port for clients does",
+            )
+        return self._is_out_of_reach(reason_of(exc))
+
+    def _is_uncertain(self, why: str) -> EndpointError:
+        return EndpointError(
             f"{self._what}: its admin endpoint at {self.address} {why}; it may or may not have been done: look before "
             "you try again",
             ExitCode.OUTCOME_UNKNOWN,
+            f"its admin endpoint {self.address} {why}",
         )
 
-    def _is_none(self) -> CommandError:
-        return CommandError(f"{self._what}: what answers at {self.address} is no admin endpoint")
+    def _is_none(self) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: what answers at {self.address} is no admin endpoint; name a way to it with --admin "
+            "HOST:PORT",
+            ExitCode.FAILED,
+            f"what answers at {self.address} is no admin endpoint",
+        )
 
 
 def named(path: str, *, topic: bytes, subscriber: bytes | None = None, **parameters: Any) -> str:

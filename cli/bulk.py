@@ -13,6 +13,7 @@ import click
 from cli.access import with_store_to_load
 from cli.bulk_input import BulkInput, InputRow, RowBatch
 from cli.errors import CommandError
+from cli.input_file import InputFile
 from cli.option_group import option_group
 from cli.progress import LoadProgress, load_progress
 from cli.result_file import Load, ResultFile
@@ -54,13 +55,13 @@ def bulk_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             "-f",
             "--file",
             metavar="FILE",
-            type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+            type=InputFile(allow_dash=True),
             help="Read names from a tab-separated file, plain or gzip; - is standard input.",
         ),
         click.option(
             "--result",
             metavar="FILE",
-            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            type=click.Path(dir_okay=False, path_type=Path),
             help="With -f: write failures and progress here, and go on from here.  [default: beside the input]",
         ),
         click.option("--restart", is_flag=True, help="With -f: begin anew, whatever the result file says."),

@@ -1,7 +1,7 @@
 """How a command finds the hubs of a cluster: by what they announce in ZooKeeper."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ __all__ = [
     "cluster_options",
     "cluster_place",
     "find_hub",
+    "pick_hub",
     "read_cluster",
     "read_hubs_of",
 ]
@@ -70,11 +71,16 @@ def read_cluster(settings: Settings, cluster: ClusterAccess) -> "tuple[LiveHub, 
 
 
 def find_hub(settings: Settings, cluster: ClusterAccess, name: str) -> "LiveHub":
-    """Return the hub that clients reach at `name`, host:port or host:port:sslport. Raises as `read_cluster`.
+    """Return the hub that clients reach at `name`, as `pick_hub`, of those that are alive. Raises as `read_cluster`."""
+    return pick_hub(settings, cluster, read_cluster(settings, cluster), name)
 
-    Raises: CommandError - no such hub is alive.
+
+def pick_hub(settings: Settings, cluster: ClusterAccess, live: "Sequence[LiveHub]", name: str) -> "LiveHub":
+    """Return the hub of `live` that clients reach at `name`, host:port or host:port:sslport.
+
+    Raises: CommandError - there is none.
     """
-    for hub in read_cluster(settings, cluster):
+    for hub in live:
         if name in (hub.info.address, f"{hub.info.host}:{hub.info.port}"):
             return hub
     raise CommandError(

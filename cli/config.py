@@ -12,6 +12,7 @@ from cli.contexts import SavedContexts, changing_contexts, check_context_name, c
 from cli.errors import CommandError, ExitCode
 from cli.formats import make_output
 from cli.names import CheckedName
+from cli.output import TableOutput
 from cli.program import AdminGroup
 from cli.selection import NAME, Selection, cut, list_options
 from cli.setting_options import (
@@ -58,13 +59,19 @@ def show_config(settings: Settings) -> None:
 @config.command("path", example="hedwig-admin config path")
 @pass_settings
 def show_path(settings: Settings) -> None:
-    """Show where contexts are saved, whether anything is or not."""
+    """Show where contexts are saved, whether anything is or not.
+
+    As a table it is the bare path, so that a script can use it; the other formats say too whether the file exists.
+    """
     try:
         output = settings.writer()
     except CommandError:
         # Whoever is told that the file makes no sense asks where it is.
         output = make_output("table", columns=settings.columns, header=not settings.no_header)
     path = contexts_path()
+    if isinstance(output, TableOutput) and settings.columns is None:
+        click.echo(str(path))
+        return
     output.record({"path": str(path), "exists": path.exists()})
 
 
@@ -206,8 +213,13 @@ def _lasting(key: str, value: Value) -> Value:
         return str(Path(str(value)).absolute())
     if key == "metadata":
         from metadata import MetadataUrl
+        from metadata.store import factory_of
+        from metadata.url import zookeeper_place
 
-        MetadataUrl.parse(str(value))
+        url = MetadataUrl.parse(str(value))
+        factory_of(url)
+        if url.scheme == "zookeeper":
+            zookeeper_place(f"zookeeper://{url.hosts}{url.path}")
     elif key == "cluster":
         from cli.cluster_access import cluster_place
 

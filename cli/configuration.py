@@ -1,6 +1,7 @@
 """The settings that commands share: by which names they are given, what each may be, and its default."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -29,6 +30,11 @@ class _Kind(Enum):
     SECONDS = auto()
     SWITCH = auto()
     FORMAT = auto()
+    ENDPOINT = auto()
+
+
+_ENDPOINT: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_PORT_MAX: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class Setting:
                 fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
             case _Kind.FORMAT:
                 fits = value in FORMATS
+            case _Kind.ENDPOINT:
+                fits = isinstance(value, str) and _is_endpoint(value)
             case _Kind.TEXT:
                 fits = isinstance(value, str) and value != ""
         if not fits:
@@ -78,6 +86,7 @@ _WANTED: Final = {
     _Kind.SECONDS: "give a number of seconds above 0",
     _Kind.SWITCH: "give true or false",
     _Kind.FORMAT: f"choose from {', '.join(FORMATS)}",
+    _Kind.ENDPOINT: "give HOST:PORT, such as 127.0.0.1:4081",
 }
 
 SETTINGS: Final[Mapping[str, Setting]] = {
@@ -89,7 +98,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         Setting("tls", _Kind.SWITCH, False),
         Setting("tls_ca", _Kind.TEXT),
         Setting("tls_insecure", _Kind.SWITCH, False),
-        Setting("admin", _Kind.TEXT),
+        Setting("admin", _Kind.ENDPOINT),
         Setting("data", _Kind.TEXT),
         Setting("bookkeeper", _Kind.TEXT),
         Setting("timeout", _Kind.SECONDS, 30),
@@ -97,6 +106,12 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     )
 }
 """By the name that a context gives them."""
+
+
+def _is_endpoint(text: str) -> bool:
+    """Say whether `text` can be where an admin endpoint is: host:port, an IPv6 address in brackets."""
+    found = _ENDPOINT.fullmatch(text)
+    return found is not None and 0 < int(found[1]) <= _PORT_MAX
 
 
 def as_typed(value: Any) -> Any:

@@ -9,6 +9,7 @@ import click
 from cli.console_commands import console_commands
 from cli.console_session import ConsoleSession
 from cli.errors import ExitCode
+from cli.interruptible_file import standard_input_is_closed
 from cli.program import AdminCommand
 from cli.setting_options import (
     cluster_setting_options,
@@ -57,6 +58,8 @@ def console(settings: Settings, ctx: click.Context, lines: Sequence[str]) -> Non
     assert isinstance(root, click.Group), "commands are found in groups"
     session = ConsoleSession(settings, root.commands, console_commands)
     try:
+        if not lines and sys.stdin is None:
+            raise standard_input_is_closed()
         if lines or not sys.stdin.isatty():
             ctx.exit(_run_all(session, lines or (line.rstrip("\n") for line in sys.stdin)))
         from cli.console_prompt import run_prompt

@@ -76,8 +76,12 @@ class ConsoleCompleter(Completer):
         for item in asked.get_completions(words, incomplete):
             if item.type == "plain":
                 value = str(item.value)
+                # What follows begins a new word, as in a shell.
                 yield Completion(
-                    shlex.quote(value), start_position=-len(incomplete), display=value, display_meta=item.help or ""
+                    f"{shlex.quote(value)} ",
+                    start_position=-len(incomplete),
+                    display=value,
+                    display_meta=item.help or "",
                 )
             else:  # A file, or a directory.
                 yield from self._paths.get_completions(Document(incomplete), complete_event)

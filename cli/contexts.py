@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.configuration import SETTINGS, Value
-from cli.errors import CommandError, ExitCode
+from cli.errors import CommandError, ExitCode, remedy
 
 __all__ = ["SavedContexts", "changing_contexts", "check_context_name", "contexts_path", "read_contexts"]
 
@@ -80,7 +80,8 @@ def read_contexts() -> SavedContexts:
     except FileNotFoundError:
         return SavedContexts()
     except OSError as exc:
-        raise CommandError(f"cannot read the saved contexts in {path}: {exc.strerror}", ExitCode.USAGE) from exc
+        code = ExitCode.FAILED if isinstance(exc, PermissionError) else ExitCode.USAGE
+        raise CommandError(f"cannot read the saved contexts in {path}: {exc.strerror}; {remedy(exc)}", code) from exc
     except ValueError as exc:
         raise _broken(path, str(exc)) from exc
     return _parsed(path, content)
@@ -103,7 +104,8 @@ def changing_contexts() -> Iterator["Draft"]:
             if draft.saved != before:
                 _write(path, draft.saved)
     except OSError as exc:
-        raise CommandError(f"cannot write the saved contexts to {path}: {exc.strerror}") from exc
+        said = f"cannot write the saved contexts to {path}: {exc.strerror}; {remedy(exc)}"
+        raise CommandError(f"{said}, or have them elsewhere with XDG_CONFIG_HOME") from exc
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """What a command reports when it fails: one line on standard error, and an exit code that scripts can branch on."""
 
+import errno
 from enum import IntEnum
 from typing import Any
 
@@ -26,7 +27,7 @@ from hedwig.errors import (
 )
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
 
-__all__ = ["CommandError", "ExitCode", "PipeClosedError", "counted", "exit_code_of", "explain", "summary"]
+__all__ = ["CommandError", "ExitCode", "PipeClosedError", "counted", "exit_code_of", "explain", "remedy", "summary"]
 
 
 class ExitCode(IntEnum):
@@ -96,10 +97,27 @@ def explain(error: HedwigError, url: str) -> str:
             return f"{text}; see that a hub is up there, or name another with --hub"
         case ClientAlreadySubscribedError():
             return f"{text}; --mode attach opens it"
+        case ClientNotSubscribedError():
+            return f"{text}; see who is there with: hedwig-admin subscription list TOPIC"
+        case LocalProtocolError():
+            return f"{text}; nothing was sent: send less in one message"
         case TopicBusyError():
             return f"{text}; --force-attach takes it from whoever has it open"
         case _:
             return text
+
+
+def remedy(error: OSError) -> str:
+    """Return what to do about a file that cannot be read or written; another file or place is the other way."""
+    match error.errno:
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return "have whoever keeps it let you"
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return "make room"
+        case errno.ENOENT:
+            return "make its directory"
+        case _:
+            return "see what is there"
 
 
 def summary(record: Any) -> str:

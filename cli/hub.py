@@ -1,19 +1,22 @@
-"""The commands `hedwig-admin hub …`: the hubs of a cluster, and emptying one before maintenance."""
+"""The commands `hedwig-admin hub …`: the hubs of a cluster or the standalone one, and emptying one for maintenance."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli.admin_endpoint import AdminEndpoint
-from cli.cluster_access import ClusterAccess, cluster_options, find_hub, read_cluster
+from cli.cluster_access import ClusterAccess, cluster_options, pick_hub, read_cluster
 from cli.errors import CommandError, ExitCode, counted
 from cli.hub_names import complete_hub
+from cli.output import Output
 from cli.program import AdminGroup
+from cli.reached_hub import ReachedHub, hubs_of_cluster, reach_hub, reach_live_hub
 from cli.selection import NAME, Selection, cut, list_options
 from cli.settings import Settings, pass_settings
+from cli.topic_owner import owner_options
+from hedwig.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
@@ -46,7 +49,10 @@ _SAY_EVERY_S: Final = 5.0
 
 @click.group(cls=AdminGroup, example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
 def hub() -> None:
-    """List the hubs of a cluster, look at them, and empty one before maintenance."""
+    """List the hubs of a cluster, look at them, and empty one before maintenance.
+
+    Where no cluster is named, show and load are about the standalone hub: at --admin, else that of the store.
+    """
 
 
 @hub.command("list", example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
@@ -56,31 +62,32 @@ def hub() -> None:
 def list_hubs(settings: Settings, /, selection: Selection, cluster: ClusterAccess) -> None:
     """List the hubs that are alive, by address, with the topics that each said it owns a moment ago."""
     output = settings.writer()
+    try:
+        cluster.url(settings)
+    except ConfigurationError as exc:
+        raise ConfigurationError(
+            f"{exc}; a standalone hub is in no list, and shows what it does with: hedwig-admin hub show"
+        ) from exc
     output.begin("hubs", _COLUMNS, _SHOWN)
     hubs, token = cut(selection, "hubs", read_cluster(settings, cluster), lambda found: _name(found).encode())
     output.page([_fields(found) for found in hubs])
     output.end(token)
 
 
-def _admin_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(
-        "--admin", metavar="HOST:PORT", help="A way to the hub's admin endpoint, in place of the one it announces."
-    )
-
-
 @hub.command("show", example="hedwig-admin hub show 127.0.0.1:4080")
-@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
-@cluster_options()
-@_admin_option()
+@click.argument("hub", metavar="[HUB]", required=False, shell_complete=complete_hub)
+@owner_options("the hub")
 @pass_settings
-def show_hub(settings: Settings, hub: str, cluster: ClusterAccess, admin: str | None) -> None:
-    """Show the hub that clients reach at HUB, host:port: what it has to do, and what hinders it."""
+def show_hub(settings: Settings, hub: str | None, cluster: ClusterAccess, admin: str | None) -> None:
+    """Show the hub that clients reach at HUB, host:port: what it has to do, and what hinders it.
+
+    A standalone hub needs no HUB. It is the one at --admin, else the one that the store knows.
+    """
     output = settings.writer()
-    found = find_hub(settings, cluster, hub)
-    endpoint, health = _endpoint(settings, found, admin)
-    load, drain = endpoint.get("/load"), endpoint.get("/drain")
+    found = reach_hub(settings, cluster, admin, hub)
+    health, load, drain = found.health, found.endpoint.get("/load"), found.endpoint.get("/drain")
     output.record(
-        _fields(found)
+        _fields_of(found)
         | {
             "state": _state(drain["draining"], drain["topics"]),
             "topics": drain["topics"],
@@ -97,28 +104,42 @@ def show_hub(settings: Settings, hub: str, cluster: ClusterAccess, admin: str | 
 
 @hub.command("load", example="hedwig-admin hub load")
 @click.argument("hub", metavar="[HUB]", required=False, shell_complete=complete_hub)
-@cluster_options()
-@_admin_option()
+@owner_options("the hub")
 @pass_settings
 def show_load(settings: Settings, hub: str | None, cluster: ClusterAccess, admin: str | None) -> None:
     """Show what the hubs of a cluster, or the one at HUB, host:port, have to do, with rates over the last minute.
 
-    A hub that does not answer is a row without numbers, and makes the command fail in the end.
+    A hub of the cluster that does not answer is a row without numbers, and makes the command fail in the end. Without a
+    cluster it is the standalone hub, at --admin, else the one that the store knows.
     """
-    if admin is not None and hub is None:
-        raise click.UsageError("--admin goes with HUB")
     output = settings.writer()
-    hubs = read_cluster(settings, cluster) if hub is None else (find_hub(settings, cluster, hub),)
+    live = hubs_of_cluster(settings, cluster)
+    if live is None:
+        found = reach_hub(settings, cluster, admin, hub)
+        load = found.endpoint.get("/load")
+        output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
+        output.page([_load_fields(found.name, load)])
+        output.end()
+        return
+    if hub is not None:
+        _write_loads(settings, output, (pick_hub(settings, cluster, live, hub),), admin)
+        return
+    if "admin" in settings.flags:
+        raise click.UsageError("--admin goes with HUB")
+    _write_loads(settings, output, live, None)
+
+
+def _write_loads(settings: Settings, output: Output, hubs: "Sequence[LiveHub]", admin: str | None) -> None:
+    """Write what each hub has to do. Raises CommandError if one does not say, once all were asked."""
     errors: list[CommandError] = []
     output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
-    for found in hubs:
+    for each in hubs:
         load: dict[str, Any] | None = None
         try:
-            endpoint, _ = _endpoint(settings, found, admin)
-            load = endpoint.get("/load")
+            load = reach_live_hub(settings, each, admin).endpoint.get("/load")
         except CommandError as exc:
             errors.append(exc)
-        output.page([_load_fields(found, load)])
+        output.page([_load_fields(_name(each), load)])
     output.end()
     if len(errors) == 1:
         raise errors[0]
@@ -132,8 +153,7 @@ def show_load(settings: Settings, hub: str | None, cluster: ClusterAccess, admin
 
 @hub.command("drain", example="hedwig-admin hub drain 127.0.0.1:4080 --wait")
 @click.argument("hub", metavar="HUB", shell_complete=complete_hub)
-@cluster_options()
-@_admin_option()
+@owner_options("the hub")
 @click.option("--wait", is_flag=True, help="Return when the hub has no topic any more.")
 @click.option(
     "--within", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="With --wait: how long at most."
@@ -157,31 +177,28 @@ def drain_hub(
     if within is not None and not wait:
         raise click.UsageError("--within goes with --wait")
     output = settings.writer()
-    found = find_hub(settings, cluster, hub)
-    endpoint, _ = _endpoint(settings, found, admin)
-    told = endpoint.get("/drain") if dry_run else endpoint.post("/drain?state=on")
+    found = reach_hub(settings, cluster, admin, hub)
+    told = found.endpoint.get("/drain") if dry_run else found.endpoint.post("/drain?state=on")
     if told["topics"] and not told["other_hubs"]:
         keeps = "would keep" if dry_run else "keeps"
         click.echo(f"there is no other hub to take its topics: it {keeps} them until there is one", err=True)
     if dry_run:
-        output.record({"hub": _name(found), "result": "would drain"} | _drained(found, told))
+        output.record({"hub": found.name, "result": "would drain"} | _drained(found, told))
         return
     if wait:
-        told = _wait_until_empty(settings, found, endpoint, told, within)
+        told = _wait_until_empty(settings, found, told, within)
     output.record(_drained(found, told))
 
 
 @hub.command("undrain", example="hedwig-admin hub undrain 127.0.0.1:4080")
 @click.argument("hub", metavar="HUB", shell_complete=complete_hub)
-@cluster_options()
-@_admin_option()
+@owner_options("the hub")
 @pass_settings
 def undrain_hub(settings: Settings, hub: str, cluster: ClusterAccess, admin: str | None) -> None:
     """Have the hub at HUB, host:port, take topics again."""
     output = settings.writer()
-    found = find_hub(settings, cluster, hub)
-    endpoint, _ = _endpoint(settings, found, admin)
-    output.record(_drained(found, endpoint.post("/drain?state=off")))
+    found = reach_hub(settings, cluster, admin, hub)
+    output.record(_drained(found, found.endpoint.post("/drain?state=off")))
 
 
 def _fields(found: "LiveHub") -> dict[str, Any]:
@@ -196,20 +213,34 @@ def _fields(found: "LiveHub") -> dict[str, Any]:
     }
 
 
-def _load_fields(found: "LiveHub", load: dict[str, Any] | None) -> dict[str, Any]:
+def _fields_of(found: ReachedHub) -> dict[str, Any]:
+    """Return the same of a hub that is asked, be it standalone."""
+    if found.announced is not None:
+        return _fields(found.announced)
+    return {
+        "hub": found.name,
+        "state": None,
+        "topics": None,
+        "admin": found.endpoint.address,
+        "ssl_port": found.info.ssl_port,
+        "epoch": found.info.epoch,
+    }
+
+
+def _load_fields(name: str, load: dict[str, Any] | None) -> dict[str, Any]:
     """Return what a hub says of its load; nothing but its name if it did not."""
     if load is None:
-        return {"hub": _name(found)} | dict.fromkeys(_LOAD_COLUMNS[1:])
+        return {"hub": name} | dict.fromkeys(_LOAD_COLUMNS[1:])
     return (
-        {"hub": _name(found)}
+        {"hub": name}
         | {name: load[name] for name in _LEVELS}
         | {name: load["rates_per_s"][counter] for counter, name in _RATES.items()}
         | {"rates_over_s": load["rates_over_s"]}
     )
 
 
-def _drained(found: "LiveHub", told: dict[str, Any]) -> dict[str, Any]:
-    return {"hub": _name(found), "state": _state(told["draining"], told["topics"]), "topics": told["topics"]}
+def _drained(found: ReachedHub, told: dict[str, Any]) -> dict[str, Any]:
+    return {"hub": found.name, "state": _state(told["draining"], told["topics"]), "topics": told["topics"]}
 
 
 def _state(draining: bool, topics: int) -> str:
@@ -222,26 +253,8 @@ def _name(found: "LiveHub") -> str:
     return found.info.name
 
 
-def _endpoint(settings: Settings, found: "LiveHub", admin: str | None) -> tuple[AdminEndpoint, dict[str, Any]]:
-    """Return the admin endpoint of a hub, and its health. Raises CommandError if it has none, or is another hub's."""
-    address = admin or found.admin
-    if address is None:
-        raise CommandError(
-            f"{settings.command} failed on hub {_name(found)}: it announces no admin endpoint; it is an original hub, "
-            "or runs with admin_port = -1"
-        )
-    endpoint = AdminEndpoint(settings.command, _name(found), address, settings.operation_timeout_s())
-    health = endpoint.get("/health")
-    if health.get("address") != found.info.address:
-        raise CommandError(
-            f"{settings.command} failed on hub {_name(found)}: what answers at {address} is hub "
-            f"{health.get('address')}; name a way to the right one with --admin HOST:PORT"
-        )
-    return endpoint, health
-
-
 def _wait_until_empty(
-    settings: Settings, found: "LiveHub", endpoint: AdminEndpoint, told: dict[str, Any], within_s: float | None
+    settings: Settings, found: ReachedHub, told: dict[str, Any], within_s: float | None
 ) -> dict[str, Any]:
     """Ask until the hub has no topic. Ctrl-C and the end of the time leave the drain as it is, and say so."""
     began_at, said_at = time.monotonic(), -math.inf
@@ -250,7 +263,7 @@ def _wait_until_empty(
             now = time.monotonic()
             if within_s is not None and now - began_at >= within_s:
                 raise CommandError(
-                    f"{settings.command}: hub {_name(found)} has {counted(told['topics'], 'topic')} left after "
+                    f"{settings.command}: hub {found.name} has {counted(told['topics'], 'topic')} left after "
                     f"{within_s:g} s; {_GOES_ON}",
                     ExitCode.OUTCOME_UNKNOWN,
                 )
@@ -258,12 +271,12 @@ def _wait_until_empty(
                 said_at = now
                 click.echo(f"draining: {counted(told['topics'], 'topic')} left", err=True)
             time.sleep(_POLL_S)
-            told = endpoint.get("/drain")
+            told = found.endpoint.get("/drain")
     except KeyboardInterrupt:
         click.echo(f"{counted(told['topics'], 'topic')} left; {_GOES_ON}", err=True)
         raise
     if not told["draining"]:
-        raise CommandError(f"{settings.command}: somebody undrained hub {_name(found)} meanwhile")
+        raise CommandError(f"{settings.command}: somebody undrained hub {found.name} meanwhile")
     return told
 
 

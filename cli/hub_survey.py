@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cli.admin_endpoint import AdminEndpoint, RefusedError
-from cli.errors import CommandError
+from cli.admin_endpoint import AdminEndpoint, EndpointError, RefusedError
 
 __all__ = ["HubReading", "HubSurvey", "TopicReading", "WatchedHub"]
 
@@ -171,8 +170,8 @@ class HubSurvey:
             del self._asking[name]
             try:
                 answer = asked.result()
-            except CommandError as exc:
-                self._silent[name] = str(exc)
+            except EndpointError as exc:
+                self._silent[name] = exc.why
                 self._answers.pop(name, None)
                 continue
             self._silent.pop(name, None)

@@ -10,7 +10,9 @@ import sys
 import tempfile
 from typing import BinaryIO, Final, cast
 
-__all__ = ["InterruptibleFile", "ReadInterruptedError", "standard_input"]
+from cli.errors import CommandError, ExitCode
+
+__all__ = ["InterruptibleFile", "ReadInterruptedError", "standard_input", "standard_input_is_closed"]
 
 _BUFFER_BYTES: Final = 1 << 14
 """Small, since progress is measured by what was read of the file: half a megabyte of gzip holds many thousand rows."""
@@ -71,8 +73,18 @@ class InterruptibleFile(io.RawIOBase):
         return chunk
 
 
+def standard_input_is_closed() -> CommandError:
+    """Return what a command says that would read standard input, where there is none."""
+    return CommandError("standard input is closed: nothing could be read, and nothing was done", ExitCode.USAGE)
+
+
 def standard_input() -> int:
-    """Return a descriptor of standard input, to be closed; of a copy if Python was given something that is no file."""
+    """Return a descriptor of standard input, to be closed; of a copy if Python was given something that is no file.
+
+    Raises: CommandError - whoever started this has closed it.
+    """
+    if sys.stdin is None:
+        raise standard_input_is_closed()
     try:
         return os.dup(sys.stdin.fileno())
     except io.UnsupportedOperation:

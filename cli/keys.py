@@ -21,7 +21,7 @@ class Keys:
         self._before: list[Any] = []
 
     def __enter__(self) -> Self:
-        if sys.stdin.isatty():
+        if sys.stdin is not None and sys.stdin.isatty():  # It may be closed.
             self._descriptor = sys.stdin.fileno()
             self._before = termios.tcgetattr(self._descriptor)
             tty.setcbreak(self._descriptor)

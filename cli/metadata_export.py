@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 import click
 
 from cli.access import with_store
-from cli.errors import CommandError, ExitCode, counted
+from cli.errors import CommandError, ExitCode, counted, remedy
 from cli.names import PREFIX
 from cli.program import AdminCommand
 from cli.progress import LoadProgress, load_progress
@@ -153,5 +153,5 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
                 raise
     except OSError as exc:
         raise CommandError(
-            f"cannot write {part}: {exc.strerror}; make room or give another place; no file was written"
+            f"cannot write {part}: {exc.strerror}; {remedy(exc)}, or give another place; no file was written"
         ) from exc

@@ -13,6 +13,7 @@ import click
 from cli.access import watching, with_store_to_load
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
+from cli.input_file import InputFile
 from cli.metadata_export import COUNTED
 from cli.names import PREFIX
 from cli.output import Output
@@ -40,7 +41,7 @@ _PLANNED: Final = {
 
 
 @click.command("import", cls=AdminCommand, example="hedwig-admin metadata import hedwig.metadata.gz --if-exists skip")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
+@click.argument("file", type=InputFile(path_type=Path))
 @click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so.")
 @click.option(
     "--if-exists",

@@ -11,12 +11,14 @@ from typing import Any, Final
 import click
 
 from cli.cluster_access import ClusterAccess, cluster_options
+from cli.configuration import SETTINGS
 from cli.confirmation import confirm
 from cli.errors import CommandError, counted, exit_code_of, explain
 from cli.migration_hubs import MigrationHubs
 from cli.migration_plan import MigrationPlan
 from cli.migration_run import MigrationRun
 from cli.migration_wish import MigrationWish
+from cli.names import CheckedName
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
 from hedwig.clock import SystemClock
@@ -44,6 +46,7 @@ _LEASE_S: Final = 15.0
 @click.option(
     "--hub-admin",
     "admins",
+    type=CheckedName("address", SETTINGS["admin"].check),
     multiple=True,
     metavar="HOST:PORT",
     help="Admin endpoint of a running hub that no cluster announces; may be given again.",

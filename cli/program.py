@@ -13,7 +13,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from cli.errors import CommandError, ExitCode, PipeClosedError, exit_code_of, explain
+from cli.entry import begin_commands
+from cli.errors import CommandError, ExitCode, PipeClosedError, exit_code_of, explain, remedy
 from cli.settings import Settings, shared_options
 from cli.watching import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
 from hedwig.errors import HedwigError
@@ -52,6 +53,7 @@ class AdminCommand(click.Command):
         return super().parse_args(ctx, with_watch_value(args) if self._is_watchable else args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        begin_commands()
         settings = ctx.ensure_object(Settings)
         settings.command = ctx.command_path.partition(" ")[2]
         every_s, look = watched_every_s(ctx), super().invoke
@@ -61,20 +63,17 @@ class AdminCommand(click.Command):
 
 
 class AdminGroup(click.Group):
-    """A noun whose commands are its verbs."""
+    """A noun whose commands are its verbs; the shared options may stand behind it too."""
 
     command_class = AdminCommand
 
     def __init__(self, name: str | None = None, *, example: str, **attributes: Any) -> None:
         super().__init__(name, epilog=f"Example: {example}", **attributes)
+        self.params += shared_options()
 
 
 class Program(AdminGroup):
     """The root of the commands: whatever ends one of them becomes a line on standard error and an exit code."""
-
-    def __init__(self, name: str | None = None, *, example: str, **attributes: Any) -> None:
-        super().__init__(name, example=example, **attributes)
-        self.params += shared_options()
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -90,7 +89,7 @@ class Program(AdminGroup):
         def run(given: Settings) -> Any:
             return super(Program, self).main(list(arguments), PROGRAM_NAME, standalone_mode=False, obj=given)
 
-        return _exit_code(run, settings)
+        return _exit_code(run, settings, help_on=lambda path: f"help {path}".rstrip())
 
     def main(
         self,
@@ -127,14 +126,22 @@ def _complete(run: Callable[[Settings], Any]) -> NoReturn:
         os._exit(ExitCode.DONE)
 
 
-def _exit_code(run: Callable[[Settings], Any], settings: Settings) -> int:
+def _help_in_a_shell(path: str) -> str:
+    """Return what explains the command `path`, which is empty for all of them."""
+    return " ".join(f"{PROGRAM_NAME} {path} --help".split())
+
+
+def _exit_code(
+    run: Callable[[Settings], Any], settings: Settings, help_on: Callable[[str], str] = _help_in_a_shell
+) -> int:
+    """Run a command, and return its exit code; `help_on` says what explains a command to whoever got it wrong."""
     try:
         result = run(settings)
     except click.exceptions.NoArgsIsHelpError as exc:
         exc.show()
         return exc.exit_code
     except click.ClickException as exc:
-        _say(_usage_line(exc))
+        _say(_usage_line(exc, help_on))
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
@@ -155,22 +162,24 @@ def _exit_code(run: Callable[[Settings], Any], settings: Settings) -> int:
 
 def _line(error: Exception, settings: Settings) -> str:
     """Return the one line about `error`."""
+    command = settings.command or PROGRAM_NAME  # There is none yet where its help cannot be written.
     match error:
         case CommandError():
             return f"error: {error}"
         case HedwigError():
-            return f"error: {settings.command} failed: {explain(error, settings.url_to_show)}"
+            return f"error: {command} failed: {explain(error, settings.url_to_show)}"
         case OSError(filename=str() | bytes() as name) if error.strerror:
-            return f"error: {settings.command} failed on the file {os.fsdecode(name)}: {error.strerror}"
+            what = f"{command} failed on the file {os.fsdecode(name)}: {error.strerror}"
+            return f"error: {what}; {remedy(error)}, or name another"
         case OSError() if _is_full(error):
             return (
-                f"error: {settings.command} failed on standard output: {error.strerror}; the result is not whole, make "
+                f"error: {command} failed on standard output: {error.strerror}; the result is not whole, make "
                 "room and look what was done before you try again"
             )
         case _:
             hint = "above is where" if settings.debug else "run with --debug to see where"
             said = " ".join(f"{type(error).__name__}: {error}".split())
-            return f"error: this is a bug in hedwig-admin: {settings.command}: {said}; {hint}, and report it"
+            return f"error: this is a bug in hedwig-admin: {command}: {said}; {hint}, and report it"
 
 
 def _is_full(error: Exception) -> bool:
@@ -182,15 +191,15 @@ def _is_full(error: Exception) -> bool:
     )
 
 
-def _usage_line(error: click.ClickException) -> str:
+def _usage_line(error: click.ClickException, help_on: Callable[[str], str]) -> str:
     """Return the one line about a command line that makes no sense."""
     text = " ".join(error.format_message().split())
     for word, plain in _PLAIN.items():
         text = text.replace(word, plain)
     text = _METAVAR.sub(r"'\1'", text, count=1)
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        path = error.ctx.command_path
-        return f"error: {path.partition(' ')[2] or path}: {text.rstrip('.')}; see: {path} --help"
+        _, _, path = error.ctx.command_path.partition(" ")
+        return f"error: {path or PROGRAM_NAME}: {text.rstrip('.')}; see: {help_on(path)}"
     return f"error: {text}"
 
 

@@ -12,6 +12,7 @@ import click
 from cli.errors import CommandError, counted, exit_code_of, explain
 from cli.fields import name_fields
 from cli.hub_access import HubAccess, hub_options, with_hub
+from cli.input_file import InputFile
 from cli.interruptible_file import InterruptibleFile, standard_input
 from cli.line_publisher import LinePublisher, Published
 from cli.message_lines import MessageLines
@@ -36,7 +37,7 @@ __all__ = ["publish"]
 @click.option(
     "-f",
     "--file",
-    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    type=InputFile(path_type=Path),
     help="Publish the bytes of a file as one message.",
 )
 @click.option(

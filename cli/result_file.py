@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cli.bulk_input import InputRow, Position
-from cli.errors import CommandError
+from cli.errors import CommandError, remedy
 from cli.fields import name_fields
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import parse_name
@@ -148,8 +148,8 @@ class ResultFile:
             yield
         except OSError as exc:
             raise CommandError(
-                f"cannot write the result file {self.path}: {exc.strerror}; make room or give another --result, and "
-                "give the command again"
+                f"cannot write the result file {self.path}: {exc.strerror}; {remedy(exc)}, or give another --result, "
+                "and give the command again"
             ) from exc
 
     def _check_regular(self) -> None:

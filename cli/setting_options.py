@@ -7,6 +7,7 @@ import click
 
 from cli.configuration import SETTINGS
 from cli.hub_names import complete_hub
+from cli.input_file import InputFile
 from cli.settings import kept_setting
 
 __all__ = [
@@ -39,7 +40,7 @@ def hub_setting_options() -> Sequence[_Decorator]:
         click.option(
             "--tls-ca",
             metavar="FILE",
-            type=click.Path(exists=True, dir_okay=False, readable=True),
+            type=InputFile(),
             help="Speak TLS; the certificates in this PEM file vouch for hubs.  [env: HEDWIG_TLS_CA]",
             **kept_setting("tls_ca"),
         ),
@@ -66,13 +67,13 @@ def cluster_setting_options() -> Sequence[_Decorator]:
     )
 
 
-def owner_setting_options() -> Sequence[_Decorator]:
-    """Return the option that says how the owner of a topic is asked."""
+def owner_setting_options(whose: str = "the topic's owner") -> Sequence[_Decorator]:
+    """Return the option that says how the owner of a topic is asked, or some other hub, named in words by `whose`."""
     return (
         click.option(
             "--admin",
             metavar="HOST:PORT",
-            help="A way to the admin endpoint of the topic's owner, in place of the one that it announces."
+            help=f"A way to the admin endpoint of {whose}, in place of the one that it announces."
             "  [env: HEDWIG_ADMIN; default, of a standalone hub: its host, port 4081]",
             **kept_setting("admin"),
         ),

@@ -1,7 +1,7 @@
 """What every command is told in the same way: which store, how long to wait, how to write the result.
 
 Each setting is looked for on the command line, then in the environment, then in the saved context; else it has its
-default.
+default. An option with an empty value is refused; an empty variable of the environment counts as not set.
 """
 
 import os
@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 from click.shell_completion import CompletionItem
 
-from cli.configuration import SETTINGS, Chosen, Value, as_typed
+from cli.configuration import SETTINGS, Chosen, Value
 from cli.contexts import SavedContexts, read_contexts
 from cli.errors import CommandError
 from cli.formats import FORMATS, make_output
@@ -226,10 +226,15 @@ def shared_options() -> list[click.Parameter]:
 def kept_setting(key: str) -> dict[str, Any]:
     """Return the arguments of an option that gives a setting, to the Settings instead of to the command."""
 
-    def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         # An option that is absent here must not hide the same one given earlier on the line.
-        if value not in (None, ""):
-            ctx.ensure_object(Settings).flags[key] = as_typed(value)
+        if value is None:
+            return
+        _refuse_empty(ctx, parameter, value)
+        try:
+            ctx.ensure_object(Settings).flags[key] = SETTINGS[key].check(value)
+        except ValueError as exc:
+            raise click.BadParameter(f"it is {value!r}; {exc}", ctx, parameter) from exc
 
     return {"expose_value": False, "callback": keep}
 
@@ -237,8 +242,15 @@ def kept_setting(key: str) -> dict[str, Any]:
 def _kept(field: str, convert: Callable[[Any], Any] = lambda value: value) -> dict[str, Any]:
     """Return the arguments of an option whose value goes into the Settings instead of to the command."""
 
-    def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         if value not in (None, False):
+            _refuse_empty(ctx, parameter, value)
             setattr(ctx.ensure_object(Settings), field, convert(value))
 
     return {"expose_value": False, "callback": keep}
+
+
+def _refuse_empty(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Refuse what a script gives whose variable is unset: the default in its place may be another store."""
+    if value == "":
+        raise click.BadParameter("it is empty; give a value, or leave the option out", ctx, parameter)

@@ -92,7 +92,11 @@ class TopView:
 
     def _hindrance(self) -> str:
         """Return what is the matter with the first hub that has something the matter."""
-        return next((f"{reading.hub}: {reading.why}" for reading in self.readings if reading.why), "")
+        for reading in self.readings:
+            if reading.why:
+                # A line of the terminal has no room to say twice where that is.
+                return reading.why if reading.hub in reading.why else f"{reading.hub}: {reading.why}"
+        return ""
 
     def _table(self, shown: Sequence[HubReading], width: int) -> Table:
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width, header_style="reverse")

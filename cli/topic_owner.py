@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from cli.access import with_store
-from cli.admin_endpoint import AdminEndpoint
+from cli.admin_endpoint import AdminEndpoint, EndpointError
 from cli.cluster_access import ClusterAccess, cluster_options, read_cluster
 from cli.errors import CommandError, ExitCode
 from cli.missing import missing_topic
@@ -181,26 +181,28 @@ class OwnerFinder:
         why = "it is registered in the cluster"
         if self._admin is None:
             return _Look(OwnerState.ALIVE, why, None if announced is None else self.endpoint_of(owner, announced))
-        if not self._is_at(owner, self._admin):
-            return _Look(
-                OwnerState.UNKNOWN, f"{why}, and is not what answers at {self._admin}; correct --admin HOST:PORT"
-            )
+        hindrance = self._why_not_at(owner, self._admin)
+        if hindrance is not None:
+            return _Look(OwnerState.UNKNOWN, f"{why}, but cannot be asked: {hindrance}; correct --admin HOST:PORT")
         return _Look(OwnerState.ALIVE, why, self.endpoint_of(owner, self._admin))
 
-    def _is_at(self, owner: HubInfo, address: str) -> bool:
-        """Say whether this very start of the hub answers at `address`."""
+    def _why_not_at(self, owner: HubInfo, address: str) -> str | None:
+        """Return why it is not this very start of the hub that answers at `address`; None if it is."""
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
         try:
             health = AdminEndpoint(self._settings.command, owner.name, address, within_s).get("/health")
-        except CommandError:
-            return False
+        except EndpointError as exc:
+            return exc.why
         told = health if isinstance(health, Mapping) else {}
-        return bool(told.get("address") == owner.address and told.get("epoch") == owner.epoch)
+        if told.get("address") == owner.address and told.get("epoch") == owner.epoch:
+            return None
+        return f"what answers at {address} is {_described(told)}"
 
     def _probe(self, owner: HubInfo) -> _Look:
         """Ask the standalone hub."""
         address = self._admin or f"{owner.host}:{ADMIN_PORT}"
-        if self._is_at(owner, address):
+        hindrance = self._why_not_at(owner, address)
+        if hindrance is None:
             return _Look(OwnerState.ALIVE, f"it answers at {address}", self.endpoint_of(owner, address))
         within_s = min(_PROBE_S, self._settings.operation_timeout_s())
         if is_refused(owner.host, owner.port, within_s):
@@ -209,8 +211,7 @@ class OwnerFinder:
             return _Look(OwnerState.GONE, "nothing listens at its address", None, is_for_good)
         return _Look(
             OwnerState.UNKNOWN,
-            f"something listens at its address, but its admin endpoint does not answer at {address}; "
-            "name a way to it with --admin HOST:PORT",
+            f"something listens at its address, but it cannot be asked: {hindrance}; name a way with --admin HOST:PORT",
         )
 
 
@@ -218,6 +219,13 @@ def _records(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
     for outcome in outcomes:
         outcome.check()
     return [outcome.record for outcome in outcomes]
+
+
+def _described(health: Mapping[str, Any]) -> str:
+    """Return in words whose health that is."""
+    if "address" not in health:
+        return "no admin endpoint"
+    return f"hub {health['address']} of epoch {health.get('epoch')}"
 
 
 def is_refused(host: str, port: int, within_s: float) -> bool:
@@ -250,9 +258,12 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def owner_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds what a command needs to find owners; the command gets `cluster` and `admin`."""
-    with_admin = option_group("admin", owner_setting_options(), (), lambda _: _chosen_admin())
+def owner_options(whose: str = "the topic's owner") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds what a command needs to find owners; the command gets `cluster` and `admin`.
+
+    Args: whose - whom the help says that --admin is a way to.
+    """
+    with_admin = option_group("admin", owner_setting_options(whose), (), lambda _: _chosen_admin())
     with_cluster = cluster_options()
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:

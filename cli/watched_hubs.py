@@ -9,13 +9,12 @@ from cli.admin_endpoint import AdminEndpoint
 from cli.cluster_access import ClusterAccess, cluster_place
 from cli.errors import CommandError, ExitCode
 from cli.hub_survey import WatchedHub
+from cli.reached_hub import read_standalone_hub
 from cli.settings import Settings
 from cli.topic_owner import ADMIN_PORT
-from hedwig.client import HubAddress
 from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from metadata import open_metadata
 
 __all__ = ["watched_hubs"]
 
@@ -97,13 +96,5 @@ def _named(settings: Settings, admin: str) -> WatchedHub:
 
 
 async def _standalone(settings: Settings) -> WatchedHub:
-    async with await open_metadata(settings.url, settings.options_to_look()) as store:
-        hub = await store.standalone_hub()
-    if hub is None:
-        raise CommandError(
-            f"{settings.command} failed: no hub is known: name a cluster with --cluster URL, the admin endpoint of a "
-            f"standalone hub with --admin HOST:PORT, or its store with --metadata; {settings.url_to_show} has none",
-            ExitCode.NOT_FOUND,
-        )
-    address = HubAddress.parse(hub.address)
-    return WatchedHub(f"{address.host}:{address.port}", f"{address.host}:{ADMIN_PORT}")
+    hub = await read_standalone_hub(settings)
+    return WatchedHub(hub.name, f"{hub.host}:{ADMIN_PORT}")

@@ -23,12 +23,21 @@ __all__ = ["dev"]
 _COLUMNS: Final = ("name", "kind", "state", "pid", "host", "port", "address", "log")
 _SHOWN: Final = ("name", "state", "pid", "address")
 
+
+def _given_directory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Path | None:
+    """Return the directory; an empty name, as of an unset variable in a script, is not the working directory."""
+    if value == "":
+        raise click.BadParameter("it is empty; give a directory, or leave the option out", ctx, parameter)
+    return None if value is None else Path(value)
+
+
 _directory_option = click.option(
     "--dir",
     "directory",
+    callback=_given_directory,
     envvar="HEDWIG_DEV_DIR",
     show_envvar=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False),
     help="Directory of the servers: their data, logs, ports and processes.  [default: hedwig/dev in the user's cache]",
 )
 _timeout_option = click.option(

@@ -91,7 +91,11 @@ def read_state(path: Path) -> State:
         return State(servers, Settings(**raw["settings"]))
     except FileNotFoundError:
         return State()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+    except OSError as exc:
+        raise DevError(
+            f"cannot read {path}: {exc.strerror or exc}: have whoever keeps it let you, or give another --dir"
+        ) from exc
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise DevError(f"cannot read {path}: {exc!r}: give another --dir, or delete the directory") from exc
 
 

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.errors import CouldNotConnectError, RemoteProtocolError, UncertainAnswerError
+from hedwig.reasons import reason_of
 from hedwig.wire import (
     Answer,
     Delivery,
@@ -79,7 +80,7 @@ class Channel:
                 )
             _probe(writer.get_extra_info("socket"), options.keepalive_s)
         except (OSError, TimeoutError, UnicodeError) as exc:  # The last is a host that cannot be a name.
-            reason = str(exc) or f"no answer within {options.connect_timeout_s:g} s"
+            reason = reason_of(exc) or f"no answer within {options.connect_timeout_s:g} s"
             raise CouldNotConnectError(f"cannot connect to the hub {address.host}:{port}: {reason}") from exc
         return cls(address, options, reader, writer, on_news, on_end)
 
@@ -144,7 +145,7 @@ class Channel:
 
     def _check_open(self) -> None:
         if self._end is not None:
-            raise CouldNotConnectError(f"the channel to the hub {self.address} has ended: {self._end}")
+            raise CouldNotConnectError(f"the channel to the hub {self.address} has ended: {reason_of(self._end)}")
 
     def _send(self, frame: bytes) -> None:
         """Send a frame, together with the others of this turn of the event loop: a system call for each is dear."""
@@ -197,7 +198,9 @@ class Channel:
         self._end = reason
         for answer in self._waiting.values():
             if not answer.done():
-                lost = UncertainAnswerError(f"the channel to the hub {self.address} ended before the answer: {reason}")
+                lost = UncertainAnswerError(
+                    f"the channel to the hub {self.address} ended before the answer: {reason_of(reason)}"
+                )
                 answer.set_exception(lost)
         self._flush()
         self._writer.close()

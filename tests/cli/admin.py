@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +91,7 @@ class Admin:
             stdout=stdout,
             stderr=subprocess.PIPE,
             cwd=self.directory,
-            env=self._whole_environment(environment),
+            env=self.whole_environment(**environment),
         )
 
     def run_apart(
@@ -108,7 +108,7 @@ class Admin:
             input=text,
             capture_output=True,
             cwd=self.directory,
-            env=self._whole_environment(environment),
+            env=self.whole_environment(**environment),
             timeout=deadline_s,
             check=False,
         )
@@ -152,7 +152,8 @@ class Admin:
             number,
         )
 
-    def _whole_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+    def whole_environment(self, **extra: str) -> dict[str, str]:
+        """Return the environment of a process of its own."""
         # The directory of the sources, as a test run has it and a process in another directory has not.
         sources = str(Path(__file__).parents[2])
         return {**os.environ, **self.environment, "PYTHONPATH": sources, **extra}

@@ -104,6 +104,19 @@ def test_settings_hold_for_all_further_lines(admin: Admin) -> None:
         assert _run(admin, wrong).code == ExitCode.USAGE, wrong
 
 
+def test_mistake_names_the_help_that_there_is_in_the_console(admin: Admin) -> None:
+    for line, wanted in (
+        ("set colour red", "help set"),
+        ("topic create", "help topic create"),
+        ("topic frobnicate", "help topic"),
+        ("frobnicate", "help"),
+    ):
+        ran = _run(admin, line)
+        assert (ran.code, ran.err.rpartition("; see: ")[2]) == (ExitCode.USAGE, f"{wanted}\n")
+        assert _run(admin, wanted).code == 0
+    assert admin.run("topic", "create").err.endswith("; see: hedwig-admin topic create --help\n")
+
+
 def test_lines_can_be_repeated(admin: Admin) -> None:
     ran = _run(admin, "topic create news", "topic list", "redo 1", "redo !", "history", "redo 99", "redo x")
     assert ran.code == ExitCode.NOT_FOUND
@@ -277,10 +290,10 @@ def test_history_stays_and_tab_completes(both: HubAndAdmin, topic: str, tmp_path
         # What is typed between two prompts is not lost, but the terminal shows it in its own way.
         terminal.wait_for(lambda lines: _last(lines) == "hedwig>", "another prompt")
         terminal.press("des", "Tab")
-        terminal.wait_for_line("hedwig> describe")
-        terminal.press(" to", "Tab")
+        terminal.wait_for_line("hedwig> describe")  # And a blank behind it: what is typed on is a word of its own.
+        terminal.press("to", "Tab")
         terminal.wait_for_line("hedwig> describe topic")
-        terminal.press(f" {topic[:9]}", "Tab")
+        terminal.press(topic[:9], "Tab")
         terminal.wait_for_line(f"hedwig> describe topic {topic}")
         terminal.press("Enter")
         terminal.wait_for_line("subscription_count")

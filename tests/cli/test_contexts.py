@@ -160,6 +160,68 @@ def test_environment_that_makes_no_sense_is_refused(admin: Admin, key: str) -> N
     assert f"HEDWIG_{key.upper()} is 'nonsense'" in ran.err
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--metadata", "--context", "--hub", "--cluster", "--admin", "--bookkeeper", "--data", "--tls-ca"),
+        *("--timeout", "--output", "--columns"),
+    ],
+)
+def test_option_with_an_empty_value_is_refused_and_no_default_takes_its_place(admin: Admin, option: str) -> None:
+    ran = admin.run("config", "context", "save", "eu", "--unset", "hub", option, "")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (ExitCode.USAGE, "", 1), ran
+    assert option in ran.err
+    assert not _file(admin).exists()
+
+
+def test_unset_variable_in_a_script_wipes_no_other_store(admin: Admin) -> None:
+    admin.run("topic", "create", "news", HEDWIG_METADATA="")
+    ran = admin.run("metadata", "format", "--wipe", "--yes", "--metadata", "", HEDWIG_METADATA="")
+    assert (ran.code, "--metadata" in ran.err) == (ExitCode.USAGE, True)
+    assert admin.run("topic", "list", "-o", "ndjson", HEDWIG_METADATA="").rows == [{"topic": "news"}]
+    assert admin.run("dev", "down", "--yes", "--dir", "").code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_empty_variable_of_the_environment_counts_as_not_set(admin: Admin, key: str) -> None:
+    admin.environment["HEDWIG_METADATA"] = ""
+    nothing = {} if key == "output" else {"HEDWIG_OUTPUT": "json"}
+    ran = admin.run("config", "show", *(["-o", "json"] if key == "output" else []), **nothing)
+    assert (
+        admin.run(
+            "config", "show", *(["-o", "json"] if key == "output" else []), **nothing, **{f"HEDWIG_{key.upper()}": ""}
+        )
+        == ran
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "http://h:4081", "h:", "h:0", "h:65536", "h:4081:4082", ":4081", "::1:4081"]
+)
+def test_admin_endpoint_that_cannot_be_one_is_refused_wherever_it_is_given(admin: Admin, address: str) -> None:
+    admin.done("topic", "create", "news")
+    commands = (
+        *(("topic", "stats", "news"), ("subscription", "lag", "news"), ("message", "count", "news")),
+        *(("topic", "delete", "news", "--yes"), ("top", "--count", "1"), ("check", "health"), ("console",)),
+        *(("hub", "show"), ("config", "context", "save", "eu")),
+    )
+    for command in commands:
+        ran = admin.run(*command, "--admin", address, text="")
+        assert (ran.code, ran.out, len(ran.err.splitlines())) == (ExitCode.USAGE, "", 1), ran
+        assert "--admin" in ran.err
+        assert f"{address!r}; give HOST:PORT" in ran.err
+    for command in (("topic", "stats", "news"), ("top", "--count", "1"), ("check", "health"), ("hub", "show")):
+        ran = admin.run(*command, HEDWIG_ADMIN=address)
+        assert (ran.code, ran.out) == (ExitCode.USAGE, ""), ran
+        assert "HEDWIG_ADMIN is" in ran.err
+    urls = ("--from", "sqlite:///a", "--to", "sqlite:///b")
+    ran = admin.run("metadata", "migrate", *urls, "--hub-admin", address)
+    assert (ran.code, "--hub-admin" in ran.err) == (ExitCode.USAGE, True)
+    _file(admin).parent.mkdir(parents=True)
+    _file(admin).write_text(f"[contexts.eu]\nadmin = {address!r}\n")
+    assert "contexts.eu.admin" in admin.run("topic", "stats", "news", "--context", "eu").err
+
+
 # ------------------------------------------------------------------------------------------------------- commands
 
 
@@ -247,6 +309,11 @@ def test_path_names_the_file_of_contexts(admin: Admin) -> None:
     assert ran.out == f"{admin.directory}/.config/hedwig/admin.toml\n"
 
 
+def test_path_is_bare_for_scripts(admin: Admin) -> None:
+    assert admin.done("config", "path").out == f"{_file(admin)}\n"
+    assert admin.done("config", "path", "--no-header", "-o", "table").out == f"{_file(admin)}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -258,6 +325,8 @@ def test_path_names_the_file_of_contexts(admin: Admin) -> None:
         (("config", "context", "save", "us"), 2, ["--metadata", "--tls-ca"]),
         (("config", "context", "save", "../us", "--timeout", "5"), 2, ["'../us'"]),
         (("config", "context", "save", "us", "--metadata", "nonsense"), 2, ["nonsense", "sqlite:///"]),
+        (("config", "context", "save", "us", "--metadata", "foo://x"), 2, ["'foo'", "sqlite"]),
+        (("config", "context", "save", "us", "--metadata", "zookeeper://z"), 2, ["zookeeper://z"]),
         (("config", "context", "save", "us", "--cluster", "sqlite:///x"), 2, ["sqlite:///x", "zookeeper://"]),
         (("config", "context", "save", "us", "--hub", "x:y"), 2, ["'x:y'"]),
         (("config", "context", "save", "us", "--timeout", "1", "--unset", "timeout"), 2, ["not both"]),

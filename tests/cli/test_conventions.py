@@ -1,6 +1,7 @@
 """Prove the conventions that all commands keep: exit codes, one-line errors, streams, shared options, examples."""
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -52,6 +53,21 @@ def test_options_work_before_and_after_the_command(admin: Admin) -> None:
         "--metadata", "nonsense", "-o", "table", "topic", "list", "--metadata", admin.url, "-o", "json"
     )
     assert last_counts.json["topics"] == [{"topic": "news"}]
+
+
+@pytest.mark.parametrize("path", [path for path in EVERY_COMMAND if path not in leaves(EVERY_COMMAND)], ids=" ".join)
+def test_every_group_takes_the_shared_options_between_itself_and_its_command(path: tuple[str, ...]) -> None:
+    options = {option for parameter in EVERY_COMMAND[path].params for option in parameter.opts}
+    assert {"--metadata", "--context", "--timeout", "-o", "--columns", "--no-header", "--debug"} <= options
+
+
+def test_options_work_behind_a_group_too_and_the_last_counts(admin: Admin) -> None:
+    admin.done("topic", "create", "news")
+    between = admin.run("topic", "--metadata", admin.url, "-o", "ndjson", "list", HEDWIG_METADATA="")
+    assert between.rows == [{"topic": "news"}]
+    words = ("-o", "yaml", "topic", "-o", "csv", "list", "--no-header")
+    assert admin.done(*words).out == "news\n"
+    assert admin.done("config", "context", "-o", "json", "list").json == {"contexts": [], "next_page_token": None}
 
 
 def test_environment_chooses_store_and_format_and_options_override_it(admin: Admin, tmp_path: Path) -> None:
@@ -161,6 +177,10 @@ def test_lost_race_shows_current_value_and_version() -> None:
         (("metadata", "stats", "--metadata", "sqlite:///no/such/directory/file"), 2, ["/no/such/directory"]),
         (("metadata", "stats", "--metadata", "zookeeper://127.0.0.1:1/hedwig/x", "--timeout", "1"), 6, ["127.0.0.1:1"]),
         (("metadata", "stats", "--metadata", "hbase+thrift://127.0.0.1:1/x", "--timeout", "1"), 6, ["127.0.0.1:1"]),
+        (("metadata", "stats", "--metadata", "hbase://127.0.0.1:1/x", "--timeout", "1"), 6, ["Connection refused"]),
+        (("metadata", "stats", "--metadata", "hbase+thrift://127.0.0.1:1/x", "--timeout", "1"), 6, ["refused"]),
+        (("publish", "news", "x", "--hub", "127.0.0.1:1"), 6, ["127.0.0.1:1: Connection refused", "--hub"]),
+        (("hub", "show", "--admin", "127.0.0.1:1"), 6, ["127.0.0.1:1", "Connection refused"]),
         (("topic", "frobnicate"), 2, ["frobnicate", "--help"]),
         (("topic", "list", "--frobnicate"), 2, ["--frobnicate", "topic list --help"]),
     ],
@@ -175,6 +195,7 @@ def test_error_is_one_line_on_standard_error(
     assert (ran.code, ran.out) == (code, "")
     assert len(ran.err.splitlines()) == 1, ran.err
     assert ran.err.startswith("error: ")
+    assert "Errno" not in ran.err
     for word in words:
         assert word in ran.err
 
@@ -224,6 +245,49 @@ def test_ctrl_c_ends_a_question_cleanly(admin: Admin) -> None:
     assert (process.returncode, out) == (ExitCode.INTERRUPTED, b"")
     assert b"Traceback" not in err
     assert admin.count("persistence") == 1
+
+
+_SLOW_TO_LOAD = """
+import os, sys, time
+
+class SlowFinder:
+    def find_spec(self, name, path, target=None):
+        if name == os.environ["SLOW_MODULE"]:
+            os.write(2, b"loading\\n")
+            time.sleep(60)
+
+sys.meta_path.insert(0, SlowFinder())
+"""
+"""Python runs it as it starts: a module takes long to load, as on a cold disk."""
+
+
+@pytest.mark.parametrize("module", ["click", "cli.program", "cli.topic", "metadata"])
+@pytest.mark.parametrize("is_caught", [True, False])
+def test_ctrl_c_ends_a_command_that_is_being_loaded_cleanly(admin: Admin, module: str, is_caught: bool) -> None:
+    slow = admin.directory / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(_SLOW_TO_LOAD)
+    program = (sys.executable, Path(sys.executable).with_name("hedwig-admin"), "topic", "list")
+    environment = admin.whole_environment(SLOW_MODULE=module)
+    environment["PYTHONPATH"] = f"{slow}:{environment['PYTHONPATH']}"
+    process = subprocess.Popen(
+        # As those that a script starts in the background, which Ctrl-C is not for.
+        program if is_caught else ("sh", "-c", 'trap "" INT; exec "$@"', "sh", *program),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=admin.directory,
+        env=environment,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"loading\n"
+    process.send_signal(signal.SIGINT)
+    if not is_caught:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.kill()
+    out, err = process.communicate(timeout=60)
+    if is_caught:
+        assert (process.returncode, out, err) == (ExitCode.INTERRUPTED, b"", b"interrupted\n")
 
 
 def test_closed_pipe_is_quiet(admin: Admin) -> None:

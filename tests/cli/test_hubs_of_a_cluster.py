@@ -198,7 +198,9 @@ def test_shells_complete_the_hubs_that_are_alive(pair: Pair) -> None:
         (("hub", "list", "--columns", "colour"), 2, ["colour", "topics"]),
         (("hub", "undrain", "ONE", "--admin", "127.0.0.1:1"), 6, ["127.0.0.1:1", "--admin HOST:PORT"]),
         (("hub", "undrain", "ONE", "--admin", "OTHER-ADMIN"), 1, ["OTHER", "--admin HOST:PORT"]),
-        (("hub", "undrain", "ONE", "--admin", "OTHER"), 6, ["OTHER", "cannot be reached"]),
+        (("hub", "undrain", "ONE", "--admin", "OTHER"), 6, ["OTHER", "the port for clients"]),
+        (("hub", "show"), 2, ["Give HUB", "hedwig-admin hub list"]),
+        (("hub", "load", "--admin", "OTHER-ADMIN"), 2, ["--admin goes with HUB"]),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else "",
 )

@@ -165,6 +165,69 @@ def test_export_and_contexts_say_which_file_may_not_be_written(kept: Admin) -> N
     _check_refused(ran, str(directory), "Permission denied")
 
 
+@pytest.mark.parametrize("is_below", [False, True], ids=["file", "directory"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("publish", "news", "--file", "INPUT"),
+        ("publish", "news", "x", "--tls-ca", "INPUT"),
+        ("topic", "create", "-f", "INPUT"),
+        ("subscription", "create", "-f", "INPUT"),
+        ("metadata", "import", "INPUT"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_input_that_may_not_be_read_is_named_and_is_no_mistake_of_the_command_line(
+    admin: Admin, command: tuple[str, ...], is_below: bool
+) -> None:
+    directory = admin.directory / "theirs"
+    directory.mkdir()
+    path = directory / "input"
+    path.write_text("x")
+    (directory if is_below else path).chmod(0)
+    try:
+        ran = _run_as_anybody(admin, *(str(path) if word == "INPUT" else word for word in command))
+    finally:
+        directory.chmod(0o755)
+    _check_refused(ran, f"failed on the file {path}: Permission denied", "have whoever keeps it let you")
+    mistaken = admin.run(*(str(directory / "nothing") if word == "INPUT" else word for word in command))
+    assert (mistaken.code, "does not exist" in mistaken.err) == (ExitCode.USAGE, True)
+
+
+def test_result_file_that_may_not_be_written_says_so(admin: Admin) -> None:
+    (admin.directory / "names").write_text("news\n")
+    result = admin.directory / "result"
+    result.write_text("")
+    result.chmod(0o444)
+    ran = _run_as_anybody(admin, "topic", "create", "-f", str(admin.directory / "names"), "--result", str(result))
+    _check_refused(ran, str(result), "Permission denied", "have whoever keeps it let you")
+
+
+def test_contexts_and_servers_that_may_not_be_read_say_so(admin: Admin) -> None:
+    file = admin.directory / "config" / "hedwig" / "admin.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    file.chmod(0)
+    _check_refused(_run_as_anybody(admin, "topic", "list"), str(file), "Permission denied", "have whoever keeps it")
+    file.unlink()
+    state = admin.directory / "servers" / "state.json"
+    state.parent.mkdir()
+    state.write_text("{}")
+    state.chmod(0)
+    ran = _run_as_anybody(admin, "dev", "status", "--dir", str(state.parent))
+    _check_refused(ran, f"cannot read {state}: Permission denied: have whoever keeps it let you")
+
+
+def test_disk_is_not_to_blame_for_what_is_not_permitted(kept: Admin) -> None:
+    (kept.directory / "kept" / "store.db").chmod(0o644)
+    ran = _run_as_anybody(
+        kept, "metadata", "export", f"{kept.directory}/kept/it.gz", HEDWIG_METADATA="sqlite://:memory:"
+    )
+    _check_refused(ran, "Permission denied; have whoever keeps it let you, or give another place")
+    ran = kept.run("metadata", "export", f"{kept.directory}/nowhere/it.gz")
+    _check_refused(ran, "No such file or directory; make its directory, or give another place")
+
+
 @pytest.fixture
 def acl(servers: RunningServers, tmp_path: Path) -> Iterator[tuple[Admin, KazooClient]]:
     """A store in ZooKeeper with a topic, and a client that may set the access control lists of its nodes."""

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -35,6 +36,31 @@ def test_closed_standard_output_is_told_before_anything_is_done(admin: Admin, co
         "error: standard output is closed: the result could not be written, so nothing was done\n",
     )
     assert admin.count("persistence") == 1
+
+
+def test_help_that_cannot_be_written_is_one_line_that_names_the_program(admin: Admin) -> None:
+    ran = _in_shell(admin, "admin --help > /dev/full")
+    assert (ran.code, len(ran.err.splitlines())) == (ExitCode.FAILED, 1)
+    assert ran.err.startswith("error: hedwig-admin failed on standard output: No space left on device")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["publish news", "topic create -f -", "subscription create -f -", "console", "console -c 'publish news'"],
+)
+def test_closed_standard_input_is_one_line_where_it_would_be_read(admin: Admin, command: str) -> None:
+    ran = _in_shell(admin, f"admin {command} <&-")
+    assert (ran.code, ran.out, ran.err) == (
+        ExitCode.USAGE,
+        "",
+        "error: standard input is closed: nothing could be read, and nothing was done\n",
+    )
+    assert not Path(admin.url.removeprefix("sqlite://")).exists()
+
+
+def test_closed_standard_input_matters_to_nobody_who_does_not_read_it(admin: Admin) -> None:
+    assert _in_shell(admin, "admin console -c 'topic create news' <&-").code == 0
+    assert _in_shell(admin, "admin topic list <&-").out == "TOPIC\nnews\n"
 
 
 def test_closed_standard_input_answers_no_question(admin: Admin) -> None:

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from hedwig.clock import Deadline
 from hedwig.outcomes import AbortedError, NotAppliedError
+from hedwig.reasons import reason_of
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.places import Server
 from metadata.hbase.native.shared_work import SharedWork
@@ -70,7 +71,7 @@ class Link:
                 connection = await Connection.open(self._address, self._service, self._user, self._ended)
         except (OSError, TimeoutError) as exc:
             self._on_loss(self.server)
-            why = str(exc) or f"no connection within {_CONNECT_TIMEOUT_S:g} s"
+            why = reason_of(exc) or f"no connection within {_CONNECT_TIMEOUT_S:g} s"
             raise NotAppliedError(f"cannot connect to {self._service} at {self._address}: {why}") from exc
         if connection.ended is None:
             self._connection = connection

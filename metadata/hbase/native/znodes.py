@@ -11,6 +11,7 @@ from typing import Final
 
 from hedwig.clock import Deadline
 from hedwig.outcomes import NotAppliedError
+from hedwig.reasons import reason_of
 
 __all__ = ["read_node"]
 
@@ -42,7 +43,7 @@ async def read_node(host: str, port: int, path: str, deadline: Deadline) -> byte
     except TimeoutError as exc:
         raise NotAppliedError(f"{place} did not answer in time") from exc
     except (OSError, EOFError) as exc:
-        raise NotAppliedError(f"cannot read {path} of {place}: {exc}") from exc
+        raise NotAppliedError(f"cannot read {path} of {place}: {reason_of(exc)}") from exc
 
 
 async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> bytes | None:

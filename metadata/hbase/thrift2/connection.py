@@ -20,6 +20,7 @@ from thriftpy2.transport import (
 
 from hedwig.clock import Deadline
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.reasons import reason_of
 
 __all__ = ["GATEWAY", "Connection"]
 
@@ -124,4 +125,9 @@ class Connection:
 
 
 def _say(error: BaseException) -> str:
+    # A transport has no reason in its text; it is raised while the operating system's error is dealt with.
+    if isinstance(error.__context__, OSError) and (reason := reason_of(error.__context__)):
+        return reason
+    if isinstance(error, OSError):
+        return reason_of(error) or type(error).__name__
     return str(getattr(error, "message", None) or str(error) or type(error).__name__)

@@ -1,0 +1,42 @@
+"""Files that commands read, as arguments and options."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.errors import CommandError, remedy
+
+__all__ = ["InputFile"]
+
+
+class InputFile(click.Path):
+    """A file to be read. One that is not there is a mistake of the command line; one that may not be read is a failure.
+
+    Raises: CommandError - it may not be read.
+    """
+
+    def __init__(self, *, allow_dash: bool = False, path_type: type[Path] | None = None) -> None:
+        super().__init__(exists=True, dir_okay=False, readable=False, allow_dash=allow_dash, path_type=path_type)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value != "-" or not self.allow_dash:
+            _check_readable(value, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _check_readable(value: "str | os.PathLike[str]", ctx: click.Context | None) -> None:
+    try:
+        # To click, a file below a directory that may not be searched does not exist. Opening a pipe would wait.
+        os.stat(value)  # noqa: PTH116 - of an empty name, Path makes the working directory.
+        error = None if os.access(value, os.R_OK) else PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except PermissionError as exc:
+        error = exc
+    except (OSError, ValueError):
+        return  # What else is wrong with it click says.
+    if error is not None:
+        command = "" if ctx is None else f"{ctx.command_path.partition(' ')[2]} "
+        said = f"{command}failed on the file {os.fspath(value)}: {error.strerror}; {remedy(error)}, or name another"
+        raise CommandError(said) from error
