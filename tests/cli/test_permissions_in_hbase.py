@@ -119,7 +119,8 @@ def test_whoever_has_no_right_is_told_which_to_get(store: _Store) -> None:
         code = CheckExit.UNKNOWN if "check" in command else ExitCode.FAILED
         _check_refused(stranger.run(*command), f"grant 'stranger', 'RW', '@{store.namespace}'", code)
     _check_refused(
-        stranger.run("metadata", "format", "--wipe", "--yes"), f"grant 'stranger', 'RW', '@{store.namespace}'"
+        stranger.run("metadata", "format", "--wipe", "--yes", "--force"),
+        f"grant 'stranger', 'RW', '@{store.namespace}'",
     )
     health = stranger.run("check", "health", "--columns", "verdict,check,detail")
     assert health.code == CheckExit.CRITICAL
@@ -146,7 +147,9 @@ def test_whoever_may_write_need_not_be_let_make_tables(store: _Store) -> None:
         assert writer.run(*command).code == 0, command
     before = contents(store.url)
     # A wipe that could not drop what it has begun to forget would leave a store that nobody can open.
-    _check_refused(writer.run("metadata", "format", "--wipe", "--yes"), f"grant 'writer', 'RWC', '@{store.namespace}'")
+    _check_refused(
+        writer.run("metadata", "format", "--wipe", "--yes", "--force"), f"grant 'writer', 'RWC', '@{store.namespace}'"
+    )
     assert contents(store.url) == before
     writer.done("topic", "create", "as-before")
 
@@ -154,7 +157,7 @@ def test_whoever_may_write_need_not_be_let_make_tables(store: _Store) -> None:
 def test_whoever_may_make_tables_formats_and_wipes(store: _Store) -> None:
     store.grant("maker", "RWC")
     maker = store.seen_by("maker")
-    maker.done("metadata", "format", "--wipe", "--yes", "--regions", "2", "--timeout", "120")
+    maker.done("metadata", "format", "--wipe", "--yes", "--force", "--regions", "2", "--timeout", "120")
     assert contents(store.url) == {}
     maker.done("topic", "create", "news")
 
@@ -180,7 +183,8 @@ def test_user_of_the_gateway_is_who_needs_the_rights(store: _Store) -> None:
     for command in _WRITES:
         _check_refused(through.run(*command), f"grant '{GATEWAY_USER}', 'RW', '@{store.namespace}'")
     _check_refused(
-        through.run("metadata", "format", "--wipe", "--yes"), f"grant '{GATEWAY_USER}', 'RWC', '@{store.namespace}'"
+        through.run("metadata", "format", "--wipe", "--yes", "--force"),
+        f"grant '{GATEWAY_USER}', 'RWC', '@{store.namespace}'",
     )
     assert contents(store.url) == before
     store.grant(GATEWAY_USER, "RW")
