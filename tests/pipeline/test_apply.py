@@ -12,7 +12,7 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, InvalidArgumentError, MetadataUnavailableError, UncertainStateError
-from hedwig.model import LedgerRanges, SubscriberId, Topic
+from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata import Delete, MetadataStore, Operation, Outcome, RecordKey, StoreOptions, Write, open_metadata
 from metadata.freezing import StoreFreeze
@@ -133,8 +133,6 @@ def test_row_that_is_no_record_fails_alone(url: str) -> None:
 
 
 def _too_large() -> Any:
-    from hedwig.model import SubscriptionData, SubscriptionPreferences
-
     return SubscriptionData(preferences=SubscriptionPreferences(options={"large": b"." * 600_000}))
 
 
