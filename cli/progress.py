@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from cli.human_units import duration_text
+from hedwig.human_units import duration_text
 from hedwig.clock import Clock, SystemClock
 
 __all__ = [
