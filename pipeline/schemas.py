@@ -1,0 +1,325 @@
+"""The columns of the tables, and how records become Arrow batches and come back.
+
+Every table begins with `topic` and ends with where a row comes from: `version`, the record's version in its store, and
+`backend`, the scheme of that store's URL. A version means something in its own store only.
+
+Numbers that the wire format holds in 64 bits without a sign (ids of ledgers and of messages, epochs) are decimal(20,0):
+Spark has no such integer, and a hub's epoch or another system's ledger id may use the highest bit. They are made and
+read as unsigned 64-bit numbers, and cast in one go.
+
+Options are an array of pairs, in the order of their names, and no map: Spark can neither compare maps nor group by
+them. Fields of a newer minor format, which records carry along, have no column.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from hedwig.errors import HedwigError, InvalidArgumentError
+from hedwig.model import (
+    HubInfo,
+    LedgerRange,
+    LedgerRanges,
+    MessageSeqId,
+    RegionSeqId,
+    SubscriberId,
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+    Topic,
+)
+from hedwig.versions import Version, Versioned
+from metadata.operations import RecordKey
+from pipeline.tables import Table
+
+__all__ = ["InputRow", "arrow_schema", "batch_of", "key_columns", "provenance_columns", "rows_of"]
+
+_Json: TypeAlias = Any
+"""What pyarrow makes of a nested value: dictionaries, lists, numbers, bytes, text, None."""
+
+
+def _needed(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+def _list_of(item: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", item, nullable=False))
+
+
+def _seq_id(number: pa.DataType) -> pa.DataType:
+    remote = pa.struct([_needed("region", pa.binary()), _needed("seq_id", number)])
+    return pa.struct([_needed("local", number), _needed("remote", _list_of(remote))])
+
+
+def _range(number: pa.DataType) -> pa.DataType:
+    return pa.struct(
+        [_needed("ledger_id", number), pa.field("start", number), pa.field("end", _seq_id(number))],
+    )
+
+
+def _preferences() -> pa.DataType:
+    option = pa.struct([_needed("name", pa.string()), _needed("value", pa.binary())])
+    return pa.struct(
+        [
+            _needed("options", _list_of(option)),
+            pa.field("message_bound", pa.int64()),
+            pa.field("message_filter", pa.string()),
+            pa.field("message_window_size", pa.int64()),
+        ]
+    )
+
+
+def _values(table: Table, number: pa.DataType) -> list[pa.Field]:
+    """Return the columns between the key and where a row comes from; `number` is the type of 64 bits without a sign."""
+    match table:
+        case Table.TOPICS:
+            return [_needed("ledgers", pa.int32())]
+        case Table.OWNERS:
+            return [
+                _needed("host", pa.string()),
+                _needed("port", pa.int32()),
+                pa.field("ssl_port", pa.int32()),
+                _needed("epoch", number),
+            ]
+        case Table.LEDGERS:
+            return [_needed("ranges", _list_of(_range(number)))]
+        case Table.SUBSCRIPTIONS:
+            state = pa.struct([_needed("consumed", _seq_id(number))])
+            return [pa.field("preferences", _preferences()), pa.field("state", state)]
+
+
+def _schema(table: Table, number: pa.DataType) -> pa.Schema:
+    key = [_needed(name, pa.binary()) for name in key_columns(table)]
+    provenance = [_needed("version", pa.binary()), _needed("backend", pa.string())]
+    return pa.schema([*key, *_values(table, number), *provenance])
+
+
+def key_columns(table: Table) -> tuple[str, ...]:
+    """Return the names of the columns that tell a row of `table` from every other."""
+    return ("topic", "subscriber") if table.kind.has_subscriber else ("topic",)
+
+
+def provenance_columns() -> tuple[str, ...]:
+    """Return the names of the columns that say where a row comes from, and that are no part of the record."""
+    return ("version", "backend")
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Return the columns of `table`."""
+    return _SCHEMAS[table]
+
+
+_SCHEMAS: Final = {table: _schema(table, pa.decimal128(20, 0)) for table in Table}
+"""The largest number of 64 bits has 20 digits."""
+_NATIVE: Final = {table: _schema(table, pa.uint64()) for table in Table}
+"""The same with the numbers as Python and Arrow exchange them quickly."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputRow:
+    """One row of a frame as a record to be written, or why it is none.
+
+    `version` is that of the source, None where the frame does not say. Without an `error`, `key` and `record` are there.
+    """
+
+    key: RecordKey | None = None
+    record: Any = None
+    version: Version | None = None
+    error: HedwigError | None = None
+
+
+def batch_of(table: Table, backend: str, records: Sequence[tuple[RecordKey, Versioned[Any]]]) -> pa.RecordBatch:
+    """Return records of one kind as a batch with the schema of `table`; `backend` is the scheme of their store."""
+    columns: dict[str, Sequence[Any]] = {"topic": [key.topic for key, _ in records]}
+    if table.kind.has_subscriber:
+        columns["subscriber"] = [key.subscriber for key, _ in records]
+    columns |= _COLUMNS[table]([found.value for _, found in records])
+    columns["version"] = [found.version.raw for _, found in records]
+    columns["backend"] = [backend] * len(records)
+    native = _NATIVE[table]
+    arrays = [pa.array(columns[field.name], field.type) for field in native]
+    return pa.RecordBatch.from_arrays(arrays, schema=native).cast(arrow_schema(table))
+
+
+def rows_of(table: Table, batch: pa.RecordBatch) -> list[InputRow]:
+    """Return the rows of a batch as records, in their order.
+
+    Columns that `table` does not have are passed over, and so may be missing: what says where rows come from, and what
+    may be null. A row that no record can be made of says why.
+
+    Raises: InvalidArgumentError - a column that is needed is missing.
+    """
+    for field in _NATIVE[table]:
+        if field.name not in batch.schema.names and field.name not in _OPTIONAL[table] and not field.nullable:
+            raise InvalidArgumentError(f"rows of {table} need the column {field.name!r}")
+    present = [field for field in _NATIVE[table] if field.name in batch.schema.names]
+    columns = {field.name: _values_of(batch.column(field.name), field.type) for field in present}
+    nothing: list[Any] = [None] * batch.num_rows
+    ordered = [columns.get(field.name, nothing) for field in _NATIVE[table]]
+    return [_input_row(table, values) for values in zip(*ordered, strict=True)]
+
+
+def _values_of(column: pa.Array, kind: pa.DataType) -> list[_Json]:
+    """Return a column as Python values, its 64-bit numbers as int as far as they are numbers of that range."""
+    try:
+        values: list[_Json] = column.cast(kind).to_pylist()
+    except pa.ArrowInvalid:
+        # Some row's number is out of range. Decimals are slower, and let the record itself say what is wrong.
+        values = column.to_pylist()
+    return values
+
+
+def _input_row(table: Table, values: Sequence[_Json]) -> InputRow:
+    *parts, version, _ = values
+    names = key_columns(table)
+    key, rest = parts[: len(names)], parts[len(names) :]
+    source = None if version is None else Version(version)
+    try:
+        record_key = RecordKey(Topic(_there("topic", key[0])))
+        if table.kind.has_subscriber:
+            record_key = RecordKey(record_key.topic, SubscriberId(_there("subscriber", key[1])))
+        table.kind.check(record_key)
+        return InputRow(record_key, _RECORD[table](*rest), source)
+    except HedwigError as exc:
+        return InputRow(version=source, error=exc.with_traceback(None))
+
+
+# --------------------------------------------------------------------------------------------------- records to columns
+
+
+def _topic_columns(records: Sequence[LedgerRanges]) -> Mapping[str, Sequence[_Json]]:
+    return {"ledgers": [len(record.ranges) for record in records]}
+
+
+def _owner_columns(records: Sequence[HubInfo]) -> Mapping[str, Sequence[_Json]]:
+    return {
+        "host": [hub.host for hub in records],
+        "port": [hub.port for hub in records],
+        "ssl_port": [hub.ssl_port for hub in records],
+        "epoch": [hub.epoch for hub in records],
+    }
+
+
+def _ledger_columns(records: Sequence[LedgerRanges]) -> Mapping[str, Sequence[_Json]]:
+    return {"ranges": [[_range_fields(item) for item in record.ranges] for record in records]}
+
+
+def _subscription_columns(records: Sequence[SubscriptionData]) -> Mapping[str, Sequence[_Json]]:
+    return {
+        "preferences": [_preference_fields(data.preferences) for data in records],
+        "state": [None if data.state is None else {"consumed": _seq_fields(data.state.consumed)} for data in records],
+    }
+
+
+def _range_fields(item: LedgerRange) -> _Json:
+    end = None if item.end is None else _seq_fields(item.end)
+    return {"ledger_id": item.ledger_id, "start": item.start, "end": end}
+
+
+def _seq_fields(seq_id: MessageSeqId) -> _Json:
+    remote = [{"region": item.region, "seq_id": item.seq_id} for item in seq_id.remote]
+    return {"local": seq_id.local, "remote": remote}
+
+
+def _preference_fields(preferences: SubscriptionPreferences | None) -> _Json:
+    if preferences is None:
+        return None
+    return {
+        "options": [{"name": name, "value": value} for name, value in sorted(preferences.options.items())],
+        "message_bound": preferences.message_bound,
+        "message_filter": preferences.message_filter,
+        "message_window_size": preferences.message_window_size,
+    }
+
+
+_COLUMNS: Final[Mapping[Table, Callable[[Any], Mapping[str, Sequence[_Json]]]]] = {
+    Table.TOPICS: _topic_columns,
+    Table.OWNERS: _owner_columns,
+    Table.LEDGERS: _ledger_columns,
+    Table.SUBSCRIPTIONS: _subscription_columns,
+}
+
+# --------------------------------------------------------------------------------------------------- columns to records
+
+
+def _there(what: str, value: _Json) -> Any:
+    if value is None:
+        raise InvalidArgumentError(f"{what} is null")
+    return value
+
+
+def _number(what: str, value: _Json) -> int:
+    return int(_there(what, value))
+
+
+def _optional_number(value: _Json) -> int | None:
+    return None if value is None else int(value)
+
+
+def _topic_record(_ledgers: _Json) -> LedgerRanges:
+    # What is in the ledgers of a topic is the table `ledgers`; here a topic exists, or not.
+    return LedgerRanges()
+
+
+def _owner_record(host: _Json, port: _Json, ssl_port: _Json, epoch: _Json) -> HubInfo:
+    return HubInfo(
+        host=_there("host", host),
+        port=_there("port", port),
+        ssl_port=ssl_port,
+        epoch=_number("epoch", epoch),
+    )
+
+
+def _ledger_record(ranges: _Json) -> LedgerRanges:
+    return LedgerRanges(tuple(_range_record(item) for item in _there("ranges", ranges)))
+
+
+def _range_record(item: _Json) -> LedgerRange:
+    item = _there("a ledger range", item)
+    end = item["end"]
+    return LedgerRange(
+        ledger_id=_number("ledger_id", item["ledger_id"]),
+        start=_optional_number(item["start"]),
+        end=None if end is None else _seq_record(end),
+    )
+
+
+def _seq_record(value: _Json) -> MessageSeqId:
+    value = _there("consumed", value)
+    remote = tuple(
+        RegionSeqId(_there("region", item["region"]), _number("seq_id", item["seq_id"]))
+        for item in value["remote"] or ()
+    )
+    return MessageSeqId(_number("local", value["local"]), remote)
+
+
+def _subscription_record(preferences: _Json, state: _Json) -> SubscriptionData:
+    return SubscriptionData(
+        preferences=None if preferences is None else _preference_record(preferences),
+        state=None if state is None else SubscriptionState(_seq_record(state["consumed"])),
+    )
+
+
+def _preference_record(value: _Json) -> SubscriptionPreferences:
+    options = value["options"] or ()
+    return SubscriptionPreferences(
+        options={_there("name", item["name"]): _there("value", item["value"]) for item in options},
+        message_bound=value["message_bound"],
+        message_filter=value["message_filter"],
+        message_window_size=value["message_window_size"],
+    )
+
+
+_RECORD: Final[Mapping[Table, Callable[..., Any]]] = {
+    Table.TOPICS: _topic_record,
+    Table.OWNERS: _owner_record,
+    Table.LEDGERS: _ledger_record,
+    Table.SUBSCRIPTIONS: _subscription_record,
+}
+
+_OPTIONAL: Final[Mapping[Table, frozenset[str]]] = {
+    table: frozenset((*provenance_columns(), *(("ledgers",) if table is Table.TOPICS else ()))) for table in Table
+}
+"""The columns that a frame to be written need not have, though what is read always has them."""

@@ -1,0 +1,1 @@
+"""The pipeline, from its core without Spark to jobs on a cluster."""
