@@ -39,6 +39,12 @@ class Manifest:
         """Return how many rows all tables have."""
         return sum(each.rows for each in self.tables.values())
 
+    def figures(self, seconds: float) -> dict[str, Any]:
+        """Return what a job that made it in so many `seconds` tells of it."""
+        rate = round(self.rows / seconds) if seconds else None
+        counts = {table.value: each.rows for table, each in self.tables.items()}
+        return {"tables": counts, "rows": self.rows, "rows_per_second": rate}
+
     def encode(self) -> str:
         """Return the text of the file."""
         tables = {table.value: {"rows": each.rows, "checksum": each.text} for table, each in self.tables.items()}
