@@ -7,10 +7,8 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
 from pipeline.diff import diff
-from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.tables import Table
 
@@ -29,10 +27,8 @@ class Differences:
         self._show = show
         self._counts: dict[Table, Counter[str]] = {}
         self._shown: list[dict[str, Any]] = []
-        if directory is not None and not Folder(spark, directory).is_empty():
-            raise JobError(
-                f"{directory} has something in it, and nothing is overwritten: name another folder", ExitCode.USAGE
-            )
+        if directory is not None:
+            Folder(spark, directory).check_empty()
 
     def __enter__(self) -> Self:
         return self

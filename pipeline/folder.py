@@ -1,5 +1,7 @@
 """Folders of any file system that Spark knows: a disk, HDFS, an object store."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
@@ -33,6 +35,23 @@ class Folder:
         """Say whether nothing is in it; also if it is not there."""
         system, path = self._reach()
         return not self.exists() or not self._do(lambda: system.listStatus(path))
+
+    def check_empty(self) -> None:
+        """Raise JobError if there is something in it."""
+        if not self.is_empty():
+            raise JobError(
+                f"{self.path} has something in it, and nothing is overwritten: name another folder, or remove this one",
+                ExitCode.USAGE,
+            )
+
+    @contextmanager
+    def deleted_on_failure(self) -> Iterator[None]:
+        """Delete it, which was empty, when what is done inside does not come to its end."""
+        try:
+            yield
+        except BaseException:
+            self.delete()
+            raise
 
     def delete(self) -> None:
         """Delete it with all that is in it; nothing happens if it is not there."""

@@ -79,23 +79,15 @@ def write_snapshot(
     Raises: JobError - the folder has something in it, or rows were lost on the way; what reading the frames raises.
     """
     folder = Folder(spark, path)
-    if not folder.is_empty():
-        raise JobError(
-            f"{path} has something in it, and nothing is overwritten: name another folder, or remove this one",
-            ExitCode.USAGE,
-        )
+    folder.check_empty()
     clock = clock or SystemClock()
     began = _time_text(clock)
-    try:
+    with folder.deleted_on_failure():
         passed = {table: _write(frame, f"{path}/{table}") for table, frame in frames.items()}
         ended = _time_text(clock)
         tables = {table: _read_back(spark, table, f"{path}/{table}", rows) for table, rows in passed.items()}
         manifest = Manifest(source=source, began=began, ended=ended, prefix=prefix.hex(), tables=tables)
         folder.write_text(_MANIFEST, manifest.encode())
-    except BaseException:
-        for table in frames:
-            (folder / table).delete()
-        raise
     return manifest
 
 

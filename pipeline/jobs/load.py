@@ -35,9 +35,9 @@ def command(
     subscriptions need and that do not exist are made. The same load may be run again.
     """
     from pipeline.copying import write_tables
-    from pipeline.name_files import subscriptions_of, topics_of, topics_needed
+    from pipeline.name_files import subscriptions_of, topics_needed, topics_of
     from pipeline.reaching import check_reachable
-    from pipeline.store_tables import place_text, read_tables_of
+    from pipeline.store_tables import read_tables_of
     from pipeline.tables import Table
 
     if directory is not None and (topics or subscriptions):
@@ -58,4 +58,5 @@ def command(
             if pairs is not None:
                 frames[Table.SUBSCRIPTIONS] = pairs
         written = write_tables(job, spark, frames, url, write)
-    job.write({"store": place_text(url), **written})
+    job.write({"store": url, **written.figures()})
+    written.check()

@@ -21,28 +21,18 @@ def command(job: Job, directory: str, url: str, with_owners: bool, no_verify: bo
     The snapshot is read and held to its manifest first, so a damaged one changes nothing. The same restore may be run
     again: what is there already counts as the same.
     """
-    from pipeline.copying import check_same, write_tables
+    from pipeline.copying import restore
     from pipeline.reaching import check_reachable
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
-    from pipeline.store_tables import place_text, read_table
     from pipeline.tables import Table
 
     check_reachable(url)
     with job.session() as spark:
         snapshot = read_snapshot(spark, directory)
-        tables = [
-            table
-            for table in SNAPSHOT_TABLES
-            if table in snapshot.frames and (with_owners or table is not Table.OWNERS)
-        ]
+        wanted = [table for table in SNAPSHOT_TABLES if with_owners or table is not Table.OWNERS]
+        tables = [table for table in wanted if table in snapshot.frames]
         with job.progress(spark, "checking the snapshot"):
             snapshot.verify(tables)
-        frames = {table: snapshot.frames[table] for table in tables}
-        written = write_tables(job, spark, frames, url, write, rows=snapshot.manifest.tables)
-        verified = None
-        if not no_verify:
-            with job.progress(spark, "comparing"):
-                stored = {table: read_table(spark, url, table, {}) for table in tables}
-                check_same(frames, stored, directory, place_text(url))
-            verified = True
-    job.write({"snapshot": directory, "store": place_text(url), **written, "verified": verified})
+        written = restore(job, spark, snapshot, url, tables, write, verify=not no_verify)
+    job.write({"snapshot": directory, "store": url, **written.figures()})
+    written.check()

@@ -24,12 +24,12 @@ def command(job: Job, url: str, directory: str, without_owners: bool, scan: Scan
     """
     from pipeline.reaching import check_reachable
     from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
-    from pipeline.store_tables import place_text, read_table
+    from pipeline.store_tables import read_table
     from pipeline.tables import Table
 
     check_reachable(url)
     tables = [table for table in SNAPSHOT_TABLES if not (without_owners and table is Table.OWNERS)]
     with job.session() as spark, job.progress(spark, "rows"):
         frames = {table: read_table(spark, url, table, scan.options) for table in tables}
-        manifest = write_snapshot(spark, frames, directory, source=place_text(url), prefix=scan.prefix)
-    job.write({"snapshot": directory, "source": place_text(url), **manifest.figures(job.seconds)})
+        manifest = write_snapshot(spark, frames, directory, source=url, prefix=scan.prefix)
+    job.write({"snapshot": directory, "source": url, **manifest.figures(job.seconds)})
