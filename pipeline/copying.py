@@ -3,28 +3,30 @@
 One action each, and one collect of what its tasks counted: a second action on the same frame would write again.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
-from pipeline.apply import Statistics
 from pipeline.checksum import checksum_of
 from pipeline.command import Job
 from pipeline.diff import diff
 from pipeline.errors import JobError
 from pipeline.jobs.options import WriteWish
+from pipeline.policies import Result
 from pipeline.snapshot import Snapshot
+from pipeline.statistics import Statistics
 from pipeline.store_tables import read_table, write_table
 from pipeline.tables import Table
 
 __all__ = ["Written", "restore", "write_tables"]
 
-_SHOWN = 3
+_SHOWN: Final = 3
 
 
 @dataclass(slots=True)
@@ -41,12 +43,12 @@ class Written:
     @property
     def is_whole(self) -> bool:
         """Say whether the store holds every row that was written, as far as its answers tell."""
-        return not any(each.conflict or each.failed for each in self.statistics.values())
+        return not any(each.unwritten for each in self.statistics.values())
 
     def figures(self) -> dict[str, Any]:
         """Return what the job tells of it."""
         tables = {table.value: _counts(each) for table, each in self.statistics.items()}
-        rows = sum(sum(_counts(each).values()) for each in self.statistics.values())
+        rows = sum(each.rows for each in self.statistics.values())
         rate = round(rows / self.seconds) if self.seconds else None
         verified = {} if self.verified is None else {"verified": self.verified}
         others = {table.value: rows for table, rows in self.others.items() if rows}
@@ -58,17 +60,24 @@ class Written:
         """Raise JobError if a row is not in the store: it holds another record, or refused it."""
         if self.is_whole:
             return
-        conflicts = sum(each.conflict for each in self.statistics.values())
-        failed = sum(each.failed for each in self.statistics.values())
+        total: Counter[Result] = sum((each.counts for each in self.statistics.values()), Counter())
         problems = [problem for each in self.statistics.values() for problem in each.problems][:_SHOWN]
-        said = f"; {'; '.join(problems)}" if problems else ""
-        if failed:
-            raise JobError(f"{failed:,} rows could not be written to {self.url}, {conflicts:,} conflict{said}")
+        said = f": {'; '.join(problems)}" if problems else ""
+        if total[Result.FAILED]:
+            raise JobError(
+                f"{total[Result.FAILED]:,} rows could not be written to {self.url}, and {self.unwritten:,} in all are not "
+                f"what it holds{said}"
+            )
         raise JobError(
-            f"{self.url} holds {conflicts:,} other records under the same names, and keeps them{said}; see them all with: "
-            "hedwig-pipeline diff",
+            f"{self.url} holds {self.unwritten:,} other records under the same names, and keeps them{said}; see them all "
+            "with: hedwig-pipeline diff",
             ExitCode.VERSION_CONFLICT,
         )
+
+    @property
+    def unwritten(self) -> int:
+        """Return how many rows are not what the store holds."""
+        return sum(each.unwritten for each in self.statistics.values())
 
 
 def write_tables(
@@ -90,9 +99,8 @@ def write_tables(
         expected = None if rows is None else rows[table]
         with job.progress(spark, str(table), expected):
             written.statistics[table] = found = write_table(frame, url, table, write.options)
-        total = sum(_counts(found).values())
-        if expected is not None and total != expected:
-            raise JobError(f"of {expected:,} rows of {table}, {total:,} are accounted for: run the same job again")
+        if expected is not None and found.rows != expected:
+            raise JobError(f"of {expected:,} rows of {table}, {found.rows:,} are accounted for: run the same job again")
     written.seconds = job.seconds - began
     return written
 
@@ -142,5 +150,4 @@ def _compare(table: Table, frame: DataFrame, stored: DataFrame, url: str) -> int
 
 
 def _counts(found: Statistics) -> dict[str, int]:
-    names = ("created", "same", "replaced", "superseded", "conflict", "failed")
-    return {name: getattr(found, name) for name in names}
+    return {result.value: found.counts[result] for result in Result}

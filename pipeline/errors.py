@@ -1,17 +1,17 @@
 """What a job reports when it cannot go on: one line, and an exit code; also for what went wrong inside of a task."""
 
+import importlib
 import re
 from typing import Final
 
 from pyspark.errors import AnalysisException, PySparkException
 
-import hedwig.errors
 from hedwig.errors import HedwigError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
 from hedwig.exit_codes import ExitCode, exit_code_of_error
 
 __all__ = ["JobError", "explain", "from_spark", "in_one_line"]
 
-_RAISED: Final = re.compile(r"^(?:.*?\b)?hedwig\.errors\.(\w+): (.*)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"\b((?:hedwig|metadata|hub|pipeline)(?:\.\w+)+)\.(\w+): (.*)$", re.MULTILINE)
 """The last line of a traceback that came from a task, or from the planning of a query."""
 _UNREADABLE: Final = (
     "FAILED_READ_FILE",
@@ -50,10 +50,9 @@ def from_spark(error: PySparkException) -> HedwigError | None:
     """Return what made a query fail, where that is an error of ours or a file that cannot be read; else None."""
     said = str(error)
     # What comes last is what ended it; the first ones are those that it came from.
-    found = [(name, text) for name, text in _RAISED.findall(said) if _class_of(name) is not None]
-    if found:
-        name, text = found[-1]
-        return _made(name, text)
+    for module, name, text in reversed(_RAISED.findall(said)):
+        if (kind := _class_of(module, name)) is not None:
+            return _made(kind, text)
     if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
         return JobError(in_one_line(said.split("\n")[0]), ExitCode.NOT_FOUND)
     if any(sign in said for sign in _UNREADABLE):
@@ -66,14 +65,15 @@ def in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _class_of(name: str) -> type[HedwigError] | None:
-    found = getattr(hedwig.errors, name, None)
+def _class_of(module: str, name: str) -> type[HedwigError] | None:
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
     return found if isinstance(found, type) and issubclass(found, HedwigError) else None
 
 
-def _made(name: str, text: str) -> HedwigError:
-    kind = _class_of(name)
-    assert kind is not None, "it was looked up before"
+def _made(kind: type[HedwigError], text: str) -> HedwigError:
     try:
         return kind(text)
     except TypeError:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -26,37 +26,43 @@ class ScanWish:
 
 @dataclass(frozen=True, slots=True)
 class WriteWish:
-    """How a store is written: options of the data source, by their names there."""
+    """How a store is written: what was said of the fields of `ApplyConfig`, by their names there."""
 
-    options: Mapping[str, str]
+    options: Mapping[str, Any]
 
 
-_SCAN = {
+_SCAN: Final = {
     "prefix": click.option("--prefix", metavar="TEXT", help="Only topics that begin so; a byte may be written \\xNN."),
-    "rowsPerPartition": click.option(
-        "--rows-per-partition", type=click.IntRange(1), help="How many rows a task reads, about.  [default: 500,000]"
+    "rows_per_partition": click.option(
+        "--rows-per-partition", type=click.IntRange(1), help="How many rows a task reads, about.  [default: 100,000]"
     ),
 }
-_WRITE = {
+_OF_SOURCE: Final = {"prefix": "prefix", "rows_per_partition": "rowsPerPartition"}
+"""What they are called among the options of the data source."""
+_WRITE: Final = {
     "policy": click.option(
         "--policy",
         type=click.Choice(["create", "replace", "overwrite"]),
         default="create",
         show_default=True,
-        help="create: only what is not there; replace: what is at the version of the rows, too; overwrite: all, with "
-        "--hubs-stopped, into an empty store.",
+        help="What of a record that is there already: it stays; is replaced if it is at the version of the row; or is "
+        "overwritten, with --hubs-stopped.",
     ),
-    "hubsStopped": click.option("--hubs-stopped", is_flag=True, help="No hub uses the store: take my word for it."),
-    "connections": click.option("--connections", type=click.IntRange(1), help="Connections to the store for each task."),
-    "maxOpsPerSecond": click.option(
-        "--max-ops-per-second", type=click.IntRange(1), help="Most writes a second of all tasks together."
+    "hubs_stopped": click.option("--hubs-stopped", is_flag=True, help="No hub uses the store: take my word for it."),
+    "connections": click.option(
+        "--connections", type=click.IntRange(1), help="Batches under way at once for each task.  [default: 4]"
     ),
+    "batch_rows": click.option("--batch-rows", type=click.IntRange(1), help="Rows of a batch.  [default: 512]"),
 }
 
 
 def scan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options by which a store is read; the job gets them as `scan`."""
-    return _grouped(command, "scan", _SCAN, ScanWish)
+
+    def made(chosen: Mapping[str, Any]) -> ScanWish:
+        return ScanWish({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
+
+    return _grouped(command, "scan", _SCAN, made)
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,22 +71,15 @@ def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _grouped(
-    command: Callable[..., Any], name: str, options: Mapping[str, Any], make: Callable[[Mapping[str, str]], Any]
+    command: Callable[..., Any], name: str, options: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Any]
 ) -> Callable[..., Any]:
-    # `rowsPerPartition` of the data source is --rows-per-partition here, and rows_per_partition among the parameters.
-    parameters = {"".join(f"_{c.lower()}" if c.isupper() else c for c in key): key for key in options}
-
     @wraps(command)
     def grouped(*arguments: Any, **given: Any) -> Any:
-        chosen = {key: given.pop(parameter) for parameter, key in parameters.items()}
-        said = {key: _text(value) for key, value in chosen.items() if value not in (None, False)}
+        chosen = {option: given.pop(option) for option in options}
+        said = {option: value for option, value in chosen.items() if value is not None}
         return command(*arguments, **given, **{name: make(said)})
 
     made: Callable[..., Any] = grouped
     for option in reversed(list(options.values())):
         made = option(made)
     return made
-
-
-def _text(value: Any) -> str:
-    return "true" if value is True else str(value)
