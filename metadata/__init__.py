@@ -1,6 +1,7 @@
 """Metadata: topic ownership, ledger ranges and subscriptions, changed only by compare-and-set."""
 
 from metadata.backend import Backend, BackendFactory, StoreOptions
+from metadata.key_ranges import KeyRange
 from metadata.layout import Layout
 from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
 from metadata.named_records import NamedRecords
@@ -16,6 +17,7 @@ __all__ = [
     "Backend",
     "BackendFactory",
     "Delete",
+    "KeyRange",
     "Layout",
     "MetadataStore",
     "MetadataUrl",

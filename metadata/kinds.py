@@ -1,7 +1,7 @@
 """The three kinds of record, each with the names of its errors."""
 
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from hedwig.errors import (
     BadVersionError,
@@ -19,7 +19,7 @@ from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
 from hedwig.versions import NEW, Version, Versioned
 from metadata.operations import RecordKey
 
-__all__ = ["KINDS", "OWNERSHIP", "PERSISTENCE", "RECORD_BYTES_MAX", "SUBSCRIPTIONS", "RecordKind"]
+__all__ = ["KINDS", "OWNERSHIP", "PERSISTENCE", "RECORD_BYTES_MAX", "SUBSCRIPTIONS", "RecordKind", "kind_named"]
 
 R = TypeVar("R")
 
@@ -83,3 +83,12 @@ SUBSCRIPTIONS: Final[RecordKind[SubscriptionData]] = RecordKind(
     "subscriptions", "subscription", SubscriptionStateExistsError, NoSubscriptionStateError, has_subscriber=True
 )
 KINDS: Final = (OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS)
+
+
+def kind_named(name: str) -> RecordKind[Any]:
+    """Return the kind of that name. Raises InvalidArgumentError if there is none."""
+    kinds: tuple[RecordKind[Any], ...] = KINDS
+    for kind in kinds:
+        if kind.name == name:
+            return kind
+    raise InvalidArgumentError(f"there are no records of a kind {name!r}; there are {', '.join(k.name for k in kinds)}")

@@ -13,7 +13,8 @@ from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.changes import Changes, TracksChanges
 from metadata.conflicts import ConflictCountingTable
 from metadata.gathering import GatheringTable
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from metadata.key_ranges import KeyRange
+from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
 from metadata.layout import Layout
 from metadata.managers import (
     SubscriptionDataManager,
@@ -112,6 +113,32 @@ class MetadataStore:
             return self._backend.scan_topics(wanted, prefix, start_after)
         tables = [(kind, self._backend.table(kind)) for kind in wanted]
         return merge_records(tables, self._backend.sort_key, prefix, start_after)
+
+    async def key_ranges(
+        self, kind: RecordKind[Any], parts: int, prefix: bytes | None = None, *, rows_min: int = 1
+    ) -> list[KeyRange]:
+        """Cut the records of `kind` into ranges that can be read side by side, also by other processes.
+
+        HBase cuts between its regions where it can, and inside of them where they are too large; SQLite walks over its
+        keys; ZooKeeper, which cannot read a part of a node's names, lists all topics here, and a range names its own.
+
+        Args: parts - at most so many ranges; prefix - only topics that begin so; rows_min - a range has about so many
+            records at least, as far as can be told without reading all.
+        Returns: one range at least; together they hold each record once. A record that comes to be later is in one of
+            them, unless the backend had to list what is there.
+        Raises: MetadataUnavailableError - the store does not answer; TooManyNamesError - ZooKeeper would tell too many
+            names in one reply.
+        """
+        if parts < 1 or rows_min < 1:
+            raise InvalidArgumentError("the records of a store are cut into one range at least, of one record at least")
+        return await self._backend.table(kind).key_ranges(parts, prefix, rows_min)
+
+    async def scan_range(self, keys: KeyRange) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages of the records in a range, as `scan`. Close it if it is left early."""
+        kind = kind_named(keys.kind)
+        async with aclosing(self._backend.table(kind).range_records(keys)) as pages:
+            async for page in pages:
+                yield [ScannedRecord(kind, key, outcome) for key, outcome in page]
 
     def changes(self, kinds: Sequence[RecordKind[Any]] = KINDS) -> Changes | None:
         """Return what tells which records of `kinds` are changed; None if this backend cannot tell exactly."""

@@ -19,12 +19,13 @@ of a cancelled write is unknown, and the table stays usable.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
+from metadata.key_ranges import KeyRange
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 
 __all__ = ["TableOver", "VersionedTable", "carry_out", "carry_out_all"]
@@ -76,6 +77,18 @@ class VersionedTable(Protocol[R]):
         """
         ...
 
+    async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
+        """Return ranges that hold all records of topics that begin with `prefix`: one at least, at most `parts`.
+
+        They are about equal, and of about `rows_min` records at least, as far as the backend can tell without reading
+        them all.
+        """
+        ...
+
+    def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
+        """Iterate over pages of the records in one of these ranges, as `records`. Close it if it is left early."""
+        ...
+
     async def count(self) -> int:
         """Return how many records there are, as cheaply as the backend can."""
         ...
@@ -112,6 +125,12 @@ class TableOver(Generic[R]):
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
         return self._table.records(prefix, start_after)
+
+    async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
+        return await self._table.key_ranges(parts, prefix, rows_min)
+
+    def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
+        return self._table.range_records(keys)
 
     async def count(self) -> int:
         return await self._table.count()

@@ -1,7 +1,7 @@
 """The metadata in bulk, as Arrow batches and as Spark DataFrames, thin over the bulk functions of `metadata`.
 
-The core (`schemas`, `plan`, `scan`, `apply`) knows no Spark; the data source `hedwig` and the jobs are shims over it. So
-nothing here imports pyspark before it is needed, and the core runs wherever pyarrow is.
+The core (`schemas`, `plan`, `scan`, `apply`) knows no Spark; the data source `hedwig` and the jobs are shims over it.
+So nothing here imports pyspark before it is needed, and the core runs wherever pyarrow is.
 """
 
 from pipeline.tables import Table

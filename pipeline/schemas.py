@@ -121,7 +121,7 @@ _NATIVE: Final = {table: _schema(table, pa.uint64()) for table in Table}
 class InputRow:
     """One row of a frame as a record to be written, or why it is none.
 
-    `version` is that of the source, None where the frame does not say. Without an `error`, `key` and `record` are there.
+    `version` is that of the source, None where the frame does not say. Without `error`, `key` and `record` are there.
     """
 
     key: RecordKey | None = None

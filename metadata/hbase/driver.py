@@ -140,6 +140,10 @@ class HBaseDriver(Protocol):
         """Return the first `limit` rows of the range in key order; fewer only if there are no more."""
         ...
 
+    async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
+        """Return the start keys of the HBase regions of a table, in order; the first is empty."""
+        ...
+
     async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
         """Return once every write of `table` that a region server had begun is visible to reads, or never will be.
 

@@ -7,9 +7,10 @@ compare-and-set. So a row's compared value never repeats, and HBase's delete mar
 millisecond, do not arise.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
@@ -20,8 +21,10 @@ from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, ScanRange
+from metadata.hbase.key_cuts import END, bucket_from, cuts
 from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, escape, past_prefix, split_row, topic_key
 from metadata.hbase.schema import columns_of
+from metadata.key_ranges import KeyRange, steps
 from metadata.kinds import RecordKind
 from metadata.operations import Operation, Outcome, RecordKey, outcome_of
 from metadata.packing import part_codec
@@ -39,6 +42,10 @@ _SLICES: Final = 256
 
 _QUICK_S: Final = 0.2
 """An answer within this time makes the next slice twice as large, a later one half as large."""
+
+_SAMPLES: Final = 4
+_SAMPLE_ROWS: Final = 1000
+"""In so many places so many rows are looked at to tell how many a table has."""
 
 
 class _Work(NamedTuple):
@@ -113,16 +120,47 @@ class HBaseTable(Generic[R]):
         return number
 
     async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
-        async for page in self._slices(self._topic_pages, prefix or b"", start_after):
+        async for page in self._slices(self._topic_pages, prefix or b"", _start_of(start_after), END):
             for topic in page:
                 yield topic
 
     async def records(
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
-        async for page in self._slices(self._record_pages, prefix or b"", start_after):
+        async for page in self._slices(self._record_pages, prefix or b"", _start_of(start_after), END):
             if page:
                 yield page
+
+    async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
+        attempts = Attempts(self._options, f"list the HBase regions of {self._table}")
+        starts = await attempts.read(lambda deadline: self._driver.region_starts(self._table, deadline))
+        # With a prefix all rows are searched too, and that takes its time, whatever is found.
+        rows = await self._estimate()
+        step = steps(rows, parts, rows_min)
+        edges = [b"", *cuts(starts, max(1, -(-rows // step))), END]
+        return [
+            KeyRange(kind=self._kind.name, prefix=prefix or b"", start=start, stop=stop, rows=step)
+            for start, stop in pairwise(edges)
+        ]
+
+    async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
+        async for page in self._slices(self._record_pages, keys.prefix, keys.start, keys.stop or END):
+            if page:
+                yield page
+
+    async def _estimate(self) -> int:
+        """Return about how many rows there are: few exactly, many by how close together they are in some places."""
+        rows = buckets = 0
+        for index in range(_SAMPLES):
+            first = index * BUCKETS // _SAMPLES
+            found = await self._page(bucket_start(first), END, (self._columns.version,), _SAMPLE_ROWS)
+            rows += len(found)
+            if len(found) < _SAMPLE_ROWS:
+                # There are no more from here on.
+                buckets += BUCKETS - first
+                break
+            buckets += bucket_of(found[-1].key) - first
+        return rows * BUCKETS // max(buckets, 1)
 
     async def count(self, advance: Callable[[int], None] | None = None) -> int:
         number = told = 0
@@ -134,16 +172,14 @@ class HBaseTable(Generic[R]):
         return number
 
     async def _slices(
-        self, pages: Callable[[bytes, bytes, bytes], AsyncIterator[list[T]]], prefix: bytes, start_after: Topic | None
+        self, pages: Callable[[bytes, bytes, bytes], AsyncIterator[list[T]]], prefix: bytes, start: bytes, end: bytes
     ) -> AsyncIterator[list[T]]:
         """Iterate over the pages of one range of row keys after the other: `pages` takes its ends, and the prefix."""
-        start = b"" if start_after is None else past_prefix(topic_key(start_after))
-        end = bucket_start(BUCKETS)
         # With a prefix the server may search long without finding anything, and no call may outlast its deadline: so it
         # searches slice by slice of the hash, and larger slices as long as it is quick.
         buckets = BUCKETS // _SLICES if prefix else BUCKETS
         while start < end:
-            stop = bucket_start(min(bucket_of(start) + buckets, BUCKETS))
+            stop = min(bucket_start(min(bucket_from(start) + buckets, BUCKETS)), end)
             asked_at = self._options.clock.monotonic()
             is_first = True
             async for page in pages(start, stop, prefix):
@@ -388,6 +424,11 @@ class HBaseTable(Generic[R]):
         except CorruptRecordError as exc:
             exc.version = _version(stamp)
             raise
+
+
+def _start_of(start_after: Topic | None) -> bytes:
+    """Return the first row key behind a topic."""
+    return b"" if start_after is None else past_prefix(topic_key(start_after))
 
 
 def _row(key: RecordKey) -> bytes:

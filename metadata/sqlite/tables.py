@@ -1,13 +1,16 @@
 """The versioned tables of SQLite: compare-and-set inside one transaction."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgpack
 
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.backend import StoreOptions
+from metadata.key_ranges import KeyRange, steps
 from metadata.kinds import RecordKind
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
 from metadata.packing import part_codec
@@ -21,6 +24,9 @@ R = TypeVar("R")
 _VERSION_TAG: Final = b"s"
 _CHUNK: Final = 512
 """How many operations of one `apply` share a job: few enough that other callers get in between."""
+
+_Place: TypeAlias = tuple[bytes, ...]
+"""A place in the order of a table: a topic, and in the table of subscriptions perhaps a subscriber."""
 
 
 def table_schema(kind: RecordKind[Any]) -> str:
@@ -49,6 +55,7 @@ class SqliteTable(Generic[R]):
         self._keep = ", ".join(f"{part} = coalesce(?, {part})" for part in self._codec.parts)
         names = "topic, subscriber" if kind.has_subscriber else "topic"
         marks = ", ".join("?" * (names.count(",") + 2 + len(self._codec.parts)))
+        self._names = names
         self._insert = f"INSERT INTO {kind.name} ({names}, version, {columns}) VALUES ({marks})"
 
     async def read(self, key: RecordKey) -> Versioned[R] | None:
@@ -143,27 +150,56 @@ class SqliteTable(Generic[R]):
     async def records(
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
-        names = "topic, subscriber" if self._kind.has_subscriber else "topic"
-        select = f"SELECT {names}, version, {', '.join(self._codec.parts)} FROM {self._kind.name} WHERE"
         wanted = prefix or b""
-        end = _past(wanted)
-        before = "" if end is None else "AND topic < ?"
-        until = () if end is None else (end,)
-        # One lower bound only: of two, SQLite might search by the wrong one and walk over all that was read before.
         is_after = start_after is not None and start_after >= wanted
-        above = "topic > ?" if is_after else "topic >= ?"
-        last: tuple[bytes | None, ...] = (start_after,) if is_after else (wanted,)
+        start = (start_after + b"\0",) if start_after is not None and is_after else (wanted,)
+        async for page in self._between(start, _end_of(wanted)):
+            yield page
+
+    async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
+        wanted = prefix or b""
+        start: _Place = (wanted,)
+        stop = _end_of(wanted)
+        where, values = _bounds(self._names, start, stop)
+        ((number,),) = await self._page("count", f"SELECT count(*) FROM {self._kind.name} WHERE {where}", values)
+        assert isinstance(number, int), "count(*) is a number"
+        step = steps(number, parts, rows_min)
+        places = [start]
+        # So many keys are stepped over in one go, which reads them, but no record.
+        for _ in range(step, number, step):
+            where, values = _bounds(self._names, places[-1], stop)
+            statement = (
+                f"SELECT {self._names} FROM {self._kind.name} WHERE {where} ORDER BY {self._names} LIMIT 1 OFFSET ?"
+            )
+            found = await self._page("list keys of", statement, (*values, step))
+            # There may be fewer by now.
+            places += found
+            if not found:
+                break
+        ends: list[_Place | None] = [*places[1:], stop]
+        return [
+            KeyRange(kind=self._kind.name, prefix=wanted, start=_packed(start), stop=_packed(end), rows=step)
+            for start, end in zip(places, ends, strict=True)
+        ]
+
+    async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
+        async for page in self._between(_unpacked(keys.start), None if keys.stop is None else _unpacked(keys.stop)):
+            yield page
+
+    async def _between(
+        self, start: _Place, stop: _Place | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        """Iterate over pages of the records from `start` on, up to but not at `stop`."""
+        select = f"SELECT {self._names}, version, {', '.join(self._codec.parts)} FROM {self._kind.name} WHERE"
+        where, values = _bounds(self._names, start, stop)
         while True:
-            statement = f"{select} {above} {before} ORDER BY {names} LIMIT ?"
-            page = await self._page("scan", statement, (*last, *until, self._options.page_rows))
+            statement = f"{select} {where} ORDER BY {self._names} LIMIT ?"
+            page = await self._page("scan", statement, (*values, self._options.page_rows))
             if page:
                 yield [self._found(row) for row in page]
             if len(page) < self._options.page_rows:
                 return
-            if self._kind.has_subscriber:
-                above, last = "(topic, subscriber) > (?, ?)", page[-1][:2]
-            else:
-                above, last = "topic > ?", page[-1][:1]
+            where, values = _bounds(self._names, page[-1][: 1 + self._kind.has_subscriber], stop, above=">")
 
     async def count(self) -> int:
         ((number,),) = await self._page("count", f"SELECT count(*) FROM {self._kind.name}", ())
@@ -269,6 +305,39 @@ def _outcome(
             return Outcome(error=exc.with_traceback(None))
 
     return refusable
+
+
+def _bounds(names: str, start: _Place, stop: _Place | None, *, above: str = ">=") -> tuple[str, tuple[bytes, ...]]:
+    """Return the condition that a row is between two places, and the values of its marks.
+
+    One lower bound only: of two, SQLite might search by the wrong one and walk over all that was read before.
+    """
+    lower = f"{_columns(names, start)} {above} {_marks(start)}"
+    if stop is None:
+        return lower, start
+    return f"{lower} AND {_columns(names, stop)} < {_marks(stop)}", (*start, *stop)
+
+
+def _columns(names: str, place: _Place) -> str:
+    return "topic" if len(place) == 1 else f"({names})"
+
+
+def _marks(place: _Place) -> str:
+    return "?" if len(place) == 1 else "(?, ?)"
+
+
+def _end_of(prefix: bytes) -> _Place | None:
+    """Return the place behind all topics that begin with `prefix`; None for the end of the table."""
+    end = _past(prefix)
+    return None if end is None else (end,)
+
+
+def _packed(place: _Place | None) -> Any:
+    return None if place is None else msgpack.packb(place)
+
+
+def _unpacked(raw: bytes) -> _Place:
+    return tuple(msgpack.unpackb(raw))
 
 
 def _past(prefix: bytes) -> bytes | None:

@@ -9,6 +9,7 @@ from hedwig.clock import Deadline
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
 from hedwig.versions import Version, Versioned
+from metadata.key_ranges import KeyRange
 from metadata.operations import Operation, Outcome, RecordKey
 from metadata.table import carry_out
 from metadata.zookeeper.child_names import count_children
@@ -16,6 +17,7 @@ from metadata.zookeeper.listing import Listing
 from metadata.zookeeper.mutation import Ground, Mutation
 from metadata.zookeeper.names import Place
 from metadata.zookeeper.scanning import scan_children
+from metadata.zookeeper.shares import Shares, listed_topics
 from metadata.zookeeper.sight import Sight, look, reading
 from metadata.zookeeper.tree_scan import TreeScan
 
@@ -30,6 +32,7 @@ class ZnodeTable(Generic[R]):
     def __init__(self, ground: Ground[R], place_of: Callable[[RecordKey], Place], record_name: str) -> None:
         self._ground = ground
         self._place_of = place_of
+        self._record_name = record_name
         self._listing = Listing(ground.bridge, ground.places, ground.options, (record_name,))
         self._tree_scan = TreeScan({record_name: ground}, self._listing)
 
@@ -100,6 +103,20 @@ class ZnodeTable(Generic[R]):
         self, prefix: bytes | None, start_after: Topic | None
     ) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
         async with aclosing(self._tree_scan.pages(prefix, start_after, self._ground.options.page_rows)) as pages:
+            async for page in pages:
+                yield [(item.key, item.outcome) for item in page]
+
+    async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
+        shares = Shares(self._record_name)
+        async with aclosing(self._listing.found(prefix, None)) as found:
+            await shares.take(found)
+        # Very many names take their time to be packed.
+        return await asyncio.to_thread(shares.ranges, self._ground.kind.name, prefix or b"", parts, rows_min)
+
+    async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
+        topics = listed_topics(keys.listed or b"")
+        found = ((topic, {self._record_name: number}) for topic, number in topics)
+        async with aclosing(self._tree_scan.pages_of(found, self._ground.options.page_rows)) as pages:
             async for page in pages:
                 yield [(item.key, item.outcome) for item in page]
 

@@ -8,10 +8,10 @@ in one reply, as always in ZooKeeper.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hedwig.clock import Deadline
 from hedwig.model import Topic
@@ -63,6 +63,10 @@ class _Nodes:
     records: Sequence[tuple[str, Ground[Any], RecordKey]]
 
 
+_FoundTopics: TypeAlias = AsyncGenerator[tuple[Topic, Mapping[str, int]], None]
+"""Topics, each with how many records of each name it has."""
+
+
 class TreeScan:
     """Scans for the records of `grounds`, each by the name of its node, in the order in which they are given."""
 
@@ -78,8 +82,27 @@ class TreeScan:
         self, prefix: bytes | None, start_after: Topic | None, page_rows: int
     ) -> AsyncGenerator[list[ScannedRecord], None]:
         """Iterate over pages of the records, topic by topic, as `MetadataStore.scan`."""
+        async with (
+            aclosing(self._listing.found(prefix, start_after)) as found,
+            aclosing(self._pages(found, page_rows)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def pages_of(
+        self, found: Iterable[tuple[Topic, Mapping[str, int]]], page_rows: int
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages of the records of topics that were listed before, each with how many it had."""
+        async with (
+            aclosing(_one_by_one(found)) as topics,
+            aclosing(self._pages(topics, page_rows)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def _pages(self, found: _FoundTopics, page_rows: int) -> AsyncGenerator[list[ScannedRecord], None]:
         page: list[ScannedRecord] = []
-        async with aclosing(self._runs(prefix, start_after)) as runs:
+        async with aclosing(self._runs(found)) as runs:
             async for run in runs:
                 page += run
                 run.clear()
@@ -89,10 +112,10 @@ class TreeScan:
         if page:
             yield page
 
-    async def _runs(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[list[ScannedRecord], None]:
+    async def _runs(self, found: _FoundTopics) -> AsyncGenerator[list[ScannedRecord], None]:
         ahead: deque[tuple[_Parcel, asyncio.Task[list[ScannedRecord]]]] = deque()
         try:
-            async with aclosing(self._parcels(prefix, start_after)) as parcels:
+            async with aclosing(self._parcels(found)) as parcels:
                 while True:
                     parcel = await anext(parcels, None)
                     if parcel is not None:
@@ -113,15 +136,14 @@ class TreeScan:
                 task.cancel()
             await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
-    async def _parcels(self, prefix: bytes | None, start_after: Topic | None) -> AsyncGenerator[_Parcel, None]:
+    async def _parcels(self, found: _FoundTopics) -> AsyncGenerator[_Parcel, None]:
         most = min(_READS_AT_ONCE, self._options.page_rows)
         parcel = _Parcel()
-        async with aclosing(self._listing.found(prefix, start_after)) as topics:
-            async for topic, records in topics:
-                parcel.add(topic, records)
-                if parcel.large is not None or parcel.records >= most:
-                    yield parcel
-                    parcel = _Parcel()
+        async for topic, records in found:
+            parcel.add(topic, records)
+            if parcel.large is not None or parcel.records >= most:
+                yield parcel
+                parcel = _Parcel()
         if parcel.topics:
             yield parcel
 
@@ -188,6 +210,11 @@ class TreeScan:
                 yield run
                 run = []
         yield run
+
+
+async def _one_by_one(found: Iterable[tuple[Topic, Mapping[str, int]]]) -> _FoundTopics:
+    for each in found:
+        yield each
 
 
 def _scanned(ground: Ground[Any], key: RecordKey, path: str, node: Found, guard: int | None) -> ScannedRecord:

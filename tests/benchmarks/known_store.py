@@ -1,12 +1,13 @@
 """A metadata store with known delays, stalls and failures, and true compare-and-set, in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from hedwig.errors import MetadataUnavailableError
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW, Version, Versioned
+from metadata.key_ranges import KeyRange
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.managers import TableOwnershipManager, TablePersistenceManager, TableSubscriptionManager
 from metadata.operations import Operation, Outcome, RecordKey
@@ -113,6 +114,12 @@ class _KnownTable(Generic[R]):
                 yield topic
 
     def records(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Any]:
+        raise AssertionError("no workload scans")
+
+    async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
+        raise AssertionError("no workload scans")
+
+    def range_records(self, keys: KeyRange) -> AsyncGenerator[Any, None]:
         raise AssertionError("no workload scans")
 
     async def count(self) -> int:

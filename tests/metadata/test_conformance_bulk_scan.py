@@ -1,9 +1,8 @@
 """Prove that the bulk scan meets every record exactly once, in key order, in bounded memory, and that it resumes."""
 
 import tracemalloc
-from collections.abc import Iterable
 from contextlib import aclosing
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pytest
 
@@ -11,51 +10,18 @@ from hedwig.errors import CorruptRecordError, MetadataUnavailableError
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW, Versioned
 from metadata import Delete, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from metadata.kinds import KINDS, SUBSCRIPTIONS, RecordKind
 from metadata.scan import SCAN_ROWS
 from tests.metadata import samples
+from tests.metadata.bulk_contents import PREFIXES, TOPICS, contents, fill
 from tests.metadata.clients import Clients
 from tests.metadata.doors import CALLS
 from tests.metadata.place import Place
 from tests.metadata.probe import Probe
 
-Contents: TypeAlias = dict[tuple[str, RecordKey], Any]
-
 _KINDS: Final[tuple[RecordKind[Any], ...]] = KINDS
 SMALL_PAGES: Final = StoreOptions(page_rows=7)
 BATCH: Final = 2000
-TOPICS: Final = (
-    *(b"t-%03d" % number for number in range(40)),
-    *(b"t-%03d/nested" % number for number in range(0, 40, 5)),
-    *(
-        b"\x00\x00",
-        b"\x00",
-        b"\x00\xff",
-        b"a\xff",
-        b"a\xff\x00",
-        b"\xff",
-        b"\xff\xff",
-        b"\xfe",
-        b"a/",
-        b"a",
-        b"a/b",
-        b"a\x00",
-    ),
-)
-PREFIXES: Final = (
-    b"t-",
-    b"t-00",
-    b"t-001",
-    b"t-001x",
-    b"\x00",
-    b"\xff",
-    b"\xff\xff",
-    b"a",
-    b"a/",
-    b"t-005/",
-    b"/",
-    b"",
-)
 
 
 @pytest.fixture
@@ -66,32 +32,6 @@ async def small_pages(clients: Clients, empty_place: Place) -> MetadataStore:
 
 async def scanned(store: MetadataStore, **how: Any) -> list[ScannedRecord]:
     return [item async for page in store.scan(**how) for item in page]
-
-
-def contents(items: Iterable[ScannedRecord]) -> Contents:
-    """Return what was met, by kind and key; nothing may be met twice."""
-    listed = [((item.kind.name, item.key), item.read().value) for item in items]
-    assert len(dict(listed)) == len(listed)
-    return dict(listed)
-
-
-async def fill(store: MetadataStore, topics: Iterable[bytes] = TOPICS) -> Contents:
-    """Store some, all or none of the three kinds for each topic, and up to 150 subscriptions; return what is stored."""
-    writes: dict[str, list[Write[Any]]] = {kind.name: [] for kind in KINDS}
-    for number, name in enumerate(topics):
-        topic = Topic(name)
-        if number % 3:
-            writes[OWNERSHIP.name].append(Write(RecordKey(topic), samples.hub(number), NEW))
-        if number % 4:
-            writes[PERSISTENCE.name].append(Write(RecordKey(topic), samples.ranges(number), NEW))
-        # Beyond one page, beyond what is read ahead, and nothing at all.
-        for index in range({1: 1, 2: 7, 5: 23, 7: 150}.get(number % 11, 0)):
-            key = RecordKey(topic, SubscriberId(b"%d" % index))
-            writes[SUBSCRIPTIONS.name].append(Write(key, samples.subscription(number * 1000 + index), NEW))
-    for call in CALLS:
-        for outcome in await call.apply(store, list(writes[call.kind.name])):
-            outcome.check()
-    return {(kind, write.key): write.record for kind, those in writes.items() for write in those}
 
 
 async def test_every_record_is_met_once(small_pages: MetadataStore) -> None:

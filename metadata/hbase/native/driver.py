@@ -131,6 +131,11 @@ class NativeDriver:
             start, pause_s = region.end, _PAUSE_FIRST_S
         return found
 
+    async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
+        # A table that is missing has none, and is told so here.
+        await self._cluster.locate(table, b"", deadline)
+        return [region.start for region in await self._cluster.regions(table, deadline)]
+
     async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
         regions: list[Region] = []
         start = b""

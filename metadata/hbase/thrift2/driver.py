@@ -126,6 +126,10 @@ class Thrift2Driver:
         )
         return [_row(result) for result in found]
 
+    async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
+        found: list[Any] = await self._run(table, deadline, lambda call: call("getAllRegionLocations", table.encode()))
+        return sorted(_bytes(at.regionInfo.startKey) or b"" for at in found)
+
     async def wait_for_writes(self, table: str, column: bytes, deadline: Deadline) -> None:
         def work(call: _Call) -> None:
             for at in call("getAllRegionLocations", table.encode()):
