@@ -120,7 +120,9 @@ class _Audit:
                 found.append(findings.orphan_ledgers(self._ledgers, self._old_and_ours(self._given.existing)))
                 looked.append(FindingKind.ORPHAN_LEDGER)
             else:
-                unchecked[FindingKind.ORPHAN_LEDGER] = "others may have ledgers there; give --cluster URL as the hubs have it"
+                unchecked[FindingKind.ORPHAN_LEDGER] = (
+                    "others may have ledgers there; give --cluster URL as the hubs have it"
+                )
         every = found[0]
         for more in found[1:]:
             every = every.unionByName(more)
@@ -129,7 +131,9 @@ class _Audit:
         self.figures.findings = {str(kind): counted.get(kind, 0) for kind in looked}
         first = Window.partitionBy("kind").orderBy("topic", "subscriber", "ledger_id")
         few = kept.withColumn("place", F.row_number().over(first)).where(F.col("place") <= _EACH_KIND).drop("place")
-        self.figures.examples = [_plain(row) for row in few.orderBy("kind", "topic", "subscriber", "ledger_id").collect()]
+        self.figures.examples = [
+            _plain(row) for row in few.orderBy("kind", "topic", "subscriber", "ledger_id").collect()
+        ]
 
     def look_at_topics(self) -> None:
         positions = standing.topic_positions(self._ledgers)

@@ -42,7 +42,9 @@ def _hubs(figures: AuditFigures) -> list[Section]:
     chart = bars(
         {hub["hub"]: hub["topics"] for hub in hubs}, says="Topics that each hub owns", axis="topics", marked=dead
     )
-    return [Section(title="Ownership", says=says, charts=[chart], tables=[_table("Hubs, most topics first", figures.hubs)])]
+    return [
+        Section(title="Ownership", says=says, charts=[chart], tables=[_table("Hubs, most topics first", figures.hubs)])
+    ]
 
 
 def _backlogs(figures: AuditFigures) -> Section:
@@ -67,7 +69,9 @@ def _fan_outs(figures: AuditFigures) -> Section:
 
 def _spread(figures: AuditFigures, what: str, of: str) -> Chart:
     classes = {_class_text(least): rows for least, rows in figures.spread[what]}
-    return bars(classes, says=f"How many {of} there are for each number of {what}, on a logarithmic scale", axis=of, is_log=True)
+    return bars(
+        classes, says=f"How many {of} there are for each number of {what}, on a logarithmic scale", axis=of, is_log=True
+    )
 
 
 def _class_text(least: int) -> str:

@@ -1,4 +1,4 @@
-"""The columns of the tables as Spark sees them."""
+"""What the columns of the tables hold, for whoever compares rows."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,17 +10,10 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from pipeline.schemas import arrow_schema, key_columns, provenance_columns
 from pipeline.tables import Table
 
-__all__ = ["UINT64", "fingerprint", "spark_schema", "value_columns"]
+__all__ = ["UINT64", "fingerprint", "value_columns"]
 
 UINT64: Final = "decimal(20,0)"
 """Any number of 64 bits without a sign."""
-
-
-def spark_schema(table: Table) -> StructType:
-    """Return the columns of `table`."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(arrow_schema(table))
 
 
 def value_columns(table: Table) -> tuple[str, ...]:

@@ -82,7 +82,9 @@ class LedgerPlace:
 
             path = Path(self.directory) / _LEDGERS
             if not path.is_dir():
-                raise ConfigurationError(f"there are no ledgers in {self.directory}; name the data directory of the hub")
+                raise ConfigurationError(
+                    f"there are no ledgers in {self.directory}; name the data directory of the hub"
+                )
             local = await LocalLedgerCensus.open(path)
             async for page in local.pages():
                 yield page

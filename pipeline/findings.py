@@ -46,7 +46,9 @@ def stale_owners(owners: DataFrame, living: DataFrame) -> DataFrame:
 
     Args: living - columns host, port, ssl_port and epoch, as in the table of owners.
     """
-    marked = living.select("host", "port", "ssl_port", F.col("epoch").cast(UINT64).alias("epoch")).distinct().alias("hub")
+    marked = (
+        living.select("host", "port", "ssl_port", F.col("epoch").cast(UINT64).alias("epoch")).distinct().alias("hub")
+    )
     record = owners.alias("record")
     same = [F.col(f"record.{name}").eqNullSafe(F.col(f"hub.{name}")) for name in ("host", "port", "ssl_port", "epoch")]
     dead = record.join(F.broadcast(marked), on=same[0] & same[1] & same[2] & same[3], how="left_anti")
@@ -147,7 +149,12 @@ def _is_emptied(held: Column) -> Column:
 def _defects(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         found = [
-            {"kind": str(_FAULTS[defect.fault]), "topic": row.key.topic, "ledger_id": defect.ledger_id, "what": defect.text}
+            {
+                "kind": str(_FAULTS[defect.fault]),
+                "topic": row.key.topic,
+                "ledger_id": defect.ledger_id,
+                "what": defect.text,
+            }
             for row in rows_of(Table.LEDGERS, batch)
             if row.key is not None and row.error is None
             for defect in range_defects(row.record)

@@ -29,9 +29,7 @@ _LEDGERS_MAX: Final = 8
 _ROWS_PER_PARTITION: Final = 200_000
 _BACKEND: Final = "generated"
 _REMOTE: Final = f"array<struct<region:binary,seq_id:{UINT64}>>"
-_RANGES: Final = (
-    f"array<struct<ledger_id:{UINT64},start:{UINT64},end:struct<local:{UINT64},remote:{_REMOTE}>>>"
-)
+_RANGES: Final = f"array<struct<ledger_id:{UINT64},start:{UINT64},end:struct<local:{UINT64},remote:{_REMOTE}>>>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not 1 <= self.topics <= 3_000_000_000 or self.subscriptions < 0 or self.hubs < 1:
-            raise ValueError("generate needs 1 to 3,000,000,000 topics, no fewer than 0 subscriptions, and a hub at least")
+            raise ValueError(
+                "generate needs 1 to 3,000,000,000 topics, no fewer than 0 subscriptions, and a hub at least"
+            )
         if not -(1 << 63) <= self.seed < 1 << 63:
             raise ValueError("a seed is a whole number of 64 bits")
 
@@ -249,5 +249,3 @@ class _Made:
 
     def _word(self, index: Column, purpose: str, words: Sequence[str]) -> Column:
         return F.element_at(F.array(*map(F.lit, words)), (self._pick(index, purpose, len(words)) + 1).cast("int"))
-
-

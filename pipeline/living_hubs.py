@@ -55,7 +55,9 @@ def cluster_hubs(url: str) -> list[HubInfo]:
     try:
         return asyncio.run(read())
     except (NotAppliedError, ServiceDownError) as exc:
-        raise JobError(f"the cluster {url} does not answer: {exc}; see that ZooKeeper is up", ExitCode.UNAVAILABLE) from exc
+        raise JobError(
+            f"the cluster {url} does not answer: {exc}; see that ZooKeeper is up", ExitCode.UNAVAILABLE
+        ) from exc
 
 
 def standalone_hubs(url: str) -> list[HubInfo] | None:

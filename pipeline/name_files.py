@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from hedwig.errors import InvalidArgumentError
 from hedwig.names import as_subscriber, as_topic, parse_name, show_name
-from pipeline.columns import spark_schema
+from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 
 __all__ = ["subscriptions_of", "topics_needed", "topics_of"]

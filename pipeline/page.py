@@ -78,7 +78,9 @@ def html(page: Page) -> str:
     return environment.from_string(template).render(page=page)
 
 
-def bars(values: Mapping[str, float], *, says: str, axis: str, is_log: bool = False, marked: Sequence[str] = ()) -> Chart:
+def bars(
+    values: Mapping[str, float], *, says: str, axis: str, is_log: bool = False, marked: Sequence[str] = ()
+) -> Chart:
     """Draw a bar for each of `values`, one below the other; those that are `marked` in another colour."""
     names = list(values)
 

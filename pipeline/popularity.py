@@ -32,7 +32,9 @@ class Popularity:
 
     def __post_init__(self) -> None:
         if self.topics < 1 or self.subscriptions < 0 or not 0 <= self.exponent <= 2:
-            raise ValueError("popularity needs a topic at least, no fewer than 0 subscriptions, and an exponent of 0 to 2")
+            raise ValueError(
+                "popularity needs a topic at least, no fewer than 0 subscriptions, and an exponent of 0 to 2"
+            )
 
     def before(self, rank: "Column") -> "Column":
         """Return how many subscriptions the ranks below `rank` have (bigint); `rank` is 0 to `topics`."""

@@ -23,10 +23,10 @@ from pyspark.sql import functions as F
 from hedwig.clock import Clock, SystemClock
 from hedwig.exit_codes import ExitCode
 from pipeline.checksum import Checksum, checksum_of
-from pipeline.columns import spark_schema
 from pipeline.errors import JobError, from_spark
 from pipeline.folder import Folder
 from pipeline.manifest import Manifest
+from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 
 __all__ = ["SNAPSHOT_TABLES", "Snapshot", "read_snapshot", "write_snapshot"]
@@ -120,7 +120,9 @@ def _write(frame: DataFrame, path: str) -> int:
 def _read_back(spark: SparkSession, table: Table, path: str, passed: int) -> Checksum:
     found = checksum_of(table, spark.read.schema(spark_schema(table)).parquet(path))
     if found.rows != passed:
-        raise JobError(f"{passed:,} rows were written to {path}, and {found.rows:,} are in it: its file system lost some")
+        raise JobError(
+            f"{passed:,} rows were written to {path}, and {found.rows:,} are in it: its file system lost some"
+        )
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.exit_codes import ExitCode
-from pipeline.apply import ApplyConfig, prepare
+from pipeline.apply import ApplyConfig
 from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.policies import Policy
@@ -32,7 +32,6 @@ def write_table(frame: DataFrame, url: str, table: Table, options: Mapping[str, 
     if table is Table.TOPICS:
         policy = Policy.CREATE  # They say that a topic exists, and there is no other way to have that so.
     config = ApplyConfig(url=url, table=table, policy=policy, **chosen)
-    prepare(config)
     return Statistics.of_rows(apply_rows(frame, config).collect())
 
 
@@ -50,4 +49,3 @@ def read_tables_of(spark: SparkSession, directory: str) -> dict[Table, DataFrame
             ExitCode.NOT_FOUND,
         )
     return {table: spark.read.parquet(place) for table, place in places.items()}
-

@@ -29,7 +29,9 @@ __all__ = ["command"]
 @click.option("--cluster", metavar="URL", help="The hubs' cluster.zookeeper, to the letter: ask there who is alive.")
 @click.option("--data", metavar="DIR", help="Data directory of a standalone hub: look for its ledgers there.")
 @click.option("--bookkeeper", metavar="URL", help="Look for ledgers on these bookies: zookeeper://host:2181/ledgers.")
-@click.option("--top", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the largest to tell.")
+@click.option(
+    "--top", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the largest to tell."
+)
 @pass_job
 def command(
     job: Job,
@@ -75,7 +77,9 @@ def command(
                     snapshot.verify()
             # Asked after the records were read: who owns a topic by then has begun before.
             living = _living(source, named, cluster)
-            place = LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster) if data or bookkeeper else None
+            place = (
+                LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster) if data or bookkeeper else None
+            )
             given = AuditInput(
                 frames=snapshot.frames,
                 read_ms=int(datetime.fromisoformat(snapshot.manifest.began).timestamp() * 1000),

@@ -21,7 +21,9 @@ __all__ = ["command"]
 @click.argument("before")
 @click.argument("after")
 @click.option("--with-owners", is_flag=True, help="Compare owners too.")
-@click.option("--into", "directory", metavar="DIR", help="Write all differences there as Parquet, a folder for each table.")
+@click.option(
+    "--into", "directory", metavar="DIR", help="Write all differences there as Parquet, a folder for each table."
+)
 @click.option("--show", type=click.IntRange(0), default=10, show_default=True, help="How many differences to tell.")
 @pass_job
 @click.pass_context

@@ -14,7 +14,9 @@ __all__ = ["command"]
     example="hedwig-pipeline load sqlite:///./hedwig.db --topics topics.tsv.gz --subscriptions subscriptions.tsv.gz",
 )
 @click.argument("url")
-@click.option("--from", "directory", metavar="DIR", help="Folders of Parquet files named by their table, as generate makes.")
+@click.option(
+    "--from", "directory", metavar="DIR", help="Folders of Parquet files named by their table, as generate makes."
+)
 @click.option("--topics", metavar="FILE", help="Lines that begin with a topic; what follows a tab is passed over.")
 @click.option("--subscriptions", metavar="FILE", help="Lines of a topic, a tab and a subscriber.")
 @click.option("--with-owners", is_flag=True, help="Owners too, if DIR has them.")

@@ -11,9 +11,7 @@ from pipeline.jobs.options import ScanWish, WriteWish, scan_options, write_optio
 __all__ = ["command"]
 
 
-@click.command(
-    "migrate", cls=JobCommand, example="hedwig-pipeline migrate sqlite:///./hedwig.db sqlite:///./moved.db"
-)
+@click.command("migrate", cls=JobCommand, example="hedwig-pipeline migrate sqlite:///./hedwig.db sqlite:///./moved.db")
 @click.argument("source")
 @click.argument("target")
 @click.option(

@@ -8,9 +8,7 @@ from pipeline.jobs.options import ScanWish, scan_options
 __all__ = ["command"]
 
 
-@click.command(
-    "snapshot", cls=JobCommand, example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot"
-)
+@click.command("snapshot", cls=JobCommand, example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot")
 @click.argument("url")
 @click.argument("directory")
 @click.option("--without-owners", is_flag=True, help="Leave out who owns which topic; restore does not need it.")
