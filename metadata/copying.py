@@ -14,7 +14,7 @@ from typing import Any, Final
 from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError, NoRecordError
 from hedwig.versions import NEW, Version, Versioned
 from metadata.export_file import PlainRecord
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from metadata.operations import Operation, Outcome, Write
 from metadata.store import MetadataStore
 
@@ -23,7 +23,7 @@ __all__ = ["CopyConflictError", "CopyResult", "Existing", "apply_to", "copy_reco
 _TRIES: Final = 16
 """How often others may be faster with one record before it is given up."""
 
-_ORDER: Final = (PERSISTENCE, SUBSCRIPTIONS, OWNERSHIP)
+_ORDER: Final[tuple[RecordKind[Any], ...]] = (PERSISTENCE, SUBSCRIPTIONS, OWNERSHIP)
 """A topic exists before it has subscriptions, and is there before somebody owns it."""
 
 
@@ -69,7 +69,7 @@ async def copy_records(store: MetadataStore, records: Sequence[PlainRecord], exi
             if not pending:
                 break
             writes: list[Operation[Any]] = [Write(each.record.key, each.record.value, each.version) for each in pending]
-            outcomes = await apply_to(store, pending[0].record, writes)
+            outcomes = await apply_to(store, kind, writes)
             judged = [_judge(each, outcome, existing) for each, outcome in zip(pending, outcomes, strict=True)]
             done.update(each for each in judged if isinstance(each, CopyResult))
             pending = [each for each in judged if isinstance(each, _Pending)]
@@ -82,12 +82,12 @@ async def copy_records(store: MetadataStore, records: Sequence[PlainRecord], exi
 
 
 async def apply_to(
-    store: MetadataStore, record: PlainRecord, operations: Sequence[Operation[Any]]
+    store: MetadataStore, kind: RecordKind[Any], operations: Sequence[Operation[Any]]
 ) -> list[Outcome[Any]]:
-    """Carry out operations on records of the same kind as `record`."""
-    if record.kind is OWNERSHIP:
+    """Carry out operations on records of `kind`."""
+    if kind is OWNERSHIP:
         return await store.ownership.apply(operations)
-    if record.kind is PERSISTENCE:
+    if kind is PERSISTENCE:
         return await store.persistence.apply(operations)
     return await store.subscriptions.apply(operations)
 

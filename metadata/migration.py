@@ -252,12 +252,12 @@ class Migration:
                 continue
             example = PlainRecord(kind, of_kind[0].key, None)
             reads: list[Operation[Any]] = [Read(item.key) for item in of_kind]
-            found = await apply_to(self._source, example, reads)
+            found = await apply_to(self._source, example.kind, reads)
             for outcome in found:
                 outcome.check()
             gone = [item for item, outcome in zip(of_kind, found, strict=True) if outcome.record is None]
             deletes: list[Operation[Any]] = [Delete(item.key, item.read().version) for item in gone]
-            for outcome in await apply_to(self._target, example, deletes):
+            for outcome in await apply_to(self._target, example.kind, deletes):
                 if not isinstance(outcome.error, BadVersionError | NoRecordError):
                     outcome.check()
                     deleted += 1

@@ -48,8 +48,8 @@ class Reconciler:
         example = PlainRecord(records[0].kind, records[0].key, None)
         reads: list[Operation[Any]] = [Read(each.key) for each in records]
         # The source first: what changes there meanwhile is known as changed, and comes again.
-        source = await apply_to(self._source, example, reads)
-        target = await apply_to(self._target, example, reads)
+        source = await apply_to(self._source, example.kind, reads)
+        target = await apply_to(self._target, example.kind, reads)
         differing: list[ChangedRecord] = []
         writes: list[Operation[Any]] = []
         for each, wanted, found in zip(records, source, target, strict=True):
@@ -57,7 +57,7 @@ class Reconciler:
                 differing.append(each)
                 writes.append(write)
         self.compared += len(records)
-        for outcome in await apply_to(self._target, example, writes) if writes else ():
+        for outcome in await apply_to(self._target, example.kind, writes) if writes else ():
             if not isinstance(outcome.error, BadVersionError | NoRecordError):
                 outcome.check()
                 self.mended += 1

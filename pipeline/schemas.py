@@ -34,7 +34,7 @@ from hedwig.versions import Version, Versioned
 from metadata.operations import RecordKey
 from pipeline.tables import Table
 
-__all__ = ["InputRow", "arrow_schema", "batch_of", "key_columns", "provenance_columns", "rows_of"]
+__all__ = ["InputRow", "arrow_schema", "batch_of", "key_columns", "optional_columns", "provenance_columns", "rows_of"]
 
 _Json: TypeAlias = Any
 """What pyarrow makes of a nested value: dictionaries, lists, numbers, bytes, text, None."""
@@ -106,6 +106,11 @@ def provenance_columns() -> tuple[str, ...]:
     return ("version", "backend")
 
 
+def optional_columns(table: Table) -> frozenset[str]:
+    """Return the names of the columns that a frame to be written need not have, though what is read has them all."""
+    return frozenset((*provenance_columns(), *(("ledgers",) if table is Table.TOPICS else ())))
+
+
 def arrow_schema(table: Table) -> pa.Schema:
     """Return the columns of `table`."""
     return _SCHEMAS[table]
@@ -130,17 +135,38 @@ class InputRow:
     error: HedwigError | None = None
 
 
-def batch_of(table: Table, backend: str, records: Sequence[tuple[RecordKey, Versioned[Any]]]) -> pa.RecordBatch:
-    """Return records of one kind as a batch with the schema of `table`; `backend` is the scheme of their store."""
-    columns: dict[str, Sequence[Any]] = {"topic": [key.topic for key, _ in records]}
-    if table.kind.has_subscriber:
-        columns["subscriber"] = [key.subscriber for key, _ in records]
-    columns |= _COLUMNS[table]([found.value for _, found in records])
-    columns["version"] = [found.version.raw for _, found in records]
-    columns["backend"] = [backend] * len(records)
-    native = _NATIVE[table]
-    arrays = [pa.array(columns[field.name], field.type) for field in native]
-    return pa.RecordBatch.from_arrays(arrays, schema=native).cast(arrow_schema(table))
+def batch_of(
+    table: Table,
+    backend: str,
+    records: Sequence[tuple[RecordKey, Versioned[Any]]],
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatch:
+    """Return records of one kind as a batch with the schema of `table`, or with some of its columns.
+
+    `backend` is the scheme of their store.
+    """
+    names = arrow_schema(table).names if columns is None else columns
+    native = pa.schema([_NATIVE[table].field(name) for name in names])
+    arrays = [pa.array(_column(table, name, backend, records), native.field(name).type) for name in names]
+    wanted = pa.schema([arrow_schema(table).field(name) for name in names])
+    return pa.RecordBatch.from_arrays(arrays, schema=native).cast(wanted)
+
+
+def _column(
+    table: Table, name: str, backend: str, records: Sequence[tuple[RecordKey, Versioned[Any]]]
+) -> Sequence[_Json]:
+    match name:
+        case "topic":
+            return [key.topic for key, _ in records]
+        case "subscriber":
+            return [key.subscriber for key, _ in records]
+        case "version":
+            return [found.version.raw for _, found in records]
+        case "backend":
+            return [backend] * len(records)
+        case _:
+            value_of = _COLUMNS[table][name]
+            return [value_of(found.value) for _, found in records]
 
 
 def rows_of(table: Table, batch: pa.RecordBatch) -> list[InputRow]:
@@ -152,7 +178,7 @@ def rows_of(table: Table, batch: pa.RecordBatch) -> list[InputRow]:
     Raises: InvalidArgumentError - a column that is needed is missing.
     """
     for field in _NATIVE[table]:
-        if field.name not in batch.schema.names and field.name not in _OPTIONAL[table] and not field.nullable:
+        if field.name not in batch.schema.names and field.name not in optional_columns(table) and not field.nullable:
             raise InvalidArgumentError(f"rows of {table} need the column {field.name!r}")
     present = [field for field in _NATIVE[table] if field.name in batch.schema.names]
     columns = {field.name: _values_of(batch.column(field.name), field.type) for field in present}
@@ -189,28 +215,8 @@ def _input_row(table: Table, values: Sequence[_Json]) -> InputRow:
 # --------------------------------------------------------------------------------------------------- records to columns
 
 
-def _topic_columns(records: Sequence[LedgerRanges]) -> Mapping[str, Sequence[_Json]]:
-    return {"ledgers": [len(record.ranges) for record in records]}
-
-
-def _owner_columns(records: Sequence[HubInfo]) -> Mapping[str, Sequence[_Json]]:
-    return {
-        "host": [hub.host for hub in records],
-        "port": [hub.port for hub in records],
-        "ssl_port": [hub.ssl_port for hub in records],
-        "epoch": [hub.epoch for hub in records],
-    }
-
-
-def _ledger_columns(records: Sequence[LedgerRanges]) -> Mapping[str, Sequence[_Json]]:
-    return {"ranges": [[_range_fields(item) for item in record.ranges] for record in records]}
-
-
-def _subscription_columns(records: Sequence[SubscriptionData]) -> Mapping[str, Sequence[_Json]]:
-    return {
-        "preferences": [_preference_fields(data.preferences) for data in records],
-        "state": [None if data.state is None else {"consumed": _seq_fields(data.state.consumed)} for data in records],
-    }
+def _state_fields(state: SubscriptionState | None) -> _Json:
+    return None if state is None else {"consumed": _seq_fields(state.consumed)}
 
 
 def _range_fields(item: LedgerRange) -> _Json:
@@ -234,11 +240,19 @@ def _preference_fields(preferences: SubscriptionPreferences | None) -> _Json:
     }
 
 
-_COLUMNS: Final[Mapping[Table, Callable[[Any], Mapping[str, Sequence[_Json]]]]] = {
-    Table.TOPICS: _topic_columns,
-    Table.OWNERS: _owner_columns,
-    Table.LEDGERS: _ledger_columns,
-    Table.SUBSCRIPTIONS: _subscription_columns,
+_COLUMNS: Final[Mapping[Table, Mapping[str, Callable[[Any], _Json]]]] = {
+    Table.TOPICS: {"ledgers": lambda record: len(record.ranges)},
+    Table.OWNERS: {
+        "host": lambda hub: hub.host,
+        "port": lambda hub: hub.port,
+        "ssl_port": lambda hub: hub.ssl_port,
+        "epoch": lambda hub: hub.epoch,
+    },
+    Table.LEDGERS: {"ranges": lambda record: [_range_fields(item) for item in record.ranges]},
+    Table.SUBSCRIPTIONS: {
+        "preferences": lambda data: _preference_fields(data.preferences),
+        "state": lambda data: _state_fields(data.state),
+    },
 }
 
 # --------------------------------------------------------------------------------------------------- columns to records
@@ -318,8 +332,3 @@ _RECORD: Final[Mapping[Table, Callable[..., Any]]] = {
     Table.LEDGERS: _ledger_record,
     Table.SUBSCRIPTIONS: _subscription_record,
 }
-
-_OPTIONAL: Final[Mapping[Table, frozenset[str]]] = {
-    table: frozenset((*provenance_columns(), *(("ledgers",) if table is Table.TOPICS else ()))) for table in Table
-}
-"""The columns that a frame to be written need not have, though what is read always has them."""

@@ -1,11 +1,11 @@
-"""The tables of the data source: what of a store a DataFrame shows."""
+"""The tables of the data source, what of a store a DataFrame shows, and the choices there are for reading them."""
 
 import enum
 from typing import Any
 
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 
-__all__ = ["Table"]
+__all__ = ["OnCorrupt", "Table"]
 
 
 class Table(enum.StrEnum):
@@ -30,3 +30,12 @@ class Table(enum.StrEnum):
                 return OWNERSHIP
             case Table.SUBSCRIPTIONS:
                 return SUBSCRIPTIONS
+
+
+class OnCorrupt(enum.StrEnum):
+    """What to do about a record that cannot be read."""
+
+    FAIL = "fail"
+    """The task fails, and names it."""
+    SKIP = "skip"
+    """It is passed over and counted; the log of the task names it."""

@@ -1,0 +1,185 @@
+"""The data source `hedwig`: a store as Spark's DataFrames.
+
+    spark.read.format("hedwig").option("url", url).option("table", "subscriptions").load()
+    frame.write.format("hedwig").option("url", url).option("table", "subscriptions").mode("append").save()
+
+Spark makes these objects in processes of their own, beside the driver and in tasks, so nothing here is remembered from
+one call to the next but what travels: options, the ranges of a plan, and what tasks report.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from hedwig.errors import ConfigurationError, HedwigError
+from metadata import KeyRange
+from pipeline.apply import ApplyConfig, apply, prepare
+from pipeline.plan import ScanConfig, plan
+from pipeline.policies import Policy
+from pipeline.pushdown import narrowed
+from pipeline.scan import scan
+from pipeline.source_options import OnConflict, SourceOptions
+from pipeline.spark_types import check_frame, spark_schema, wanted_columns
+from pipeline.statistics import Statistics
+
+__all__ = ["HedwigDataSource", "RowsNotWrittenError", "register"]
+
+_log = logging.getLogger(__name__)
+
+
+class RowsNotWrittenError(HedwigError):
+    """Some rows were not written, and `onConflict` is not `report`; all others are in the store."""
+
+
+class HedwigDataSource(DataSource):
+    """Makes readers and writers; the options are those of `source_options`."""
+
+    speculation: ClassVar[bool | None] = None
+    """Whether tasks of this session may run twice at once; None if nobody has looked."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "hedwig"
+
+    def schema(self) -> StructType:
+        return spark_schema(SourceOptions(self.options).table)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = SourceOptions(self.options)
+        config = options.scan_config()
+        config = replace(config, columns=wanted_columns(config.table, schema))
+        return FilteringReader(config) if options.pushdown else HedwigReader(config)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "HedwigWriter":
+        if overwrite:
+            raise ConfigurationError(
+                "a store of Hedwig is written to in the mode append only; what becomes of records that are there "
+                "already, the option policy says"
+            )
+        options = SourceOptions(self.options)
+        config = options.apply_config()
+        check_frame(config.table, schema, with_versions=config.policy is Policy.REPLACE)
+        if config.policy is Policy.OVERWRITE and self.speculation is not False:
+            raise ConfigurationError(
+                "the policy overwrite needs a session without speculation, in which no task runs twice at once: "
+                + (
+                    "set spark.speculation=false when the session is made"
+                    if self.speculation
+                    else "call pipeline.datasource.register(spark) before, which looks at that"
+                )
+            )
+        prepare(config)
+        return HedwigWriter(config, options.on_conflict)
+
+
+class _SteadyDataSource(HedwigDataSource):
+    speculation = False
+
+
+class _SpeculatingDataSource(HedwigDataSource):
+    speculation = True
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source known to a session. Where the package is installed, that happens by itself.
+
+    Still, only a session for which it was called can be trusted with the policy overwrite.
+    """
+    speculating = str(spark.conf.get("spark.speculation", "false")).lower() == "true"
+    if speculating:
+        _log.warning(
+            "spark.speculation is on: tasks that write run twice at once now and then, which costs the store twice; "
+            "nothing is applied twice, and the policy overwrite is refused"
+        )
+    spark.dataSource.register(_SpeculatingDataSource if speculating else _SteadyDataSource)
+
+
+class _Share(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, keys: KeyRange) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
+class HedwigReader(DataSourceReader):
+    """Reads a table, one range of keys in each task."""
+
+    def __init__(self, config: ScanConfig) -> None:
+        self._config = config
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Share(keys) for keys in plan(self._config)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Share), "partitions are those that were planned"
+        return scan(self._config, partition.keys)
+
+
+class FilteringReader(HedwigReader):
+    """A reader that leaves conditions on the topic to the store. Spark takes it for wrong unless it has filters."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        names, rest = narrowed(self._config.names, filters)
+        self._config = replace(self._config, names=names)
+        return rest
+
+
+class _Report(WriterCommitMessage):
+    """What became of the rows of one task."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.statistics = statistics
+
+
+class HedwigWriter(DataSourceArrowWriter):
+    """Writes rows to a table, each by a compare-and-set of its own; there is no transaction over them."""
+
+    def __init__(self, config: ApplyConfig, on_conflict: OnConflict) -> None:
+        self._config = config
+        self._on_conflict = on_conflict
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _Report(apply(iterator, self._config))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        total = _total(messages)
+        if not total.unwritten:
+            _log.info("wrote %s to %s of %s", total, self._config.table, self._config.url)
+            return
+        told = (
+            f"{total.unwritten:,} of {total}, which is now in {self._config.table} of {self._config.url}, were not "
+            f"written; the first of them: {'; '.join(total.problems)}"
+        )
+        if self._on_conflict is OnConflict.FAIL:
+            raise RowsNotWrittenError(f"{told} (onConflict=report only tells so)")
+        _log.warning("%s", told)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        total = _total(messages)
+        if total.rows:
+            _log.warning(
+                "the job did not come to its end; of the tasks that did: %s. Running it again with the same rows "
+                "writes what is missing",
+                total,
+            )
+
+
+def _total(messages: Iterable[WriterCommitMessage | None]) -> Statistics:
+    total = Statistics()
+    for message in messages:
+        if isinstance(message, _Report):
+            total.include(message.statistics)
+    return total

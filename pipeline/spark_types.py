@@ -1,0 +1,104 @@
+"""The columns of the tables as Spark's types."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from hedwig.errors import InvalidArgumentError
+from pipeline.schemas import arrow_schema, optional_columns
+from pipeline.tables import Table
+
+__all__ = ["check_frame", "spark_field", "spark_schema", "spark_type", "wanted_columns"]
+
+_SIMPLE = {
+    pa.binary(): BinaryType(),
+    pa.string(): StringType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+}
+
+
+def spark_type(kind: pa.DataType) -> DataType:
+    """Return Spark's type for one of Arrow's that the tables use."""
+    if isinstance(kind, pa.StructType):
+        return StructType([spark_field(kind.field(index)) for index in range(kind.num_fields)])
+    if isinstance(kind, pa.ListType):
+        return ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
+    if isinstance(kind, pa.Decimal128Type):
+        return DecimalType(kind.precision, kind.scale)
+    return _SIMPLE[kind]
+
+
+def spark_field(field: pa.Field) -> StructField:
+    """Return a column of Spark for one of Arrow."""
+    return StructField(field.name, spark_type(field.type), field.nullable)
+
+
+def spark_schema(table: Table) -> StructType:
+    """Return the columns of `table`."""
+    return StructType([spark_field(field) for field in arrow_schema(table)])
+
+
+def wanted_columns(table: Table, schema: StructType) -> tuple[str, ...]:
+    """Return the names of the columns that a reader is asked for, all or some of the table's.
+
+    Raises: InvalidArgumentError - it has no such column, or of another type.
+    """
+    _check_columns(table, schema)
+    return tuple(schema.names)
+
+
+def check_frame(table: Table, schema: StructType, *, with_versions: bool) -> None:
+    """Check the columns of a frame that is to be written to `table`; the order does not matter.
+
+    Args: with_versions - rows must say where they come from.
+    Raises: InvalidArgumentError - a column is missing, not the table's, or of another type; says what to do.
+    """
+    _check_columns(table, schema)
+    needed = [field.name for field in arrow_schema(table) if with_versions or field.name not in optional_columns(table)]
+    missing = [name for name in needed if name not in schema.names]
+    if missing:
+        raise InvalidArgumentError(
+            f"the frame has no column {_listed(missing)}; rows of {table} are written from {_listed(needed)}"
+        )
+
+
+def _check_columns(table: Table, schema: StructType) -> None:
+    known = {field.name: field.dataType for field in spark_schema(table)}
+    for field in schema:
+        if field.name not in known:
+            raise InvalidArgumentError(
+                f"the table {table} has no column {field.name!r}: drop it; there are {_listed(list(known))}"
+            )
+        wanted, given = known[field.name], field.dataType
+        if _plain(given) != _plain(wanted):
+            raise InvalidArgumentError(
+                f"the column {field.name!r} of the table {table} is {wanted.simpleString()}, not "
+                f"{given.simpleString()}: cast it"
+            )
+
+
+def _plain(kind: DataType) -> DataType:
+    """Return a type that says nothing of nulls, which the rows themselves tell."""
+    match kind:
+        case StructType():
+            return StructType([StructField(field.name, _plain(field.dataType)) for field in kind])
+        case ArrayType():
+            return ArrayType(_plain(kind.elementType))
+        case _:
+            return kind
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

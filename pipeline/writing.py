@@ -1,0 +1,49 @@
+"""Writing a DataFrame with a report of what became of its rows, which a data source's writer cannot return."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from metadata import MetadataUrl
+from pipeline.apply import ApplyConfig, apply, prepare
+from pipeline.policies import Policy
+from pipeline.schemas import key_columns
+from pipeline.spark_types import check_frame, spark_field
+from pipeline.statistics import STATISTICS_SCHEMA
+
+__all__ = ["apply_rows", "store_order"]
+
+
+def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None = None) -> DataFrame:
+    """Return a frame that writes the rows of `frame` when it is collected, which must happen once.
+
+    A second action would write everything again; nothing is applied twice, but everything is asked for twice.
+
+    Args: partitions - how many tasks write; the session's `spark.sql.shuffle.partitions` if it is not given.
+    Returns: a row for each task with STATISTICS_SCHEMA; `Statistics.of_rows` adds them up.
+    Raises: InvalidArgumentError - the frame has not the columns of the table; as `prepare`.
+    """
+    check_frame(config.table, frame.schema, with_versions=config.policy is Policy.REPLACE)
+    prepare(config)
+    order = store_order(config)
+    # So a task writes to one end of the store, and finds it in memory; and no two tasks write the same topic.
+    shared = frame.repartitionByRange(partitions, *order) if partitions else frame.repartitionByRange(*order)
+    schema = StructType([spark_field(field) for field in STATISTICS_SCHEMA])
+    return shared.sortWithinPartitions(*order).mapInArrow(partial(_apply, config), schema)
+
+
+def store_order(config: ApplyConfig) -> list[Column]:
+    """Return expressions by which rows sort about as the store keeps them."""
+    names = [F.col(name) for name in key_columns(config.table)]
+    if MetadataUrl.parse(config.url).scheme.startswith("hbase"):
+        # As metadata.hbase.keys: the hash of the topic stands in front.
+        return [F.substring(F.sha2(F.col("topic"), 256), 1, 4), *names]
+    return names
+
+
+def _apply(config: ApplyConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield apply(batches, config).batch()
