@@ -1,7 +1,7 @@
 """The audit of a store: all findings and standings of one copy of its tables, as Parquet, and the figures of it.
 
-It reads a snapshot, never a live store: three tables that were read at three times would not fit each other, and most of
-what is asked here needs a table more than once.
+It reads a snapshot, never a live store: three tables that were read at three times would not fit each other, and most
+of what is asked here needs a table more than once.
 
     DIR/findings/*.parquet     what is wrong (pipeline.findings)
     DIR/lags/*.parquet         a row for each subscription

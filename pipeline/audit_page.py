@@ -50,8 +50,8 @@ def _hubs(figures: AuditFigures) -> list[Section]:
 def _backlogs(figures: AuditFigures) -> Section:
     says = [
         "The backlog of a topic is what its slowest subscriber has not consumed; the lag of all is added up beside it.",
-        f"In {figures.inexact_topics:,} topics the last ledger is open, and only the hub that owns them knows how far it "
-        "goes: there each figure is the least that it can be.",
+        f"In {figures.inexact_topics:,} topics the last ledger is open, and only the hub that owns them knows how far "
+        "it goes: there each figure is the least that it can be.",
     ]
     charts = [_spread(figures, "messages that a subscription lags", "subscriptions")]
     return Section(

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -109,26 +109,27 @@ class JobGroup(click.Group):
         self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
         return list(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
         if cmd_name not in self._modules:
             return None
         found = importlib.import_module(self._modules[cmd_name]).command
         assert isinstance(found, JobCommand), f"{cmd_name} is a job"
         return found
 
-    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:
-        """Run a job as from a shell, and exit."""
-        meta: dict[str, Any] = {}
-        code = self._run(list(sys.argv[1:] if args is None else args), meta)
+    def run_line(self, args: Sequence[str]) -> int:
+        """Run a job as from a shell, and return its exit code: what ends it is a line on standard error."""
+        code = self._run(list(args), {})
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read standard output left; the interpreter's last flush must not complain about it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = ExitCode.PIPE_CLOSED
-        sys.exit(code)
+            return ExitCode.PIPE_CLOSED
+        return code
 
     def _run(self, args: list[str], meta: dict[str, Any]) -> int:
         try:
@@ -171,10 +172,13 @@ def _told(error: Exception, *, is_shown: bool) -> tuple[str, ExitCode]:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"the file {os.fsdecode(error.filename)}: {error.strerror}", ExitCode.FAILED
     hint = "above is where" if is_shown else "run with --debug to see where"
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    lines = [line.strip() for line in str(error).partition("JVM stacktrace:")[0].splitlines() if line.strip()]
+    # Of a traceback that came with it, the last line says what it was.
+    said = f"{type(error).__name__}: {lines[-1] if lines else ''}"[:_SAID_MAX]
     return f"Spark, or a bug in {PROGRAM_NAME}: {said}; {hint}", ExitCode.FAILED
 
 
+_SAID_MAX: Final = 500
 _EXTRA: Final = ("pyspark", "py4j", "pyarrow", "pandas", "matplotlib", "jinja2")
 
 

@@ -65,12 +65,12 @@ class Written:
         said = f": {'; '.join(problems)}" if problems else ""
         if total[Result.FAILED]:
             raise JobError(
-                f"{total[Result.FAILED]:,} rows could not be written to {self.url}, and {self.unwritten:,} in all are not "
-                f"what it holds{said}"
+                f"{total[Result.FAILED]:,} rows could not be written to {self.url}, and {self.unwritten:,} in all "
+                f"are not what it holds{said}"
             )
         raise JobError(
-            f"{self.url} holds {self.unwritten:,} other records under the same names, and keeps them{said}; see them all "
-            "with: hedwig-pipeline diff",
+            f"{self.url} holds {self.unwritten:,} other records under the same names, and keeps them{said}; see them "
+            "all with: hedwig-pipeline diff",
             ExitCode.VERSION_CONFLICT,
         )
 

@@ -70,4 +70,4 @@ class Differences:
 
 def _shown(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     names = {name: show_name(bytes(row[name])) for name in ("topic", "subscriber") if name in row}
-    return {"change": row["change"], "table": table.value, **names, "what": ", ".join(row["what"])}
+    return {"change": row["change"], "table": table.value} | names | {"what": ", ".join(row["what"])}

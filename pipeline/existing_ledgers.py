@@ -1,7 +1,7 @@
 """The ledgers that exist, asked of where they are, to be held against those on record."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ class LedgerPlace:
         return self.directory is not None or self.deployment is not None
 
     def read(self) -> pa.Table:
-        """Return all ledgers: ledger_id (text), made_ms (null if nothing says so), is_ours and topic (null if not told).
+        """Return all ledgers: ledger_id (text), made_ms (null if nothing says so), is_ours, topic (null if not told).
 
         Raises: ConfigurationError - there are none; JobError - they cannot be asked for.
         """
@@ -76,7 +76,7 @@ class LedgerPlace:
             and about.get("deployment", b"") == self.deployment.encode()
         )
 
-    async def _pages(self) -> "AsyncIterator[list[LedgerEntry]]":
+    async def _pages(self) -> AsyncGenerator[list[LedgerEntry], None]:
         if self.directory is not None:
             from hub.ledgers.local.census import LocalLedgerCensus
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
@@ -72,7 +72,8 @@ class Folder:
             finally:
                 stream.close()
 
-        return self._do(read).decode("utf-8", "replace")
+        content: bytes = self._do(read)
+        return content.decode("utf-8", "replace")
 
     def write_text(self, name: str, text: str) -> None:
         """Make a file with this content, at once: others see all of it or nothing. One that is there is replaced."""

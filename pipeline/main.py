@@ -1,12 +1,13 @@
 """The command hedwig-pipeline."""
 
-from typing import Final
+import sys
+from typing import Final, NoReturn
 
 import click
 
 from pipeline.command import JobGroup
 
-__all__ = ["main"]
+__all__ = ["jobs", "main"]
 
 _MODULES: Final = {
     "generate": "pipeline.jobs.generate",
@@ -26,7 +27,7 @@ _MODULES: Final = {
     example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot",
 )
 @click.version_option(package_name="hedwig", prog_name="hedwig-pipeline")
-def main() -> None:
+def jobs() -> None:
     """Move, snapshot, audit and analyse the metadata of Hedwig with Spark.
 
     Without --master a job runs on the processors of this machine. Through spark-submit the same jobs run on a cluster:
@@ -35,3 +36,9 @@ def main() -> None:
     Exit codes: 0 done, 1 failed (diff: something differs), 2 usage, 3 not found, 4 version conflict, 5 outcome unknown,
     6 store unavailable, 130 interrupted.
     """
+
+
+def main() -> NoReturn:
+    """Run one of them, and exit."""
+    assert isinstance(jobs, JobGroup), "it was made as one"
+    sys.exit(jobs.run_line(sys.argv[1:]))

@@ -69,8 +69,8 @@ class Manifest:
         match content:
             case {"kind": str(kind), "format": int(version)} if kind == _KIND and version > FORMAT:
                 raise JobError(
-                    f"{place} is of format {version}, and this release reads up to {FORMAT}: use the release that wrote "
-                    "it, or a later one"
+                    f"{place} is of format {version}, and this release reads up to {FORMAT}: use the release that "
+                    "wrote it, or a later one"
                 )
             case {
                 "kind": str(kind),

@@ -23,8 +23,8 @@ _SHOWN: Final = 100
 def topics_of(spark: SparkSession, path: str) -> DataFrame:
     """Return the topics in the files at `path`, each once: column topic (binary).
 
-    A line is a topic, as people type it: a byte may be written `\\xNN`, and a backslash is doubled. What follows a tab is
-    passed over. Fails with InvalidArgumentError, once it is read, for a line that names no topic.
+    A line is a topic, as people type it: a byte may be written `\\xNN`, and a backslash is doubled. What follows a tab
+    is passed over. Fails with InvalidArgumentError, once it is read, for a line that names no topic.
     """
     return _lines(spark, path).mapInArrow(_topics, "topic binary").distinct()
 
@@ -32,8 +32,8 @@ def topics_of(spark: SparkSession, path: str) -> DataFrame:
 def subscriptions_of(spark: SparkSession, path: str) -> DataFrame:
     """Return the subscriptions in the files at `path`, which have consumed nothing, each once.
 
-    A line is a topic, a tab, and a subscriber up to the next tab, as in `topics_of`. The columns are those of the table,
-    but for where rows come from.
+    A line is a topic, a tab, and a subscriber up to the next tab, as in `topics_of`. The columns are those of the
+    table, but for where rows come from.
     """
     pairs = _lines(spark, path).mapInArrow(_pairs, "topic binary, subscriber binary").distinct()
     schema = spark_schema(Table.SUBSCRIPTIONS)

@@ -98,7 +98,7 @@ def bars(
 
 
 def curves(sides: Mapping[str, Sequence[tuple[str, float]]], *, says: str, axis: str) -> Chart:
-    """Draw a line for each side through its points, which are a place and a height; places in the order of first use."""
+    """Draw a line for each side through its points, a place and a height each; places in the order of first use."""
     places = list(dict.fromkeys(place for points in sides.values() for place, _ in points))
 
     def draw(axes: "Axes") -> None:

@@ -1,4 +1,4 @@
-"""How far a job has come, for the person who waits: rows, rate and what is left, from what Spark tells of its stages."""
+"""How far a job has come, for the person who waits: rows, rate and what is left, as Spark tells of its stages."""
 
 import sys
 import threading
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import click
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from hedwig.clock import Clock, SystemClock

@@ -28,18 +28,21 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
-"""On one machine nobody else is to reach it. One gigabyte, Spark's own default, is little for sorting millions of rows."""
+"""On one machine nobody else is to reach it. One gigabyte, Spark's default, is little for sorting millions of rows."""
 _LOCAL_MASTER: Final = "local[*]"
 _QUIET: Final = "log4j2-quiet.properties"
 
 
 @contextmanager
 def open_session(job: str, *, master: str | None, settings: Mapping[str, str], debug: bool) -> Iterator[SparkSession]:
-    """Open the session of a job, and stop it at the end.
+    """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
 
     Started by spark-submit, the session takes from there what `master` and `settings` do not say. Else `master` is
     local[*] unless it is given.
     """
+    if (open_already := SparkSession.getActiveSession()) is not None:
+        yield open_already
+        return
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not is_submitted:
         master = _LOCAL_MASTER

@@ -33,8 +33,8 @@ def topic_positions(ledgers: DataFrame) -> DataFrame:
 def subscription_lags(subscriptions: DataFrame, positions: DataFrame) -> DataFrame:
     """Return how far each subscription is behind its topic; `positions` are those of `topic_positions`.
 
-    Columns: topic, subscriber (binary); consumed_message, last_message, lag_messages (decimal(20,0)); is_exact. The last
-    three are null where the topic does not exist.
+    Columns: topic, subscriber (binary); consumed_message, last_message, lag_messages (decimal(20,0)); is_exact. The
+    last three are null where the topic does not exist.
     """
     consumed = F.coalesce(F.col("state.consumed.local"), F.lit(0)).cast(UINT64)
     told = subscriptions.select("topic", "subscriber", consumed.alias("consumed_message"))
@@ -74,9 +74,9 @@ def topic_standings(positions: DataFrame, lags: DataFrame) -> DataFrame:
 def hub_loads(owners: DataFrame, living: DataFrame | None) -> DataFrame:
     """Return how many topics each incarnation of a hub owns, most first.
 
-    Columns: hub (host:port:sslport and epoch), topics (bigint), share (of all owned topics), skew (times the mean of all
-    hubs that are named), is_alive (null if `living`, with columns host, port, ssl_port and epoch, is None). Hubs that are
-    alive and own nothing are there, too.
+    Columns: hub (host:port:sslport and epoch), topics (bigint), share (of all owned topics), skew (times the mean of
+    all hubs that are named), is_alive (null if `living`, with columns host, port, ssl_port and epoch, is None). Hubs
+    that are alive and own nothing are there, too.
     """
     counted = owners.groupBy("host", "port", "ssl_port", "epoch").agg(F.count(F.lit(1)).alias("topics"))
     named = counted.select(hub_name().alias("hub"), "topics")

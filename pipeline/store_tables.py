@@ -44,8 +44,8 @@ def read_tables_of(spark: SparkSession, directory: str) -> dict[Table, DataFrame
     places = {table: f"{directory}/{table}" for table in order if Folder(spark, f"{directory}/{table}").exists()}
     if not places:
         raise JobError(
-            f"{directory} has no folder that is named {', '.join(order)}: name what generate, snapshot or a job of yours "
-            "has made",
+            f"{directory} has no folder that is named {', '.join(order)}: name what generate, snapshot or a job of "
+            "yours has made",
             ExitCode.NOT_FOUND,
         )
     return {table: spark.read.parquet(place) for table, place in places.items()}

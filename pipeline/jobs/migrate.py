@@ -46,7 +46,7 @@ def command(
     with ExitStack() as stack:
         spark = stack.enter_context(job.session())
         if through is None:
-            if not spark.sparkContext.master.startswith("local"):
+            if not str(spark.sparkContext.master).startswith("local"):
                 raise click.UsageError("on a cluster name a folder that all of it can reach: --through DIR")
             through = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='hedwig-migrate-'))}/snapshot"
         with job.progress(spark, "reading"):

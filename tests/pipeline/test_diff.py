@@ -14,7 +14,12 @@ from tests.pipeline.frames import ledgers, seq_id, subscriptions, table_of
 
 
 def _preferences(**given: Any) -> dict[str, Any]:
-    nothing = {"options": [], "message_bound": None, "message_filter": None, "message_window_size": None}
+    nothing: dict[str, Any] = {
+        "options": [],
+        "message_bound": None,
+        "message_filter": None,
+        "message_window_size": None,
+    }
     return {**nothing, **given}
 
 

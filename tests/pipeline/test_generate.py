@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from hedwig.model import Topic
 from hedwig.names import NAME_BYTES_MAX
 from metadata.ranges import range_defects
 from pipeline.checksum import checksum_of
@@ -87,7 +88,7 @@ def test_a_history_fits_together(spark: SparkSession) -> None:
     consumed = generate(spark, RECIPE, Table.SUBSCRIPTIONS).select("topic", "state.consumed.local").collect()
     behind = 0
     for row in consumed:
-        closed = [each.end.local for each in records[bytes(row["topic"])].ranges if each.end is not None]
+        closed = [each.end.local for each in records[Topic(bytes(row["topic"]))].ranges if each.end is not None]
         last = max(closed, default=0)
         assert 0 <= row["local"] <= last
         behind += row["local"] < last
