@@ -67,8 +67,8 @@ def measurements(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def medians(measured: DataFrame) -> DataFrame:
     """Return one row for each thing measured in each run: the medians over its rounds.
 
-    Columns: started, file, label, what has to be the same (program, workload, topics, in_flight, driver, place), rounds,
-    rate_per_s, p50_ms, p99_ms, errors (the sum). Rounds that hit a wall do not count.
+    Columns: started, file, label; what has to be the same (program, workload, topics, in_flight, driver, place); rounds
+    (bigint), rate_per_s, p50_ms, p99_ms, errors (the sum). Rounds that hit a wall do not count.
     """
     figures = [F.median(name).alias(name) for name in ("rate_per_s", "p50_ms", "p99_ms")]
     grouped = measured.where(F.col("wall").isNull()).groupBy("started", "file", "label", *_WHAT)
