@@ -37,9 +37,10 @@ def narrowed(names: NameRange, filters: Iterable[Filter]) -> tuple[NameRange, li
 
 def _ends(condition: Any) -> tuple[bytes, bytes | None] | None:
     """Return where the topics begin and end that fulfil a condition; None if it is not about that."""
-    if getattr(condition, "attribute", None) != _TOPIC or not isinstance(condition.value, bytes | bytearray):
+    given = getattr(condition, "value", None)
+    if getattr(condition, "attribute", None) != _TOPIC or not isinstance(given, bytes | bytearray):
         return None
-    value = bytes(condition.value)
+    value = bytes(given)
     # No other name is between one and the same with a zero byte behind it.
     behind = value + b"\0"
     match condition:

@@ -302,11 +302,13 @@ def _range_record(item: _Json) -> LedgerRange:
 
 def _seq_record(value: _Json) -> MessageSeqId:
     value = _there("consumed", value)
-    remote = tuple(
-        RegionSeqId(_there("region", item["region"]), _number("seq_id", item["seq_id"]))
-        for item in value["remote"] or ()
-    )
+    remote = tuple(_remote_record(item) for item in value["remote"] or ())
     return MessageSeqId(_number("local", value["local"]), remote)
+
+
+def _remote_record(item: _Json) -> RegionSeqId:
+    item = _there("an entry of remote", item)
+    return RegionSeqId(_there("region", item["region"]), _number("seq_id", item["seq_id"]))
 
 
 def _subscription_record(preferences: _Json, state: _Json) -> SubscriptionData:
@@ -317,9 +319,14 @@ def _subscription_record(preferences: _Json, state: _Json) -> SubscriptionData:
 
 
 def _preference_record(value: _Json) -> SubscriptionPreferences:
-    options = value["options"] or ()
+    options: dict[str, bytes] = {}
+    for item in value["options"] or ():
+        name = _there("name", _there("an option", item)["name"])
+        if name in options:
+            raise InvalidArgumentError(f"there is an option {name!r} twice")
+        options[name] = _there("value", item["value"])
     return SubscriptionPreferences(
-        options={_there("name", item["name"]): _there("value", item["value"]) for item in options},
+        options=options,
         message_bound=value["message_bound"],
         message_filter=value["message_filter"],
         message_window_size=value["message_window_size"],

@@ -1,0 +1,66 @@
+"""Stores that the pipeline is tried on: files of SQLite, filled and looked at through the metadata layer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from hedwig.versions import Versioned
+from metadata import KeyRange, MetadataStore, RecordKey, StoreOptions, open_metadata
+from metadata.table import VersionedTable
+from pipeline.plan import ScanConfig, plan
+from pipeline.scan import scan
+from pipeline.tables import Table
+
+__all__ = ["new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]
+
+T = TypeVar("T")
+
+
+def new_store(folder: Path, name: str = "store") -> str:
+    """Return the URL of an empty store that was laid out in `folder`."""
+    url = f"sqlite://{folder / name}.db"
+
+    async def nothing(_: MetadataStore) -> None:
+        """Opening it is enough."""
+
+    with_store(url, nothing)
+    return url
+
+
+def with_store(url: str, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
+    """Return what `work` returns, given the open store."""
+
+    async def run() -> T:
+        async with await open_metadata(url, StoreOptions()) as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+def records(url: str, table: Table) -> Mapping[RecordKey, Versioned[Any]]:
+    """Return what the store holds, read past the pipeline."""
+
+    async def read(store: MetadataStore) -> dict[RecordKey, Versioned[Any]]:
+        return {item.key: item.read() async for page in store.scan(kinds=(table.kind,)) for item in page}
+
+    return with_store(url, read)
+
+
+def table_of(store: MetadataStore, table: Table) -> VersionedTable[Any]:
+    """Return what of a store keeps the records of a table."""
+    return store._backend.table(table.kind)
+
+
+def scanned(config: ScanConfig) -> list[tuple[KeyRange, list[pa.RecordBatch]]]:
+    """Return the batches of each range of a plan."""
+    return [(keys, list(scan(config, keys))) for keys in plan(config)]
+
+
+def rows_of_table(url: str, table: Table, **how: Any) -> pa.Table:
+    """Return all rows of a table, as the pipeline reads them."""
+    config = ScanConfig(url=url, table=table, **how)
+    batches = [batch for _, found in scanned(config) for batch in found]
+    return pa.Table.from_batches(batches, batches[0].schema if batches else pa.schema([]))

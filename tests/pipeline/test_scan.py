@@ -1,0 +1,134 @@
+"""Plans and scans hold every record of a table once, in bounded batches."""
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
+from metadata import MetadataUrl, RecordKey
+from pipeline.plan import NameRange, ScanConfig, plan
+from pipeline.scan import scan
+from pipeline.schemas import arrow_schema, rows_of
+from pipeline.tables import OnCorrupt, Table
+from tests.metadata.bulk_contents import fill
+from tests.pipeline.stores import new_store, records, rows_of_table, scanned, with_store
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> str:
+    """The URL of a store with some of each kind of records."""
+    url = new_store(tmp_path)
+    with_store(url, fill)
+    return url
+
+
+@pytest.mark.parametrize("table", Table)
+def test_scan_meets_every_record_once(filled: str, table: Table) -> None:
+    stored = records(filled, table)
+    config = ScanConfig(url=filled, table=table, rows_per_partition=30, fetch_rows=7, batch_rows=10)
+    shares = scanned(config)
+    assert len(shares) > 1
+    batches = [batch for _, found in shares for batch in found]
+    assert all(batch.schema == arrow_schema(table) and 1 <= batch.num_rows <= 10 for batch in batches)
+    rows = [row for batch in batches for row in rows_of(table, batch)]
+    assert len(rows) == len(stored)
+    assert {row.key: row.version for row in rows} == {key: found.version for key, found in stored.items()}
+    if table is not Table.TOPICS:
+        assert {row.key: row.record for row in rows} == {key: found.value for key, found in stored.items()}
+    assert {batch["backend"][0].as_py() for batch in batches} == {"sqlite"}
+
+
+def test_empty_store_has_one_range_without_batches(tmp_path: Path) -> None:
+    config = ScanConfig(url=new_store(tmp_path), table=Table.TOPICS)
+    ((_, batches),) = scanned(config)
+    assert batches == []
+
+
+NAME_RANGES: Final[Mapping[str, NameRange]] = {
+    "prefix": NameRange(prefix=b"t-00"),
+    "from": NameRange(start=b"t-020"),
+    "up to": NameRange(stop=b"t-020"),
+    "between": NameRange(start=b"t-005", stop=b"t-0100"),
+    "one": NameRange(start=b"t-005", stop=b"t-005\0"),
+    "prefix and between": NameRange(prefix=b"t-00", start=b"t-003/", stop=b"t-02"),
+    "nothing": NameRange(prefix=b"t-00", start=b"t-01"),
+    "turned round": NameRange(start=b"t-02", stop=b"t-01"),
+    "last names": NameRange(prefix=b"\xff", start=b"\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("names", NAME_RANGES.values(), ids=NAME_RANGES)
+@pytest.mark.parametrize("table", [Table.TOPICS, Table.SUBSCRIPTIONS])
+def test_scan_of_some_names(filled: str, names: NameRange, table: Table) -> None:
+    found = rows_of_table(filled, table, names=names, rows_per_partition=20)
+    topics = sorted(found["topic"].to_pylist()) if found.num_rows else []
+    expected = sorted(
+        key.topic
+        for key in records(filled, table)
+        if key.topic.startswith(names.prefix)
+        and key.topic >= names.start
+        and (names.stop is None or key.topic < names.stop)
+    )
+    assert topics == expected
+
+
+def test_names_of_a_range_begin_as_its_ends_do() -> None:
+    assert NameRange(start=b"abc", stop=b"abd").common == b"ab"
+    assert NameRange(prefix=b"abcd", start=b"abc", stop=b"abd").common == b"abcd"
+    assert NameRange(start=b"abc").common == b""
+    assert NameRange(start=b"x", stop=b"x\0").common == b"x"
+
+
+def break_one(url: str, table: Table, key: RecordKey) -> None:
+    """Make a record one that cannot be read."""
+    part = "state" if table is Table.SUBSCRIPTIONS else "record"
+    with closing(sqlite3.connect(MetadataUrl.parse(url).path)) as connection, connection:
+        done = connection.execute(
+            f"UPDATE {table.kind.name} SET {part} = ? WHERE topic = ?", (b"\xc1no record", key.topic)
+        )
+        assert done.rowcount > 0
+
+
+def test_record_that_cannot_be_read_fails_the_scan_and_is_named(filled: str) -> None:
+    key = next(iter(records(filled, Table.LEDGERS)))
+    break_one(filled, Table.LEDGERS, key)
+    with pytest.raises(CorruptRecordError, match="persistence record of topic"):
+        rows_of_table(filled, Table.LEDGERS)
+
+
+def test_records_that_cannot_be_read_are_passed_over_and_told(filled: str, caplog: pytest.LogCaptureFixture) -> None:
+    stored = records(filled, Table.LEDGERS)
+    broken = list(stored)[::4]
+    for key in broken:
+        break_one(filled, Table.LEDGERS, key)
+    found = rows_of_table(filled, Table.LEDGERS, on_corrupt=OnCorrupt.SKIP)
+    assert set(found["topic"].to_pylist()) == {key.topic for key in stored} - {key.topic for key in broken}
+    assert f"passed over {len(broken)} records of ledgers that cannot be read" in caplog.text
+
+
+def test_scan_may_be_left_after_any_batch(filled: str) -> None:
+    config = ScanConfig(url=filled, table=Table.SUBSCRIPTIONS, fetch_rows=5, batch_rows=5)
+    (keys,) = plan(config)
+    batches = scan(config, keys)
+    assert next(batches).num_rows == 5
+    del batches
+    assert sum(batch.num_rows for batch in scan(config, keys)) == len(records(filled, Table.SUBSCRIPTIONS))
+
+
+def test_some_columns_are_read(filled: str) -> None:
+    found = rows_of_table(filled, Table.SUBSCRIPTIONS, columns=("subscriber", "topic"))
+    assert found.column_names == ["subscriber", "topic"]
+    assert found.num_rows == len(records(filled, Table.SUBSCRIPTIONS))
+
+
+def test_wrong_places_and_sizes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no metadata backend for 'mysql'"):
+        plan(ScanConfig(url="mysql://host/db", table=Table.TOPICS))
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        plan(ScanConfig(url=f"sqlite://{tmp_path}/no/such/file.db", table=Table.TOPICS))
+    with pytest.raises(InvalidArgumentError):
+        ScanConfig(url="sqlite://", table=Table.TOPICS, batch_rows=0)
