@@ -43,17 +43,15 @@ class Job:
 
         What fails inside of a task is raised as what made it fail, where that is an error of ours.
         """
-        from pyspark.errors import PySparkException
-
         from pipeline.datasource import register
-        from pipeline.errors import from_spark
+        from pipeline.errors import SPARK_ERRORS, from_spark
         from pipeline.session import open_session
 
         with open_session(self.name, master=self.master, settings=self.settings, debug=self.debug) as spark:
             try:
                 register(spark)
                 yield spark
-            except PySparkException as exc:
+            except SPARK_ERRORS as exc:
                 reason = from_spark(exc)
                 if reason is None:
                     raise

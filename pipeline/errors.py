@@ -4,12 +4,13 @@ import importlib
 import re
 from typing import Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
 from hedwig.errors import HedwigError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
 from hedwig.exit_codes import ExitCode, exit_code_of_error
 
-__all__ = ["JobError", "explain", "from_spark", "in_one_line"]
+__all__ = ["SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
 
 _RAISED: Final = re.compile(r"\b((?:hedwig|metadata|hub|pipeline)(?:\.\w+)+)\.(\w+): (.*)$", re.MULTILINE)
 """The last line of a traceback that came from a task, or from the planning of a query."""
@@ -21,6 +22,10 @@ _UNREADABLE: Final = (
     "ParquetDecodingException",
 )
 _CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)\b:? *(.*)$", re.MULTILINE)
+
+
+SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
+"""What a query raises when it fails; some of Spark's own errors come as Java's."""
 
 
 class JobError(HedwigError):
@@ -46,7 +51,7 @@ def explain(error: HedwigError) -> tuple[str, ExitCode]:
     return text, exit_code_of_error(error)
 
 
-def from_spark(error: PySparkException) -> HedwigError | None:
+def from_spark(error: Exception) -> HedwigError | None:
     """Return what made a query fail, where that is an error of ours or a file that cannot be read; else None."""
     said = str(error)
     # What comes last is what ended it; the first ones are those that it came from.

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.exit_codes import ExitCode
 from pipeline.checksum import Checksum, checksum_of
-from pipeline.errors import JobError, from_spark
+from pipeline.errors import SPARK_ERRORS, JobError, from_spark
 from pipeline.folder import Folder
 from pipeline.manifest import Manifest
 from pipeline.spark_types import spark_schema
@@ -130,7 +129,7 @@ def _read_back(spark: SparkSession, table: Table, path: str, passed: int) -> Che
 def _reading(place: str) -> Iterator[None]:
     try:
         yield
-    except PySparkException as exc:
+    except SPARK_ERRORS as exc:
         reason = from_spark(exc)
         if reason is None:
             raise

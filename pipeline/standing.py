@@ -122,4 +122,5 @@ def _last_known(held: Column) -> Column:
 
 
 def _behind(last: Column, consumed: Column) -> Column:
-    return F.greatest(last - consumed, F.lit(0)).cast(UINT64)
+    # The greatest of a null and a number is the number.
+    return F.when(last.isNotNull(), F.greatest(last - consumed, F.lit(0))).cast(UINT64)
