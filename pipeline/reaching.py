@@ -7,7 +7,7 @@ from metadata import open_metadata
 from metadata.backend import StoreOptions
 from metadata.store import backend_schemes
 
-__all__ = ["check_reachable", "is_store"]
+__all__ = ["check_reachable", "existing", "is_store"]
 
 _TIMEOUT_S = 30.0
 
@@ -15,6 +15,13 @@ _TIMEOUT_S = 30.0
 def is_store(place: str) -> bool:
     """Say whether `place` is the URL of a metadata store, and not the folder of a snapshot."""
     return "://" in place and urlsplit(place).scheme in backend_schemes()
+
+
+def existing(url: str) -> str:
+    """Return the URL of the same store, which is not made if it is not there: a name that was mistyped is no store."""
+    if not url.startswith("sqlite:") or "create=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}create=false"
 
 
 def check_reachable(url: str) -> None:

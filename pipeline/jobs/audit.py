@@ -53,14 +53,14 @@ def command(
     from pipeline.existing_ledgers import LedgerPlace, ledgers_frame
     from pipeline.folder import Folder
     from pipeline.living_hubs import hubs_frame
-    from pipeline.reaching import check_reachable, is_store
+    from pipeline.reaching import check_reachable, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
     from pipeline.store_tables import read_table
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
     if is_store(source):
-        check_reachable(source)
+        check_reachable(existing(source))
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()
@@ -69,7 +69,7 @@ def command(
             if is_store(source):
                 path = f"{directory}/snapshot"
                 with job.progress(spark, "reading"):
-                    frames = {table: read_table(spark, source, table, {}) for table in SNAPSHOT_TABLES}
+                    frames = {table: read_table(spark, existing(source), table, {}) for table in SNAPSHOT_TABLES}
                     write_snapshot(spark, frames, path, source=source)
             snapshot = read_snapshot(spark, path)
             if path == source:
@@ -114,13 +114,13 @@ def command(
 def _living(source: str, named: "Sequence[str]", cluster: str | None) -> "list[HubInfo] | None":
     """Return the hubs that are alive, None if nobody says."""
     from pipeline.living_hubs import cluster_hubs, named_hub, standalone_hubs
-    from pipeline.reaching import is_store
+    from pipeline.reaching import existing, is_store
 
     hubs = [named_hub(text) for text in named]
     if cluster is not None:
         return hubs + cluster_hubs(cluster)
     if not hubs and is_store(source):
-        return standalone_hubs(source)
+        return standalone_hubs(existing(source))
     return hubs or None
 
 

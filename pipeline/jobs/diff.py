@@ -36,12 +36,12 @@ def command(
     one moment.
     """
     from pipeline.differences import Differences
-    from pipeline.reaching import check_reachable, is_store
+    from pipeline.reaching import check_reachable, existing, is_store
     from pipeline.tables import Table
 
     for place in (before, after):
         if is_store(place):
-            check_reachable(place)
+            check_reachable(existing(place))
     with job.session() as spark:
         one, other = _frames(spark, before), _frames(spark, after)
         both = [table for table in one if table in other and (with_owners or table is not Table.OWNERS)]
@@ -55,12 +55,12 @@ def command(
 
 
 def _frames(spark: "SparkSession", place: str) -> "Mapping[Table, DataFrame]":
-    from pipeline.reaching import is_store
+    from pipeline.reaching import existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
     from pipeline.store_tables import read_table
 
     if is_store(place):
-        return {table: read_table(spark, place, table, {}) for table in SNAPSHOT_TABLES}
+        return {table: read_table(spark, existing(place), table, {}) for table in SNAPSHOT_TABLES}
     snapshot = read_snapshot(spark, place)
     snapshot.verify()
     return snapshot.frames

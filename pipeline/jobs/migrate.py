@@ -33,14 +33,14 @@ def command(
     from which TARGET is written and with which it is compared. The job may be run again after it was ended.
     """
     from pipeline.copying import restore
-    from pipeline.reaching import check_reachable
+    from pipeline.reaching import check_reachable, existing
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
     from pipeline.store_tables import read_table
     from pipeline.tables import Table
 
     if source == target:
         raise click.UsageError("SOURCE and TARGET are the same store")
-    for url in (source, target):
+    for url in (existing(source), target):
         check_reachable(url)
     tables = [table for table in SNAPSHOT_TABLES if with_owners or table is not Table.OWNERS]
     with ExitStack() as stack:
@@ -50,7 +50,7 @@ def command(
                 raise click.UsageError("on a cluster name a folder that all of it can reach: --through DIR")
             through = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='hedwig-migrate-'))}/snapshot"
         with job.progress(spark, "reading"):
-            frames = {table: read_table(spark, source, table, scan.options) for table in tables}
+            frames = {table: read_table(spark, existing(source), table, scan.options) for table in tables}
             write_snapshot(spark, frames, through, source=source, prefix=scan.prefix)
         written = restore(job, spark, read_snapshot(spark, through), target, tables, write)
     job.write({"from": source, "to": target, **written.figures()})

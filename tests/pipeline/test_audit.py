@@ -1,6 +1,7 @@
 """Findings and standings on small tables in which every fault was planted, and the audit of them as a whole."""
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,12 @@ def test_ledgers_are_held_against_those_that_exist(spark: SparkSession) -> None:
 
 
 def test_lag_and_backlog_are_told_as_far_as_closed_ledgers_tell(spark: SparkSession) -> None:
-    topics = {b"closed": [(1, 1, 10), (2, 11, 20)], b"open": SOUND, b"empty": [], b"trimmed": [(5, 31, 40)]}
+    topics: dict[bytes, Sequence[tuple[int, int | None, int | None]]] = {
+        b"closed": [(1, 1, 10), (2, 11, 20)],
+        b"open": SOUND,
+        b"empty": [],
+        b"trimmed": [(5, 31, 40)],
+    }
     positions = standing.topic_positions(ledgers(spark, topics))
     consumed = {
         (b"closed", b"a"): 20,

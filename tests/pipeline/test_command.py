@@ -147,6 +147,7 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
     for arguments, code, words in (
         (("snapshot", "sqllite:///x", nowhere), ExitCode.USAGE, "no metadata backend for 'sqllite'"),
         (("snapshot", "hedwig.db", nowhere), ExitCode.USAGE, "has no scheme"),
+        (("snapshot", f"sqlite://{tmp_path}/mistyped.db", nowhere), ExitCode.UNAVAILABLE, "mistyped.db"),
         (("snapshot", "hbase://127.0.0.1:1/none", nowhere), ExitCode.UNAVAILABLE, "see that the store is up"),
         (("snapshot", store, tmp_path / "full"), ExitCode.USAGE, "nothing is overwritten"),
         (("restore", nowhere, store), ExitCode.NOT_FOUND, "does not exist"),
@@ -167,6 +168,7 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
     ):
         assert words in run(*arguments, code=code), arguments
     assert not nowhere.exists()
+    assert not (tmp_path / "mistyped.db").exists()
     assert not (tmp_path / "audit").exists(), "nothing half done stays"
     assert not (tmp_path / "report").exists()
 
