@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["Job", "JobCommand", "JobGroup", "pass_job"]
+__all__ = ["Job", "JobCommand", "JobGroup", "Terminated", "pass_job"]
 
 PROGRAM_NAME: Final = "hedwig-pipeline"
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end, by SIGTERM."""
 
 
 @dataclass(slots=True)
@@ -45,12 +49,14 @@ class Job:
         """
         from pipeline.datasource import register
         from pipeline.errors import SPARK_ERRORS, from_spark
+        from pipeline.interruption import ending_queries
         from pipeline.session import open_session
 
         with open_session(self.name, master=self.master, settings=self.settings, debug=self.debug) as spark:
             try:
                 register(spark)
-                yield spark
+                with ending_queries(spark):
+                    yield spark
             except SPARK_ERRORS as exc:
                 reason = from_spark(exc)
                 if reason is None:
@@ -145,9 +151,9 @@ class JobGroup(click.Group):
             said = " ".join(exc.format_message().split()).rstrip(".")
             click.echo(f"error: {said}; see: {where} --help", err=True)
             return exc.exit_code
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("interrupted", err=True)
-            return ExitCode.INTERRUPTED
+        except (click.Abort, KeyboardInterrupt) as exc:
+            click.echo("interrupted; the same job may be run again", err=True)
+            return _TERMINATED if isinstance(exc, Terminated) else ExitCode.INTERRUPTED
         except BrokenPipeError:
             return ExitCode.PIPE_CLOSED
         except Exception as exc:
@@ -176,6 +182,8 @@ def _told(error: Exception, *, is_shown: bool) -> tuple[str, ExitCode]:
     return f"Spark, or a bug in {PROGRAM_NAME}: {said}; {hint}", ExitCode.FAILED
 
 
+_TERMINATED: Final = 143
+"""128 + SIGTERM, as shells report it."""
 _SAID_MAX: Final = 500
 _EXTRA: Final = ("pyspark", "py4j", "pyarrow", "pandas", "matplotlib", "jinja2")
 
