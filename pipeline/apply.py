@@ -20,6 +20,7 @@ from metadata.bulk import load_batches
 from metadata.copying import apply_to
 from metadata.freeze_watch import FreezeWatch, StoreFrozenError
 from metadata.url import MetadataUrl
+from pipeline.collector import few_collections
 from pipeline.policies import Policy, Result, condition, judge
 from pipeline.schemas import InputRow, rows_of
 from pipeline.statistics import Statistics
@@ -107,7 +108,8 @@ def apply(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> Statistics:
         InvalidArgumentError - the rows have not the columns of the table, or, for REPLACE, come from a store of another
         kind. In each case the same rows may be written again.
     """
-    return asyncio.run(_apply(batches, config))
+    with few_collections():
+        return asyncio.run(_apply(batches, config))
 
 
 async def _apply(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> Statistics:

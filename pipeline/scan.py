@@ -15,6 +15,7 @@ import pyarrow as pa
 from hedwig.versions import Versioned
 from metadata import KeyRange, MetadataStore, RecordKey, ScannedRecord, open_metadata
 from metadata.url import MetadataUrl
+from pipeline.collector import few_collections
 from pipeline.plan import ScanConfig
 from pipeline.schemas import batch_of
 from pipeline.tables import OnCorrupt
@@ -32,7 +33,7 @@ def scan(config: ScanConfig, keys: KeyRange) -> Iterator[pa.RecordBatch]:
     Raises: CorruptRecordError - a record cannot be read, and none is to be passed over; MetadataUnavailableError - the
         store stopped answering; as `plan`.
     """
-    with asyncio.Runner() as runner:
+    with few_collections(), asyncio.Runner() as runner:
         batches = _opened(config, keys)
         try:
             while (batch := runner.run(_next(batches))) is not None:

@@ -7,6 +7,9 @@ Numbers that the wire format holds in 64 bits without a sign (ids of ledgers and
 Spark has no such integer, and a hub's epoch or another system's ledger id may use the highest bit. They are made and
 read as unsigned 64-bit numbers, and cast in one go.
 
+Only whole columns are said to be never null. Inside of them nothing is: where a nested value is absent, Arrow keeps
+nulls for all that would be in it, and will not have them called otherwise.
+
 Options are an array of pairs, in the order of their names, and no map: Spark can neither compare maps nor group by
 them. Fields of a newer minor format, which records carry along, have no column.
 """
@@ -45,28 +48,26 @@ def _needed(name: str, kind: pa.DataType) -> pa.Field:
 
 
 def _list_of(item: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("element", item, nullable=False))
+    return pa.list_(pa.field("element", item))
 
 
 def _seq_id(number: pa.DataType) -> pa.DataType:
-    remote = pa.struct([_needed("region", pa.binary()), _needed("seq_id", number)])
-    return pa.struct([_needed("local", number), _needed("remote", _list_of(remote))])
+    remote = pa.struct([("region", pa.binary()), ("seq_id", number)])
+    return pa.struct([("local", number), ("remote", _list_of(remote))])
 
 
 def _range(number: pa.DataType) -> pa.DataType:
-    return pa.struct(
-        [_needed("ledger_id", number), pa.field("start", number), pa.field("end", _seq_id(number))],
-    )
+    return pa.struct([("ledger_id", number), ("start", number), ("end", _seq_id(number))])
 
 
 def _preferences() -> pa.DataType:
-    option = pa.struct([_needed("name", pa.string()), _needed("value", pa.binary())])
+    option = pa.struct([("name", pa.string()), ("value", pa.binary())])
     return pa.struct(
         [
-            _needed("options", _list_of(option)),
-            pa.field("message_bound", pa.int64()),
-            pa.field("message_filter", pa.string()),
-            pa.field("message_window_size", pa.int64()),
+            ("options", _list_of(option)),
+            ("message_bound", pa.int64()),
+            ("message_filter", pa.string()),
+            ("message_window_size", pa.int64()),
         ]
     )
 
@@ -86,7 +87,7 @@ def _values(table: Table, number: pa.DataType) -> list[pa.Field]:
         case Table.LEDGERS:
             return [_needed("ranges", _list_of(_range(number)))]
         case Table.SUBSCRIPTIONS:
-            state = pa.struct([_needed("consumed", _seq_id(number))])
+            state = pa.struct([("consumed", _seq_id(number))])
             return [pa.field("preferences", _preferences()), pa.field("state", state)]
 
 

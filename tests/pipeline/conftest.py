@@ -18,7 +18,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Else workers take the first python3 of the path, whatever is installed there.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.memory": "768m",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.host": "127.0.0.1",

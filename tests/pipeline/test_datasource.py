@@ -14,6 +14,7 @@ from pyspark.taskcontext import TaskContext
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from metadata import MetadataStore, RecordKey, Write
+from metadata.stamps import Stamp
 from pipeline.apply import ApplyConfig
 from pipeline.policies import Policy
 from pipeline.spark_types import spark_schema
@@ -77,7 +78,7 @@ def values(url: str, table: Table) -> dict[RecordKey, Any]:
 
 @pytest.mark.parametrize("table", Table)
 def test_tables_are_read_and_written_whole(spark: SparkSession, filled: str, empty: str, table: Table) -> None:
-    frame = loaded(spark, filled, table, rowsPerPartition=40, fetchRows=7, batchRows=10)
+    frame = loaded(spark, filled, table, rowsPerPartition=20, fetchRows=7, batchRows=10)
     assert frame.schema == spark_schema(table)
     assert frame.rdd.getNumPartitions() > 1
     rows = rows_of_table(filled, table)
@@ -103,7 +104,7 @@ def test_some_topics_and_columns_are_read(spark: SparkSession, filled: str) -> N
 
 def test_conditions_on_the_topic_are_left_to_the_store(spark: SparkSession, filled: str) -> None:
     frame = loaded(spark, filled, Table.SUBSCRIPTIONS, pushdown="true")
-    stored = [key for key in records(filled, Table.SUBSCRIPTIONS)]
+    stored = list(records(filled, Table.SUBSCRIPTIONS))
     crowded = max({key.topic for key in stored}, key=[key.topic for key in stored].count)
     for wanted, expected in (
         (F.col("topic") == F.lit(crowded), [key for key in stored if key.topic == crowded]),
@@ -205,8 +206,6 @@ def test_task_that_fails_and_runs_again_replaces_everything_once(
 
 
 def _writes(version: bytes) -> int:
-    from metadata.stamps import Stamp
-
     return Stamp.decode(version[1:]).number
 
 
