@@ -49,6 +49,8 @@ def _text(name: str, value: Any) -> str:
         case int() | float():
             return in_words(name, value) or (f"{value:,}" if isinstance(value, int) else f"{value:,.3g}")
         case Mapping():
-            return ", ".join(f"{key} {_text(key, item)}" for key, item in value.items())
+            # People need not be told what there is none of, if there is something else.
+            said = {key: item for key, item in value.items() if item} or value
+            return ", ".join(f"{key} {_text(key, item)}" for key, item in said.items())
         case _:
             return str(value)

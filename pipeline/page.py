@@ -93,6 +93,7 @@ def bars(
         axes.set_xlabel(axis)
         if is_log:
             axes.set_xscale("symlog", linthresh=1)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
     return _drawn(draw, 0.9 + 0.28 * max(len(names), 2), says)
 
@@ -109,6 +110,7 @@ def curves(sides: Mapping[str, Sequence[tuple[str, float]]], *, says: str, axis:
         axes.set_xticks(range(len(places)), places, rotation=30, ha="right")
         axes.set_ylabel(axis)
         axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.legend(frameon=False, fontsize=8.5)
 
     return _drawn(draw, 4.2, says)

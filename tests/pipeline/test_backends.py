@@ -1,4 +1,4 @@
-"""The jobs on real HBase and real ZooKeeper: what one store holds comes to the other, whole, through a snapshot or not."""
+"""The jobs on real HBase and real ZooKeeper: what one store holds comes to the other, whole."""
 
 import asyncio
 import json
