@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,3 +192,12 @@ def test_every_help_ends_in_an_example() -> None:
         assert command.epilog is not None
         assert command.epilog.startswith(f"Example: hedwig-pipeline {name} ")
         assert command.help
+
+
+def test_it_runs_as_the_file_that_spark_submit_is_given(tmp_path: Path) -> None:
+    # Its own folder is first on the path then, and has a module that is called like one of Python's.
+    script = Path(__file__).parents[2] / "pipeline" / "__main__.py"
+    arguments = [sys.executable, str(script), "snapshot", "sqllite:///x", str(tmp_path / "snapshot")]
+    ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == ExitCode.USAGE, ran.stderr
+    assert ran.stderr.startswith("error: no metadata backend for 'sqllite'")
