@@ -1,8 +1,8 @@
 """Ctrl-C, and a request to end: the queries are cancelled, their tasks have ended, and only then the job is told.
 
 PySpark's own handler asks the JVM from within the call that it interrupts, over the same connection; that call's
-answer and its own get mixed up. So here another thread asks, over a connection of its own. And whoever is told deletes what was
-half written, which nobody may add to any more.
+answer and its own get mixed up. So here another thread asks, over a connection of its own. And whoever is told deletes
+what was half written, which nobody may add to any more.
 """
 
 import logging
