@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,6 +67,9 @@ class Job:
         """Tell the person who waits how far the queries inside have come."""
         from pipeline.progress import progress
 
+        if self.as_json and "PYSPARK_GATEWAY_PORT" in os.environ:
+            # spark-submit hands on both of our streams as its standard output, where programs look for the result.
+            return nullcontext()
         return progress(spark, f"{self.name}: {what}", rows=rows)
 
     @property
