@@ -179,10 +179,16 @@ def _told(error: Exception, *, is_shown: bool) -> tuple[str, ExitCode]:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"the file {os.fsdecode(error.filename)}: {error.strerror}", ExitCode.FAILED
     hint = "above is where" if is_shown else "run with --debug to see where"
-    lines = [line.strip() for line in str(error).partition("JVM stacktrace:")[0].splitlines() if line.strip()]
-    # Of a traceback that came with it, the last line says what it was.
-    said = f"{type(error).__name__}: {lines[-1] if lines else ''}"[:_SAID_MAX]
+    said = f"{type(error).__name__}: {_last_cause(str(error))}"[:_SAID_MAX]
     return f"Spark, or a bug in {PROGRAM_NAME}: {said}; {hint}", ExitCode.FAILED
+
+
+def _last_cause(text: str) -> str:
+    """Return the line that says what it was: of Java's stack traces the last cause, of Python's the last line."""
+    lines = [line.strip() for line in text.partition("JVM stacktrace:")[0].splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    said = causes or [line for line in lines if not line.startswith(("at ", "... "))]
+    return said[-1] if said else text
 
 
 _TERMINATED: Final = 143
