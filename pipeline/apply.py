@@ -21,6 +21,7 @@ from metadata.copying import apply_to
 from metadata.freeze_watch import FreezeWatch, StoreFrozenError
 from metadata.url import MetadataUrl
 from pipeline.collector import few_collections
+from pipeline.places import check_shared
 from pipeline.policies import Policy, Result, condition, judge
 from pipeline.schemas import InputRow, rows_of
 from pipeline.statistics import Statistics
@@ -55,6 +56,7 @@ class ApplyConfig:
     operation_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
+        check_shared(self.url)
         if min(self.batch_rows, self.connections) < 1 or self.operation_timeout_s <= 0:
             raise InvalidArgumentError("sizes of batches, connections and timeouts are positive")
         if self.table is Table.TOPICS and self.policy is not Policy.CREATE:

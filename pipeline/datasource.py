@@ -32,6 +32,7 @@ from pipeline.pushdown import narrowed
 from pipeline.scan import scan
 from pipeline.source_options import OnConflict, SourceOptions
 from pipeline.spark_types import check_frame, spark_schema, wanted_columns
+from pipeline.speculation import check_policy, is_speculating
 from pipeline.statistics import Statistics
 
 __all__ = ["HedwigDataSource", "RowsNotWrittenError", "register"]
@@ -71,15 +72,7 @@ class HedwigDataSource(DataSource):
         options = SourceOptions(self.options)
         config = options.apply_config()
         check_frame(config.table, schema, with_versions=config.policy is Policy.REPLACE)
-        if config.policy is Policy.OVERWRITE and self.speculation is not False:
-            raise ConfigurationError(
-                "the policy overwrite needs a session without speculation, in which no task runs twice at once: "
-                + (
-                    "set spark.speculation=false when the session is made"
-                    if self.speculation
-                    else "call pipeline.datasource.register(spark) before, which looks at that"
-                )
-            )
+        check_policy(config.policy, speculating=self.speculation)
         prepare(config)
         return HedwigWriter(config, options.on_conflict)
 
@@ -97,7 +90,7 @@ def register(spark: SparkSession) -> None:
 
     Still, only a session for which it was called can be trusted with the policy overwrite.
     """
-    speculating = str(spark.conf.get("spark.speculation", "false")).lower() == "true"
+    speculating = is_speculating(spark)
     if speculating:
         _log.warning(
             "spark.speculation is on: tasks that write run twice at once now and then, which costs the store twice; "
@@ -129,7 +122,10 @@ class HedwigReader(DataSourceReader):
 
 
 class FilteringReader(HedwigReader):
-    """A reader that leaves conditions on the topic to the store. Spark takes it for wrong unless it has filters."""
+    """A reader that leaves conditions on the topic to the store.
+
+    Spark refuses one that could, unless `spark.sql.python.filterPushdown.enabled` is true; so it is a class of its own.
+    """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         names, rest = narrowed(self._config.names, filters)

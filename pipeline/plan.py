@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from hedwig.errors import InvalidArgumentError
+from hedwig.errors import InvalidArgumentError, LayoutMissingError
 from hedwig.model import Topic
-from metadata import KeyRange, StoreOptions, open_metadata
+from metadata import KeyRange, StoreOptions, open_metadata, read_layout
+from pipeline.places import check_shared
 from pipeline.tables import OnCorrupt, Table
 
 __all__ = ["PARTITIONS_MAX", "NameRange", "ScanConfig", "plan"]
@@ -66,6 +67,7 @@ class ScanConfig:
     operation_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
+        check_shared(self.url)
         if min(self.rows_per_partition, self.fetch_rows, self.batch_rows) < 1 or self.operation_timeout_s <= 0:
             raise InvalidArgumentError("sizes of partitions, fetches and batches, and timeouts, are positive")
 
@@ -85,6 +87,12 @@ def plan(config: ScanConfig) -> list[KeyRange]:
 
 
 async def _plan(config: ScanConfig) -> list[KeyRange]:
+    # SQLite would make a store of a path that was mistyped, and show that it is empty.
+    if await read_layout(config.url, config.store_options) is None:
+        raise LayoutMissingError(
+            f"there is no metadata store at {config.url}; correct the URL, or make one with: "
+            f"hedwig-admin metadata format --metadata '{config.url}'"
+        )
     async with await open_metadata(config.url, config.store_options) as store:
         return await store.key_ranges(
             config.table.kind, PARTITIONS_MAX, config.names.common, rows_min=config.rows_per_partition

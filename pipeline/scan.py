@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -23,6 +23,9 @@ from pipeline.tables import OnCorrupt
 __all__ = ["scan", "scan_batches"]
 
 _log = logging.getLogger(__name__)
+
+_NAMED_MAX: Final = 20
+"""So many records that cannot be read are named by each task; all are counted."""
 
 
 def scan(config: ScanConfig, keys: KeyRange) -> Iterator[pa.RecordBatch]:
@@ -74,7 +77,8 @@ async def scan_batches(
                     found.append((item.key, record))
                 elif config.on_corrupt is OnCorrupt.SKIP:
                     skipped += 1
-                    _log.warning("passed over a record that cannot be read: %s", item.error)
+                    if skipped <= _NAMED_MAX:
+                        _log.warning("passed over a record that cannot be read: %s", item.error)
                 else:
                     item.read()
             while len(found) >= config.batch_rows:

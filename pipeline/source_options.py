@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 from hedwig.errors import ConfigurationError, HedwigError
 from hedwig.names import parse_name
-from metadata import MetadataUrl
 from pipeline.apply import ApplyConfig
+from pipeline.places import check_shared
 from pipeline.plan import NameRange, ScanConfig
 from pipeline.policies import Policy
 from pipeline.tables import OnCorrupt, Table
@@ -68,7 +68,7 @@ def _topic(name: str, default: str | None = "") -> _Option:
 
 
 def _url(text: str) -> str:
-    MetadataUrl.parse(text)
+    check_shared(text)
     return text
 
 

@@ -38,4 +38,4 @@ class OnCorrupt(enum.StrEnum):
     FAIL = "fail"
     """The task fails, and names it."""
     SKIP = "skip"
-    """It is passed over and counted; the log of the task names it."""
+    """It is passed over and counted; the log of the task names the first of them."""

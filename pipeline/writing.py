@@ -13,6 +13,7 @@ from pipeline.apply import ApplyConfig, apply, prepare
 from pipeline.policies import Policy
 from pipeline.schemas import key_columns
 from pipeline.spark_types import check_frame, spark_field
+from pipeline.speculation import check_policy, is_speculating
 from pipeline.statistics import STATISTICS_SCHEMA
 
 __all__ = ["apply_rows", "store_order"]
@@ -25,9 +26,11 @@ def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None 
 
     Args: partitions - how many tasks write; the session's `spark.sql.shuffle.partitions` if it is not given.
     Returns: a row for each task with STATISTICS_SCHEMA; `Statistics.of_rows` adds them up.
-    Raises: InvalidArgumentError - the frame has not the columns of the table; as `prepare`.
+    Raises: InvalidArgumentError - the frame has not the columns of the table; ConfigurationError - the policy is
+        OVERWRITE, and tasks of the session may run twice at once; as `prepare`.
     """
     check_frame(config.table, frame.schema, with_versions=config.policy is Policy.REPLACE)
+    check_policy(config.policy, speculating=is_speculating(frame.sparkSession))
     prepare(config)
     order = store_order(config)
     # So a task writes to one end of the store, and finds it in memory; and no two tasks write the same topic.

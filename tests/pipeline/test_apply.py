@@ -113,7 +113,7 @@ def test_topics_are_created_empty_and_are_the_same_whatever_they_hold(url: str) 
 def test_rows_of_topics_replace_nothing() -> None:
     for policy in (Policy.REPLACE, Policy.OVERWRITE):
         with pytest.raises(ConfigurationError, match="write the table ledgers"):
-            ApplyConfig(url="sqlite://", table=Table.TOPICS, policy=policy, hubs_stopped=True)
+            ApplyConfig(url="sqlite:///store.db", table=Table.TOPICS, policy=policy, hubs_stopped=True)
 
 
 def test_row_that_is_no_record_fails_alone(url: str) -> None:

@@ -16,6 +16,7 @@ from hedwig.versions import NEW
 from metadata import MetadataStore, RecordKey, Write
 from metadata.stamps import Stamp
 from pipeline.apply import ApplyConfig
+from pipeline.datasource import _SpeculatingDataSource, register
 from pipeline.policies import Policy
 from pipeline.spark_types import spark_schema
 from pipeline.statistics import Statistics
@@ -234,10 +235,21 @@ def test_what_cannot_work_is_refused_before_it_begins(spark: SparkSession, owned
         spark.read.format("hedwig").option("url", owned).load()
     with pytest.raises(PySparkException, match="has no path"):
         spark.read.format("hedwig").options(url=owned, table="owners").load("/somewhere")
-    with pytest.raises(PySparkException, match=r"no/such/place does not exist"):
+    with pytest.raises(PySparkException, match=r"there is no metadata store at .*no/such/place"):
         loaded(spark, f"sqlite://{tmp_path}/no/such/place/store.db", Table.OWNERS).collect()
     with pytest.raises(PySparkException, match="rows whose backend is 'elsewhere' cannot replace"):
         save(frame.withColumn("backend", F.lit("elsewhere")), owned, Table.OWNERS, policy="replace")
+
+
+def test_overwrite_is_refused_where_tasks_run_twice_at_once(spark: SparkSession, owned: str, empty: str) -> None:
+    frame = loaded(spark, owned, Table.OWNERS)
+    spark.dataSource.register(_SpeculatingDataSource)
+    try:
+        with pytest.raises(PySparkException, match=r"set spark\.speculation=false"):
+            save(frame, empty, Table.OWNERS, policy="overwrite", hubsStopped="true")
+        save(frame, empty, Table.OWNERS)
+    finally:
+        register(spark)
 
 
 def test_data_source_is_found_by_itself_and_never_trusted_blindly(spark: SparkSession, owned: str) -> None:

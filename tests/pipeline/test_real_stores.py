@@ -15,7 +15,7 @@ from tests.servers import RunningServers
 ROWS = {row.label: row for row in BACKENDS if row.label in ("hbase", "hbase+thrift", "zookeeper")}
 
 
-@pytest.fixture(params=ROWS.values(), ids=ROWS)
+@pytest.fixture(params=list(ROWS.values()), ids=list(ROWS))
 def place(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Place]:
     """An empty store on each kind of servers in turn."""
     row: BackendRow = request.param

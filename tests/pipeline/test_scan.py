@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
+from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError, LayoutMissingError
 from metadata import MetadataUrl, RecordKey
 from pipeline.plan import NameRange, ScanConfig, plan
 from pipeline.scan import scan
@@ -128,7 +128,11 @@ def test_some_columns_are_read(filled: str) -> None:
 def test_wrong_places_and_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no metadata backend for 'mysql'"):
         plan(ScanConfig(url="mysql://host/db", table=Table.TOPICS))
-    with pytest.raises(ConfigurationError, match="does not exist"):
-        plan(ScanConfig(url=f"sqlite://{tmp_path}/no/such/file.db", table=Table.TOPICS))
+    for missing in ("no/such/file.db", "none.db"):
+        with pytest.raises(LayoutMissingError, match="there is no metadata store at"):
+            plan(ScanConfig(url=f"sqlite://{tmp_path}/{missing}", table=Table.TOPICS))
+    assert list(tmp_path.iterdir()) == [], "a store that is not there is not made"
+    with pytest.raises(ConfigurationError, match="a store in memory"):
+        ScanConfig(url="sqlite://", table=Table.TOPICS)
     with pytest.raises(InvalidArgumentError):
-        ScanConfig(url="sqlite://", table=Table.TOPICS, batch_rows=0)
+        ScanConfig(url="sqlite:///store.db", table=Table.TOPICS, batch_rows=0)

@@ -88,6 +88,7 @@ def test_every_option_of_writing() -> None:
     ("wrong", "told"),
     [
         ({"url": "no url"}, "the option 'url' is 'no url'; it takes the URL of a metadata store"),
+        ({"url": "sqlite://"}, "the option 'url' is 'sqlite://'; it takes the URL of a metadata store"),
         ({"table": "topic"}, "the option 'table' is 'topic'; it takes one of topics, owners, ledgers, subscriptions"),
         ({"prefix": "a\\b"}, "the option 'prefix' is 'a\\\\b'; it takes a topic or the beginning of one"),
         ({"rowsPerPartition": "0"}, "the option 'rowsPerPartition' is '0'; it takes a whole number from 1 to"),
