@@ -3,11 +3,14 @@
 import asyncio
 from urllib.parse import urlsplit
 
+from hedwig.errors import LayoutMissingError
+from hedwig.exit_codes import ExitCode
 from metadata import open_metadata
 from metadata.backend import StoreOptions
 from metadata.store import backend_schemes
+from pipeline.errors import JobError
 
-__all__ = ["check_reachable", "existing", "is_store"]
+__all__ = ["check_reachable", "check_readable", "existing", "is_store"]
 
 _TIMEOUT_S = 30.0
 
@@ -22,6 +25,17 @@ def existing(url: str) -> str:
     if not url.startswith("sqlite:") or "create=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}create=false"
+
+
+def check_readable(url: str) -> None:
+    """Open the store at `url`, which has to be there, and close it again.
+
+    Raises: as `check_reachable`; JobError, NOT_FOUND - nothing was laid out there.
+    """
+    try:
+        check_reachable(existing(url))
+    except LayoutMissingError as exc:
+        raise JobError(f"there is no metadata at {url}: see that the URL is right", ExitCode.NOT_FOUND) from exc
 
 
 def check_reachable(url: str) -> None:

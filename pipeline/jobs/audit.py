@@ -53,14 +53,14 @@ def command(
     from pipeline.existing_ledgers import LedgerPlace, ledgers_frame
     from pipeline.folder import Folder
     from pipeline.living_hubs import hubs_frame
-    from pipeline.reaching import check_reachable, existing, is_store
+    from pipeline.reaching import check_readable, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
     from pipeline.store_tables import read_table
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
     if is_store(source):
-        check_reachable(existing(source))
+        check_readable(source)
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()

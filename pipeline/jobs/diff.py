@@ -36,12 +36,12 @@ def command(
     one moment.
     """
     from pipeline.differences import Differences
-    from pipeline.reaching import check_reachable, existing, is_store
+    from pipeline.reaching import check_readable, is_store
     from pipeline.tables import Table
 
     for place in (before, after):
         if is_store(place):
-            check_reachable(existing(place))
+            check_readable(place)
     with job.session() as spark:
         one, other = _frames(spark, before), _frames(spark, after)
         both = [table for table in one if table in other and (with_owners or table is not Table.OWNERS)]

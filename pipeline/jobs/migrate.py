@@ -33,15 +33,15 @@ def command(
     from which TARGET is written and with which it is compared. The job may be run again after it was ended.
     """
     from pipeline.copying import restore
-    from pipeline.reaching import check_reachable, existing
+    from pipeline.reaching import check_readable, check_reachable, existing
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
     from pipeline.store_tables import read_table
     from pipeline.tables import Table
 
     if source == target:
         raise click.UsageError("SOURCE and TARGET are the same store")
-    for url in (existing(source), target):
-        check_reachable(url)
+    check_readable(source)
+    check_reachable(target)
     tables = [table for table in SNAPSHOT_TABLES if with_owners or table is not Table.OWNERS]
     with ExitStack() as stack:
         spark = stack.enter_context(job.session())

@@ -20,15 +20,14 @@ def command(job: Job, url: str, directory: str, without_owners: bool, scan: Scan
     Each table is read once, part by part: a record is there as it was at some moment between start and end. Stop the
     hubs where it must be one moment. A folder without manifest.json is no whole snapshot.
     """
-    from pipeline.reaching import check_reachable, existing
+    from pipeline.reaching import check_readable, existing
     from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
     from pipeline.store_tables import read_table
     from pipeline.tables import Table
 
-    source = existing(url)
-    check_reachable(source)
+    check_readable(url)
     tables = [table for table in SNAPSHOT_TABLES if not (without_owners and table is Table.OWNERS)]
     with job.session() as spark, job.progress(spark, "rows"):
-        frames = {table: read_table(spark, source, table, scan.options) for table in tables}
+        frames = {table: read_table(spark, existing(url), table, scan.options) for table in tables}
         manifest = write_snapshot(spark, frames, directory, source=url, prefix=scan.prefix)
     job.write({"snapshot": directory, "source": url, **manifest.figures(job.seconds)})

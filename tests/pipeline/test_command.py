@@ -149,7 +149,11 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
     for arguments, code, words in (
         (("snapshot", "sqllite:///x", nowhere), ExitCode.USAGE, "no metadata backend for 'sqllite'"),
         (("snapshot", "hedwig.db", nowhere), ExitCode.USAGE, "has no scheme"),
-        (("snapshot", f"sqlite://{tmp_path}/mistyped.db", nowhere), ExitCode.UNAVAILABLE, "mistyped.db"),
+        (
+            ("snapshot", f"sqlite://{tmp_path}/mistyped.db", nowhere),
+            ExitCode.NOT_FOUND,
+            "mistyped.db: see that the URL",
+        ),
         (("snapshot", "hbase://127.0.0.1:1/none", nowhere), ExitCode.UNAVAILABLE, "see that the store is up"),
         (("snapshot", store, tmp_path / "full"), ExitCode.USAGE, "nothing is overwritten"),
         (("restore", nowhere, store), ExitCode.NOT_FOUND, "does not exist"),
