@@ -33,7 +33,7 @@ def command(
     from which TARGET is written and with which it is compared. The job may be run again after it was ended.
     """
     from pipeline.copying import restore
-    from pipeline.reaching import check_readable, check_reachable, existing
+    from pipeline.reaching import check_reachable, check_readable, existing
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
     from pipeline.store_tables import read_table
     from pipeline.tables import Table
