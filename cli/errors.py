@@ -1,49 +1,27 @@
 """What a command reports when it fails: one line on standard error, and an exit code that scripts can branch on."""
 
 import errno
-from enum import IntEnum
 from typing import Any
 
 from hedwig.errors import (
     BadVersionError,
     ClientAlreadySubscribedError,
     ClientNotSubscribedError,
-    ConfigurationError,
     CouldNotConnectError,
     HedwigError,
-    InvalidArgumentError,
     LocalProtocolError,
     MetadataForbiddenError,
     MetadataUnavailableError,
-    NoRecordError,
-    NoSuchTopicError,
-    NotResponsibleForTopicError,
-    ServiceDownError,
     SubscriptionStateExistsError,
     TopicBusyError,
     TopicPersistenceInfoExistsError,
     UncertainAnswerError,
     UncertainStateError,
 )
+from hedwig.exit_codes import ExitCode, exit_code_of_error
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
 
 __all__ = ["CommandError", "ExitCode", "PipeClosedError", "counted", "exit_code_of", "explain", "remedy", "summary"]
-
-
-class ExitCode(IntEnum):
-    """How a command ended."""
-
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    VERSION_CONFLICT = 4
-    OUTCOME_UNKNOWN = 5
-    UNAVAILABLE = 6
-    INTERRUPTED = 130
-    """Ctrl-C: 128 + SIGINT, as shells report it."""
-    PIPE_CLOSED = 141
-    """Whoever read standard output left: 128 + SIGPIPE."""
 
 
 class CommandError(Exception):
@@ -60,23 +38,7 @@ class PipeClosedError(Exception):
 
 def exit_code_of(error: BaseException) -> ExitCode:
     """Return the exit code for an error of ours; FAILED for any other."""
-    match error:
-        case CommandError():
-            return error.code
-        case UncertainStateError() | UncertainAnswerError():
-            return ExitCode.OUTCOME_UNKNOWN
-        case MetadataForbiddenError():
-            return ExitCode.FAILED  # Trying again does not help, as UNAVAILABLE would say.
-        case MetadataUnavailableError() | CouldNotConnectError() | ServiceDownError() | NotResponsibleForTopicError():
-            return ExitCode.UNAVAILABLE
-        case BadVersionError() | ClientAlreadySubscribedError():
-            return ExitCode.VERSION_CONFLICT
-        case NoRecordError() | ClientNotSubscribedError() | NoSuchTopicError():
-            return ExitCode.NOT_FOUND
-        case InvalidArgumentError() | ConfigurationError() | LocalProtocolError():
-            return ExitCode.USAGE
-        case _:
-            return ExitCode.FAILED
+    return error.code if isinstance(error, CommandError) else exit_code_of_error(error)
 
 
 def explain(error: HedwigError, url: str) -> str:

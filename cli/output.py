@@ -15,7 +15,7 @@ import click
 from rich.cells import cell_len, set_cell_size
 
 from cli.errors import CommandError, ExitCode
-from cli.human_units import in_words
+from hedwig.human_units import in_words
 
 __all__ = ["JsonOutput", "NdjsonOutput", "Output", "Row", "TableOutput", "field_names", "is_field", "say_more"]
 

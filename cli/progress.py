@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from cli.human_units import duration_text
 from hedwig.clock import Clock, SystemClock
+from hedwig.human_units import duration_text
 
 __all__ = [
     "BarProgress",

@@ -32,7 +32,7 @@ from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 from metadata.write_gate import GatedTable
 
-__all__ = ["MetadataStore", "factory_of", "format_metadata", "open_metadata", "read_layout"]
+__all__ = ["MetadataStore", "backend_schemes", "factory_of", "format_metadata", "open_metadata", "read_layout"]
 
 R = TypeVar("R")
 
@@ -283,5 +283,10 @@ def factory_of(url: MetadataUrl) -> BackendFactory:
     for entry in entry_points(group="hedwig.metadata", name=url.scheme):
         third_party: BackendFactory = entry.load()
         return third_party
-    known = ", ".join(sorted(_BUILT_IN))
+    known = ", ".join(sorted(backend_schemes()))
     raise ConfigurationError(f"no metadata backend for {url.scheme!r} in {url.text!r}; there are {known}")
+
+
+def backend_schemes() -> frozenset[str]:
+    """Return the URL schemes for which there is a backend, whether or not its extra is installed."""
+    return frozenset(_BUILT_IN) | entry_points(group="hedwig.metadata").names

@@ -1,0 +1,202 @@
+"""The audit of a store: all findings and standings of one copy of its tables, as Parquet, and the figures of it.
+
+It reads a snapshot, never a live store: three tables that were read at three times would not fit each other, and most
+of what is asked here needs a table more than once.
+
+    DIR/findings/*.parquet     what is wrong (pipeline.findings)
+    DIR/lags/*.parquet         a row for each subscription
+    DIR/topics/*.parquet       a row for each topic: positions, subscriptions, backlog
+    DIR/hubs/*.parquet         a row for each incarnation of a hub
+    DIR/fan_outs/*.parquet     the topics with the most subscriptions
+    DIR/audit.json             the figures; written last
+    DIR/audit.html             the page
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from hedwig.names import show_name
+from metadata.findings import FindingKind
+from pipeline import findings, standing
+from pipeline.tables import Table
+
+__all__ = ["AuditFigures", "AuditInput", "audit"]
+
+_EACH_KIND: Final = 20
+"""How many findings of each kind the page shows."""
+_YOUNG_MS: Final = 3_600_000
+"""A ledger is made before it is on record; one so young may be on its way there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditInput:
+    """What is audited: the tables of one snapshot, read at `read_ms` (ms since 1970).
+
+    `living` hubs (columns host, port, ssl_port, epoch) and `existing` ledgers (ledger_id, made_ms, is_ours, topic) are
+    None where nobody said where to ask; `orphans` says whether ledgers can be told from those of others.
+    """
+
+    frames: Mapping[Table, DataFrame]
+    read_ms: int
+    living: DataFrame | None = None
+    existing: DataFrame | None = None
+    orphans: bool = False
+
+
+@dataclass(slots=True)
+class AuditFigures:
+    """What fits on a page: counts, the worst of everything, and how values are spread."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    findings: dict[str, int] = field(default_factory=dict)
+    """By kind; 0 for one that was looked for and not found."""
+    unchecked: dict[str, str] = field(default_factory=dict)
+    """The kinds that were not looked for, and what to give so that they are."""
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    hubs: list[dict[str, Any]] = field(default_factory=list)
+    fan_outs: list[dict[str, Any]] = field(default_factory=list)
+    backlogs: list[dict[str, Any]] = field(default_factory=list)
+    spread: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """How often values occur, by what they are: pairs of the least value of a class and how many are in it."""
+    inexact_topics: int = 0
+
+    @property
+    def skew(self) -> float | None:
+        """Return how many times the mean of all hubs the largest has."""
+        return max((hub["skew"] for hub in self.hubs), default=None)
+
+
+def audit(spark: SparkSession, given: AuditInput, directory: str, most: int) -> AuditFigures:
+    """Write the result of an audit into `directory`; return the figures. `most`: how many of the largest are told."""
+    made = _Audit(spark, given, directory, most)
+    made.look_for_findings()
+    made.look_at_topics()
+    made.look_at_hubs()
+    return made.figures
+
+
+class _Audit:
+    def __init__(self, spark: SparkSession, given: AuditInput, directory: str, most: int) -> None:
+        self.figures = AuditFigures()
+        self._spark = spark
+        self._given = given
+        self._directory = directory
+        self._most = most
+        self._ledgers = given.frames[Table.LEDGERS]
+        self._subscriptions = given.frames[Table.SUBSCRIPTIONS]
+        self._owners = given.frames.get(Table.OWNERS)
+
+    def look_for_findings(self) -> None:
+        found = [
+            findings.broken_ranges(self._ledgers),
+            findings.shared_ledgers(self._ledgers),
+            findings.lone_subscriptions(self._subscriptions, self._ledgers),
+        ]
+        looked: list[str] = [
+            FindingKind.RANGE_OVERLAP,
+            FindingKind.RANGE_GAP,
+            findings.SHARED_LEDGER,
+            FindingKind.LONE_SUBSCRIPTION,
+        ]
+        unchecked = self.figures.unchecked
+        if self._owners is None:
+            unchecked[FindingKind.DEAD_OWNER] = "the snapshot has no owners"
+        elif self._given.living is None:
+            unchecked[FindingKind.DEAD_OWNER] = "nobody said which hubs are alive; give --cluster URL or --hub"
+        else:
+            found.append(findings.stale_owners(self._owners, self._given.living))
+            looked.append(FindingKind.DEAD_OWNER)
+        if self._given.existing is None:
+            for kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
+                unchecked[kind] = "nobody said where the ledgers are; give --data DIR or --bookkeeper URL"
+        else:
+            found.append(findings.missing_ledgers(self._ledgers, self._given.existing))
+            looked.append(FindingKind.MISSING_LEDGER)
+            if self._given.orphans:
+                found.append(findings.orphan_ledgers(self._ledgers, self._old_and_ours(self._given.existing)))
+                looked.append(FindingKind.ORPHAN_LEDGER)
+            else:
+                unchecked[FindingKind.ORPHAN_LEDGER] = (
+                    "others may have ledgers there; give --cluster URL as the hubs have it"
+                )
+        every = found[0]
+        for more in found[1:]:
+            every = every.unionByName(more)
+        kept = self._keep("findings", every)
+        counted = {row["kind"]: row["rows"] for row in _count_by(kept, "kind")}
+        self.figures.findings = {str(kind): counted.get(kind, 0) for kind in looked}
+        first = Window.partitionBy("kind").orderBy("topic", "subscriber", "ledger_id")
+        few = kept.withColumn("place", F.row_number().over(first)).where(F.col("place") <= _EACH_KIND).drop("place")
+        self.figures.examples = [
+            _plain(row) for row in few.orderBy("kind", "topic", "subscriber", "ledger_id").collect()
+        ]
+
+    def look_at_topics(self) -> None:
+        positions = standing.topic_positions(self._ledgers)
+        lags = self._keep("lags", standing.subscription_lags(self._subscriptions, positions))
+        topics = self._keep("topics", standing.topic_standings(positions, lags))
+        fan_outs = self._keep("fan_outs", standing.fan_outs(self._subscriptions, self._most))
+        figures = self.figures
+        summed = topics.agg(
+            F.count(F.lit(1)).alias("topics"),
+            F.sum("ledgers").alias("ledgers"),
+            F.sum((~F.col("is_exact")).cast("int")).alias("inexact"),
+        ).first()
+        assert summed is not None, "an aggregate has a row"
+        figures.rows = {
+            "topics": summed["topics"],
+            "subscriptions": lags.count(),
+            "ledger ranges": int(summed["ledgers"] or 0),
+        }
+        figures.inexact_topics = int(summed["inexact"] or 0)
+        figures.fan_outs = [_plain(row) for row in fan_outs.orderBy(F.desc("subscriptions"), "topic").collect()]
+        behind = topics.where(F.col("backlog_messages") > 0).orderBy(F.desc("backlog_messages"), "topic")
+        shown = ("topic", "backlog_messages", "total_lag_messages", "subscriptions", "last_message", "is_exact")
+        figures.backlogs = [_plain(row) for row in behind.select(*shown).limit(self._most).collect()]
+        for name, frame, column in (
+            ("subscriptions of a topic", topics, "subscriptions"),
+            ("messages that a subscription lags", lags, "lag_messages"),
+            ("ledgers of a topic", topics, "ledgers"),
+        ):
+            classes = standing.powers_of(frame, column).collect()
+            figures.spread[name] = [(int(row["from_value"]), row["rows"]) for row in classes]
+
+    def look_at_hubs(self) -> None:
+        if self._owners is None:
+            return
+        hubs = self._keep("hubs", standing.hub_loads(self._owners, self._given.living))
+        self.figures.hubs = [_plain(row) for row in hubs.orderBy(F.desc("topics"), "hub").limit(self._most).collect()]
+        self.figures.rows["owned topics"] = self._owners.count()
+
+    def _keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Write a result, and return it as it is read back: what is asked of it later is not worked out again."""
+        place = f"{self._directory}/{name}"
+        frame.write.parquet(place)
+        return self._spark.read.parquet(place)
+
+    def _old_and_ours(self, existing: DataFrame) -> DataFrame:
+        is_old = F.col("made_ms").isNull() | (F.col("made_ms") < self._given.read_ms - _YOUNG_MS)
+        return existing.where(F.col("is_ours") & is_old)
+
+
+def _count_by(frame: DataFrame, column: str) -> Sequence[Row]:
+    return frame.groupBy(column).agg(F.count(F.lit(1)).alias("rows")).collect()
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """Return a row as JSON has it: names as people see them, whole numbers as such."""
+    return {name: _plain_value(value) for name, value in row.asDict().items()}
+
+
+def _plain_value(value: Any) -> Any:
+    match value:
+        case bytes() | bytearray():
+            return show_name(bytes(value))
+        case bool() | int() | float() | str() | None:
+            return value
+        case _:
+            return int(value)

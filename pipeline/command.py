@@ -1,0 +1,228 @@
+"""How jobs are run: shared options everywhere, errors as one line, exit codes by kind of error."""
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hedwig.errors import HedwigError
+from hedwig.exit_codes import ExitCode
+from pipeline.output import write_result
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["Job", "JobCommand", "JobGroup", "Terminated", "pass_job"]
+
+PROGRAM_NAME: Final = "hedwig-pipeline"
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end, by SIGTERM."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One run of a job: where it runs, and how its result is written."""
+
+    name: str = ""
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    as_json: bool = False
+    debug: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def session(self) -> "Iterator[SparkSession]":
+        """Open the Spark session, with the data source `hedwig` in it.
+
+        What fails inside of a task is raised as what made it fail, where that is an error of ours.
+        """
+        from pipeline.datasource import register
+        from pipeline.errors import SPARK_ERRORS, from_spark
+        from pipeline.interruption import ending_queries
+        from pipeline.session import open_session
+
+        with open_session(self.name, master=self.master, settings=self.settings, debug=self.debug) as spark:
+            try:
+                register(spark)
+                with ending_queries(spark):
+                    yield spark
+            except SPARK_ERRORS as exc:
+                reason = from_spark(exc)
+                if reason is None:
+                    raise
+                raise reason from exc
+
+    def progress(self, spark: "SparkSession", what: str, rows: int | None = None) -> "AbstractContextManager[None]":
+        """Tell the person who waits how far the queries inside have come."""
+        from pipeline.progress import progress
+
+        if self.as_json and "PYSPARK_GATEWAY_PORT" in os.environ:
+            # spark-submit hands on both of our streams as its standard output, where programs look for the result.
+            return nullcontext()
+        return progress(spark, f"{self.name}: {what}", rows=rows)
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the job has run."""
+        return round(time.monotonic() - self.began, 1)
+
+    def write(self, result: Mapping[str, Any]) -> None:
+        """Write the result to standard output."""
+        write_result({**result, "seconds": self.seconds}, as_json=self.as_json)
+
+
+pass_job = click.make_pass_decorator(Job)
+
+
+class JobCommand(click.Command):
+    """A job with the shared options; its help ends with `example`, which runs."""
+
+    def __init__(self, name: str | None, *, example: str, **attributes: Any) -> None:
+        super().__init__(name, epilog=f"Example: {example}", **attributes)
+        self.params += _shared_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        given = ctx.params
+        ctx.obj = Job(
+            name=str(self.name),
+            master=given.pop("master"),
+            settings=dict(given.pop("conf")),
+            as_json=given.pop("as_json"),
+            debug=given.pop("debug"),
+        )
+        ctx.find_root().meta["debug"] = ctx.obj.debug
+        return super().invoke(ctx)
+
+
+class JobGroup(click.Group):
+    """The root of the jobs: whatever ends one of them becomes a line on standard error and an exit code.
+
+    `modules` says where each job is, under its own name; none is loaded before it is asked for.
+    """
+
+    def __init__(self, name: str | None = None, *, modules: Mapping[str, str], example: str, **attributes: Any) -> None:
+        super().__init__(name, epilog=f"Example: {example}", **attributes)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in self._modules:
+            return None
+        found = importlib.import_module(self._modules[cmd_name]).command
+        assert isinstance(found, JobCommand), f"{cmd_name} is a job"
+        return found
+
+    def run_line(self, args: Sequence[str]) -> int:
+        """Run a job as from a shell, and return its exit code: what ends it is a line on standard error."""
+        code = self._run(list(args), {})
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read standard output left; the interpreter's last flush must not complain about it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.PIPE_CLOSED
+        return code
+
+    def _run(self, args: list[str], meta: dict[str, Any]) -> int:
+        try:
+            with self.make_context(PROGRAM_NAME, args) as ctx:
+                ctx.meta.update(meta)
+                meta = ctx.meta
+                self.invoke(ctx)
+        except click.exceptions.Exit as exc:
+            return exc.exit_code
+        except click.exceptions.NoArgsIsHelpError as exc:
+            exc.show()
+            return exc.exit_code
+        except click.ClickException as exc:
+            where = exc.ctx.command_path if isinstance(exc, click.UsageError) and exc.ctx else PROGRAM_NAME
+            said = " ".join(exc.format_message().split()).rstrip(".")
+            click.echo(f"error: {said}; see: {where} --help", err=True)
+            return exc.exit_code
+        except (click.Abort, KeyboardInterrupt) as exc:
+            click.echo("interrupted; the same job may be run again", err=True)
+            return _TERMINATED if isinstance(exc, Terminated) else ExitCode.INTERRUPTED
+        except BrokenPipeError:
+            return ExitCode.PIPE_CLOSED
+        except Exception as exc:
+            if meta.get("debug"):
+                traceback.print_exc()
+            line, code = _told(exc, is_shown=bool(meta.get("debug")))
+            click.echo(f"error: {line}", err=True)
+            return code
+        return ExitCode.DONE
+
+
+def _told(error: Exception, *, is_shown: bool) -> tuple[str, ExitCode]:
+    """Return the line about what ended a job, and the exit code."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA:
+        return f"jobs need {error.name}; in the checkout of hedwig: pip install '.[spark]'", ExitCode.USAGE
+    if isinstance(error, HedwigError):
+        from pipeline.errors import explain
+
+        return explain(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"the file {os.fsdecode(error.filename)}: {error.strerror}", ExitCode.FAILED
+    hint = "above is where" if is_shown else "run with --debug to see where"
+    said = f"{type(error).__name__}: {_last_cause(str(error))}"[:_SAID_MAX]
+    return f"Spark, or a bug in {PROGRAM_NAME}: {said}; {hint}", ExitCode.FAILED
+
+
+def _last_cause(text: str) -> str:
+    """Return the line that says what it was: of Java's stack traces the last cause, of Python's the last line."""
+    lines = [line.strip() for line in text.partition("JVM stacktrace:")[0].splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    said = causes or [line for line in lines if not line.startswith(("at ", "... "))]
+    return said[-1] if said else text
+
+
+_TERMINATED: Final = 143
+"""128 + SIGTERM, as shells report it."""
+_SAID_MAX: Final = 500
+_EXTRA: Final = ("pyspark", "py4j", "pyarrow", "pandas", "matplotlib", "jinja2")
+
+
+def _shared_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--master"],
+            metavar="URL",
+            envvar="HEDWIG_SPARK_MASTER",
+            help="Where Spark runs: local[2], spark://host:7077, yarn, k8s://…  [HEDWIG_SPARK_MASTER; default: that of "
+            "spark-submit, else local[*]]",
+        ),
+        click.Option(
+            ["--conf"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=_pairs,
+            help="A setting of Spark, such as spark.driver.memory=4g; may be given again.",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Write the result as JSON."),
+        click.Option(["--debug"], is_flag=True, help="Show Spark's log, and where an error came from."),
+    ]
+
+
+def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,73 @@
+"""All differences of two sides: kept where they are counted, so that no side is read a second time to show some."""
+
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from hedwig.names import show_name
+from pipeline.diff import diff
+from pipeline.folder import Folder
+from pipeline.tables import Table
+
+__all__ = ["Differences"]
+
+
+class Differences:
+    """Compares tables. The differences go to `directory` as Parquet, or nowhere if there is none; `show` are told.
+
+    Raises: JobError - there is something in the directory.
+    """
+
+    def __init__(self, spark: SparkSession, directory: str | None, show: int) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._show = show
+        self._counts: dict[Table, Counter[str]] = {}
+        self._shown: list[dict[str, Any]] = []
+        if directory is not None:
+            Folder(spark, directory).check_empty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._directory is not None:
+            Folder(self._spark, self._directory).delete()
+
+    @property
+    def count(self) -> int:
+        """Return how many records differ."""
+        return sum(sum(counts.values()) for counts in self._counts.values())
+
+    def compare(self, table: Table, before: DataFrame, after: DataFrame) -> None:
+        """Compare one table."""
+        found = diff(table, before, after)
+        if self._directory is not None:
+            place = f"{self._directory}/{table}"
+            found.write.parquet(place)
+            found = self._spark.read.parquet(place)
+        else:
+            found = found.persist()
+        counted = found.groupBy("change").agg(F.count(F.lit(1)).alias("rows")).collect()
+        self._counts[table] = Counter({row["change"]: row["rows"] for row in counted})
+        room = self._show - len(self._shown)
+        if room > 0 and self._counts[table]:
+            self._shown += [_shown(table, row.asDict()) for row in found.drop("before", "after").limit(room).collect()]
+        found.unpersist()
+
+    def result(self) -> dict[str, Any]:
+        """Return the counts by table and change, and some of the differences."""
+        changes = ("added", "removed", "changed")
+        counts = {table.value: {name: counts[name] for name in changes} for table, counts in self._counts.items()}
+        into = {} if self._directory is None else {"into": self._directory}
+        return {"differences": self.count, "tables": counts, **into, "some": self._shown}
+
+
+def _shown(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    names = {name: show_name(bytes(row[name])) for name in ("topic", "subscriber") if name in row}
+    return {"change": row["change"], "table": table.value} | names | {"what": ", ".join(row["what"])}

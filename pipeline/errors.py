@@ -1,0 +1,90 @@
+"""What a job reports when it cannot go on: one line, and an exit code; also for what went wrong inside of a task."""
+
+import importlib
+import re
+from typing import Final
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
+
+from hedwig.errors import HedwigError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.exit_codes import ExitCode, exit_code_of_error
+
+__all__ = ["SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
+
+_RAISED: Final = re.compile(r"\b((?:hedwig|metadata|hub|pipeline)(?:\.\w+)+)\.(\w+): (.*)$", re.MULTILINE)
+"""The last line of a traceback that came from a task, or from the planning of a query."""
+_UNREADABLE: Final = (
+    "FAILED_READ_FILE",
+    "CANNOT_READ_FILE_FOOTER",
+    "UNABLE_TO_INFER_SCHEMA",
+    "is not a Parquet file",
+    "ParquetDecodingException",
+)
+_CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)\b:? *(.*)$", re.MULTILINE)
+
+
+SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
+"""What a query raises when it fails; some of Spark's own errors come as Java's."""
+
+
+class JobError(HedwigError):
+    """A job that cannot go on; the text says in one line what failed, on what, why, and what to do."""
+
+    def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def explain(error: HedwigError) -> tuple[str, ExitCode]:
+    """Return what `error` says and what to do about it, in one line, and the exit code."""
+    text = in_one_line(str(error))
+    match error:
+        case JobError():
+            return text, error.code
+        case UncertainStateError():
+            text += "; it may or may not have been done: run the same job again, what is there already stays"
+        case MetadataForbiddenError():
+            text += "; have whoever keeps the store let you"
+        case MetadataUnavailableError():
+            text += "; see that the store is up, then run the same job again"
+    return text, exit_code_of_error(error)
+
+
+def from_spark(error: Exception) -> HedwigError | None:
+    """Return what made a query fail, where that is an error of ours or a file that cannot be read; else None."""
+    said = str(error)
+    # What comes last is what ended it; the first ones are those that it came from.
+    for module, name, text in reversed(_RAISED.findall(said)):
+        if (kind := _class_of(module, name)) is not None:
+            return _made(kind, text)
+    if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
+        return JobError(in_one_line(said.split("\n")[0]), ExitCode.NOT_FOUND)
+    if any(sign in said for sign in _UNREADABLE):
+        return JobError(f"a file cannot be read as Parquet: {_shortened(said)}; it is damaged, use another copy")
+    return None
+
+
+def in_one_line(text: str) -> str:
+    """Return `text` without line breaks."""
+    return " ".join(text.split())
+
+
+def _class_of(module: str, name: str) -> type[HedwigError] | None:
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+    return found if isinstance(found, type) and issubclass(found, HedwigError) else None
+
+
+def _made(kind: type[HedwigError], text: str) -> HedwigError:
+    try:
+        return kind(text)
+    except TypeError:
+        return JobError(text)  # It takes more than its text, which is all that came.
+
+
+def _shortened(said: str) -> str:
+    lines = [line for line in _CAUSE.findall(said) if line]
+    return in_one_line(lines[-1] if lines else said)[:300]

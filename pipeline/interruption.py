@@ -1,0 +1,68 @@
+"""Ctrl-C, and a request to end: the queries are cancelled, their tasks have ended, and only then the job is told.
+
+PySpark's own handler asks the JVM from within the call that it interrupts, over the same connection; that call's
+answer and its own get mixed up. So here another thread asks, over a connection of its own. And whoever is told deletes
+what was half written, which nobody may add to any more.
+"""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from pipeline.command import Terminated
+
+__all__ = ["ending_queries"]
+
+_PATIENCE_S: Final = 15.0
+_LOOK_EVERY_S: Final = 0.1
+
+
+@contextmanager
+def ending_queries(spark: SparkSession) -> Iterator[None]:
+    """Raise KeyboardInterrupt inside for SIGINT, and Terminated for SIGTERM, once the queries of `spark` have ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Signals are for the main thread, and so is what to do about them.
+        return
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)  # Once is enough; the patience is bounded.
+        asking = threading.Thread(target=_end, args=(spark,), name="end of queries")
+        asking.start()
+        asking.join()
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+    # py4j writes a traceback of the call that is interrupted to the root logger.
+    logging.getLogger().addHandler(logging.NullHandler())
+    before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _end(spark: SparkSession) -> None:
+    """Cancel all queries, and wait until no task is at work, as long as that is bearable."""
+    deadline = time.monotonic() + _PATIENCE_S
+    try:
+        spark.sparkContext.cancelAllJobs()
+        while _tasks(spark) and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+    except Py4JError:
+        return  # Its JVM has ended, and all tasks on this machine with it.
+
+
+def _tasks(spark: SparkSession) -> int:
+    java = spark.sparkContext._jsc
+    assert java is not None, "the session is open"
+    executors = java.sc().statusStore().executorList(True)
+    return sum(executors.apply(index).activeTasks() for index in range(executors.size()))

@@ -1,0 +1,128 @@
+"""The job `audit`: what is wrong with the metadata of a store, and how topics, subscriptions and hubs stand."""
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.command import Job, JobCommand, pass_job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hedwig.model import HubInfo
+
+__all__ = ["command"]
+
+
+@click.command("audit", cls=JobCommand, example="hedwig-pipeline audit ./snapshot ./audit --hub 10.0.0.5:4080:-1@3")
+@click.argument("source")
+@click.argument("directory")
+@click.option(
+    "--hub",
+    "named",
+    multiple=True,
+    metavar="HOST:PORT:SSLPORT@EPOCH",
+    help="A hub that is alive, SSLPORT -1 for none; may be given again. Owners of all others are stale.",
+)
+@click.option("--cluster", metavar="URL", help="The hubs' cluster.zookeeper, to the letter: ask there who is alive.")
+@click.option("--data", metavar="DIR", help="Data directory of a standalone hub: look for its ledgers there.")
+@click.option("--bookkeeper", metavar="URL", help="Look for ledgers on these bookies: zookeeper://host:2181/ledgers.")
+@click.option(
+    "--top", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the largest to tell."
+)
+@pass_job
+def command(
+    job: Job,
+    source: str,
+    directory: str,
+    named: tuple[str, ...],
+    cluster: str | None,
+    data: str | None,
+    bookkeeper: str | None,
+    top: int,
+) -> None:
+    """Audit SOURCE, the folder of a snapshot or the URL of a store, and write the result into DIRECTORY.
+
+    Parquet of all findings and figures, and audit.html for people. A store is read once, into DIRECTORY/snapshot. Lag
+    and backlog are told as far as closed ledgers tell.
+    """
+    from pipeline.audit import AuditInput, audit
+    from pipeline.audit_page import audit_html
+    from pipeline.existing_ledgers import LedgerPlace, ledgers_frame
+    from pipeline.folder import Folder
+    from pipeline.living_hubs import hubs_frame
+    from pipeline.reaching import check_readable, existing, is_store
+    from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
+    from pipeline.store_tables import read_table
+
+    if data and bookkeeper:
+        raise click.UsageError("give either --data or --bookkeeper")
+    if is_store(source):
+        check_readable(source)
+    with job.session() as spark:
+        folder = Folder(spark, directory)
+        folder.check_empty()
+        with folder.deleted_on_failure():
+            path = source
+            if is_store(source):
+                path = f"{directory}/snapshot"
+                with job.progress(spark, "reading"):
+                    frames = {table: read_table(spark, existing(source), table, {}) for table in SNAPSHOT_TABLES}
+                    write_snapshot(spark, frames, path, source=source)
+            snapshot = read_snapshot(spark, path)
+            if path == source:
+                with job.progress(spark, "checking the snapshot"):
+                    snapshot.verify()
+            # Asked after the records were read: who owns a topic by then has begun before.
+            living = _living(source, named, cluster)
+            place = (
+                LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster) if data or bookkeeper else None
+            )
+            given = AuditInput(
+                frames=snapshot.frames,
+                read_ms=int(datetime.fromisoformat(snapshot.manifest.began).timestamp() * 1000),
+                living=None if living is None else hubs_frame(spark, living),
+                existing=None if place is None else ledgers_frame(spark, place.read()),
+                orphans=place is not None and place.can_tell_orphans,
+            )
+            with job.progress(spark, "auditing"):
+                figures = audit(spark, given, directory, top)
+            facts = [
+                ("source", source),
+                ("read", f"{snapshot.manifest.began} to {snapshot.manifest.ended}"),
+                ("hubs alive", "not asked" if living is None else ", ".join(_hub(hub) for hub in living) or "none"),
+            ]
+            folder.write_text("audit.html", audit_html(figures, facts))
+            result = {
+                "source": source,
+                "audit": directory,
+                "page": f"{directory}/audit.html",
+                "rows": figures.rows,
+                "findings": figures.findings,
+                "unchecked": figures.unchecked,
+                "skew": figures.skew,
+                "hubs": figures.hubs,
+                "fan_outs": figures.fan_outs,
+                "backlogs": figures.backlogs,
+            }
+            folder.write_text("audit.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n")
+    job.write(result)
+
+
+def _living(source: str, named: "Sequence[str]", cluster: str | None) -> "list[HubInfo] | None":
+    """Return the hubs that are alive, None if nobody says."""
+    from pipeline.living_hubs import cluster_hubs, named_hub, standalone_hubs
+    from pipeline.reaching import existing, is_store
+
+    hubs = [named_hub(text) for text in named]
+    if cluster is not None:
+        return hubs + cluster_hubs(cluster)
+    if not hubs and is_store(source):
+        return standalone_hubs(existing(source))
+    return hubs or None
+
+
+def _hub(hub: "HubInfo") -> str:
+    return f"{hub.address} epoch {hub.epoch}"

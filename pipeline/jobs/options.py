@@ -1,0 +1,85 @@
+"""Options that several jobs have: how a store is read, and how it is written."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final
+
+import click
+
+from hedwig.names import parse_name
+
+__all__ = ["ScanWish", "WriteWish", "scan_options", "write_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanWish:
+    """How a store is read: options of the data source, by their names there."""
+
+    options: Mapping[str, str]
+
+    @property
+    def prefix(self) -> bytes:
+        """Return what the topics begin with."""
+        return parse_name(self.options.get("prefix", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteWish:
+    """How a store is written: what was said of the fields of `ApplyConfig`, by their names there."""
+
+    options: Mapping[str, Any]
+
+
+_SCAN: Final = {
+    "prefix": click.option("--prefix", metavar="TEXT", help="Only topics that begin so; a byte may be written \\xNN."),
+    "rows_per_partition": click.option(
+        "--rows-per-partition", type=click.IntRange(1), help="How many rows a task reads, about.  [default: 100,000]"
+    ),
+}
+_OF_SOURCE: Final = {"prefix": "prefix", "rows_per_partition": "rowsPerPartition"}
+"""What they are called among the options of the data source."""
+_WRITE: Final = {
+    "policy": click.option(
+        "--policy",
+        type=click.Choice(["create", "replace", "overwrite"]),
+        default="create",
+        show_default=True,
+        help="What of a record that is there already: it stays; is replaced if it is at the version of the row; or is "
+        "overwritten, with --hubs-stopped.",
+    ),
+    "hubs_stopped": click.option("--hubs-stopped", is_flag=True, help="No hub uses the store: take my word for it."),
+    "connections": click.option(
+        "--connections", type=click.IntRange(1), help="Batches under way at once for each task.  [default: 4]"
+    ),
+    "batch_rows": click.option("--batch-rows", type=click.IntRange(1), help="Rows of a batch.  [default: 512]"),
+}
+
+
+def scan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options by which a store is read; the job gets them as `scan`."""
+
+    def made(chosen: Mapping[str, Any]) -> ScanWish:
+        return ScanWish({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
+
+    return _grouped(command, "scan", _SCAN, made)
+
+
+def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options by which a store is written; the job gets them as `write`."""
+    return _grouped(command, "write", _WRITE, WriteWish)
+
+
+def _grouped(
+    command: Callable[..., Any], name: str, options: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Any]
+) -> Callable[..., Any]:
+    @wraps(command)
+    def grouped(*arguments: Any, **given: Any) -> Any:
+        chosen = {option: given.pop(option) for option in options}
+        said = {option: value for option, value in chosen.items() if value is not None}
+        return command(*arguments, **given, **{name: make(said)})
+
+    made: Callable[..., Any] = grouped
+    for option in reversed(list(options.values())):
+        made = option(made)
+    return made

@@ -1,0 +1,38 @@
+"""The job `restore`: a snapshot back into a store."""
+
+import click
+
+from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import WriteWish, write_options
+
+__all__ = ["command"]
+
+
+@click.command("restore", cls=JobCommand, example="hedwig-pipeline restore ./snapshot sqlite:///./restored.db")
+@click.argument("directory")
+@click.argument("url")
+@click.option("--with-owners", is_flag=True, help="Owners too: only for hubs that keep their epochs.")
+@click.option("--no-verify", is_flag=True, help="Do not read the store afterwards and compare it with the snapshot.")
+@write_options
+@pass_job
+def command(job: Job, directory: str, url: str, with_owners: bool, no_verify: bool, write: WriteWish) -> None:
+    """Write the snapshot in DIRECTORY into the store at URL, which must be formatted.
+
+    The snapshot is read and held to its manifest first, so a damaged one changes nothing. The same restore may be run
+    again: what is there already counts as the same.
+    """
+    from pipeline.copying import restore
+    from pipeline.reaching import check_reachable
+    from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
+    from pipeline.tables import Table
+
+    check_reachable(url)
+    with job.session() as spark:
+        snapshot = read_snapshot(spark, directory)
+        wanted = [table for table in SNAPSHOT_TABLES if with_owners or table is not Table.OWNERS]
+        tables = [table for table in wanted if table in snapshot.frames]
+        with job.progress(spark, "checking the snapshot"):
+            snapshot.verify(tables)
+        written = restore(job, spark, snapshot, url, tables, write, verify=not no_verify)
+    job.write({"snapshot": directory, "store": url, **written.figures()})
+    written.check()

@@ -1,0 +1,33 @@
+"""The job `snapshot`: what a store holds, as Parquet."""
+
+import click
+
+from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import ScanWish, scan_options
+
+__all__ = ["command"]
+
+
+@click.command("snapshot", cls=JobCommand, example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot")
+@click.argument("url")
+@click.argument("directory")
+@click.option("--without-owners", is_flag=True, help="Leave out who owns which topic; restore does not need it.")
+@scan_options
+@pass_job
+def command(job: Job, url: str, directory: str, without_owners: bool, scan: ScanWish) -> None:
+    """Write what the store at URL holds into DIRECTORY, a folder of Parquet files for each table.
+
+    Each table is read once, part by part: a record is there as it was at some moment between start and end. Stop the
+    hubs where it must be one moment. A folder without manifest.json is no whole snapshot.
+    """
+    from pipeline.reaching import check_readable, existing
+    from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
+    from pipeline.store_tables import read_table
+    from pipeline.tables import Table
+
+    check_readable(url)
+    tables = [table for table in SNAPSHOT_TABLES if not (without_owners and table is Table.OWNERS)]
+    with job.session() as spark, job.progress(spark, "rows"):
+        frames = {table: read_table(spark, existing(url), table, scan.options) for table in tables}
+        manifest = write_snapshot(spark, frames, directory, source=url, prefix=scan.prefix)
+    job.write({"snapshot": directory, "source": url, **manifest.figures(job.seconds)})

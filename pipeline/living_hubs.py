@@ -1,0 +1,83 @@
+"""Which hubs are alive: as they were named, as a cluster's ZooKeeper says, or as the standalone hub is registered."""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
+from hedwig.exit_codes import ExitCode
+from hedwig.model import HubInfo
+from hedwig.outcomes import NotAppliedError
+from metadata import open_metadata
+from metadata.url import zookeeper_place
+from pipeline.errors import JobError
+
+__all__ = ["cluster_hubs", "hubs_frame", "named_hub", "standalone_hubs"]
+
+_TIMEOUT_S: Final = 30.0
+_NAMED: Final = re.compile(r"(?P<address>.+)@(?P<epoch>[0-9]+)")
+
+
+def named_hub(text: str) -> HubInfo:
+    """Return the hub that is written HOST:PORT[:SSLPORT]@EPOCH. Raises InvalidArgumentError."""
+    match = _NAMED.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(f"{text!r} is no incarnation of a hub; write HOST:PORT:SSLPORT@EPOCH")
+    return HubInfo.at(match["address"], epoch=int(match["epoch"]))
+
+
+def cluster_hubs(url: str) -> list[HubInfo]:
+    """Return the hubs that are alive in the cluster at `url`, zookeeper://host:2181/hedwig/REGION.
+
+    Raises: ConfigurationError - it is no such URL, or the extra `zookeeper` is missing; JobError - ZooKeeper does not
+        answer.
+    """
+    hosts, prefix = zookeeper_place(url)
+    try:
+        from hedwig.zookeeper import Bridge, BridgeOptions
+        from hub.liveness import read_hubs
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"
+        ) from exc
+
+    async def read() -> list[HubInfo]:
+        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=_TIMEOUT_S))
+        try:
+            await bridge.connect()
+            return [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=_TIMEOUT_S)]
+        finally:
+            await bridge.close()
+
+    try:
+        return asyncio.run(read())
+    except (NotAppliedError, ServiceDownError) as exc:
+        raise JobError(
+            f"the cluster {url} does not answer: {exc}; see that ZooKeeper is up", ExitCode.UNAVAILABLE
+        ) from exc
+
+
+def standalone_hubs(url: str) -> list[HubInfo] | None:
+    """Return the last start of the standalone hub of the store at `url`; None if it has none.
+
+    Whether it runs is not asked: an owner record of any earlier start is stale whatever the answer.
+    """
+
+    async def read() -> list[HubInfo] | None:
+        async with await open_metadata(url) as store:
+            hub = await store.standalone_hub()
+        return None if hub is None else [HubInfo.at(hub.address, epoch=hub.starts)]
+
+    return asyncio.run(read())
+
+
+def hubs_frame(spark: SparkSession, hubs: Iterable[HubInfo]) -> DataFrame:
+    """Return hubs as a frame with the columns host, port, ssl_port and epoch."""
+    rows: Sequence[tuple[str, int, int | None, str]] = [
+        (hub.host, hub.port, hub.ssl_port, str(hub.epoch)) for hub in hubs
+    ]
+    frame = spark.createDataFrame(rows, "host string, port int, ssl_port int, epoch string")
+    return frame.selectExpr("host", "port", "ssl_port", "cast(epoch as decimal(20,0)) as epoch")

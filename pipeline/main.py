@@ -1,0 +1,44 @@
+"""The command hedwig-pipeline."""
+
+import sys
+from typing import Final, NoReturn
+
+import click
+
+from pipeline.command import JobGroup
+
+__all__ = ["jobs", "main"]
+
+_MODULES: Final = {
+    "generate": "pipeline.jobs.generate",
+    "load": "pipeline.jobs.load",
+    "snapshot": "pipeline.jobs.snapshot",
+    "restore": "pipeline.jobs.restore",
+    "migrate": "pipeline.jobs.migrate",
+    "diff": "pipeline.jobs.diff",
+    "audit": "pipeline.jobs.audit",
+    "bench-report": "pipeline.jobs.bench_report",
+}
+
+
+@click.command(
+    cls=JobGroup,
+    modules=_MODULES,
+    example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot",
+)
+@click.version_option(package_name="hedwig", prog_name="hedwig-pipeline")
+def jobs() -> None:
+    """Move, snapshot, audit and analyse the metadata of Hedwig with Spark.
+
+    Without --master a job runs on the processors of this machine. Through spark-submit the same jobs run on a cluster:
+    spark-submit --master URL …/pipeline/__main__.py JOB …
+
+    Exit codes: 0 done, 1 failed (diff: something differs), 2 usage, 3 not found, 4 version conflict, 5 outcome unknown,
+    6 store unavailable, 130 interrupted.
+    """
+
+
+def main() -> NoReturn:
+    """Run one of them, and exit."""
+    assert isinstance(jobs, JobGroup), "it was made as one"
+    sys.exit(jobs.run_line(sys.argv[1:]))

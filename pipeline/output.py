@@ -1,0 +1,56 @@
+"""What a job writes to standard output at its end: for people, or as one JSON document."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from hedwig.human_units import in_words
+
+__all__ = ["write_result"]
+
+
+def write_result(result: Mapping[str, Any], *, as_json: bool) -> None:
+    """Write the result of a job: plain values, mappings of such, and lists of rows."""
+    if as_json:
+        click.echo(json.dumps(result, ensure_ascii=False, indent=2))
+        return
+    width = max(map(len, result))
+    for name, value in result.items():
+        for number, line in enumerate(_lines(name, value)):
+            click.echo(f"{'' if number else name:<{width}}  {line}")
+
+
+def _lines(name: str, value: Any) -> list[str]:
+    match value:
+        case Mapping():
+            return [f"{key}: {_text(key, item)}" for key, item in value.items()] or ["-"]
+        case str():
+            return [value]
+        case Sequence():
+            return [_row(item) for item in value] or ["-"]
+        case _:
+            return [_text(name, value)]
+
+
+def _row(item: Any) -> str:
+    if isinstance(item, Mapping):
+        return "  ".join(_text(name, each) for name, each in item.items() if each is not None)
+    return str(item)
+
+
+def _text(name: str, value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return in_words(name, value) or (f"{value:,}" if isinstance(value, int) else f"{value:,.3g}")
+        case Mapping():
+            # People need not be told what there is none of, if there is something else.
+            said = {key: item for key, item in value.items() if item} or value
+            return ", ".join(f"{key} {_text(key, item)}" for key, item in said.items())
+        case _:
+            return str(value)

@@ -1,0 +1,77 @@
+"""The Spark session of a job: what is set in it, whatever it runs on, and why."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+from pyspark.sql import SparkSession
+
+__all__ = ["open_session"]
+
+_ALWAYS: Final = {
+    # Two attempts at the same rows at once come to the same end, but the slower one may still write after the job.
+    "spark.speculation": "false",
+    # We tell how far a job has come ourselves, in rows.
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    "spark.sql.session.timeZone": "UTC",
+    # How many rows a task has done comes with its heartbeat.
+    "spark.executor.heartbeatInterval": "5s",
+}
+_LOCAL: Final = {
+    "spark.driver.memory": "2g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+"""On one machine nobody else is to reach it. One gigabyte, Spark's default, is little for sorting millions of rows."""
+_LOCAL_MASTER: Final = "local[*]"
+_QUIET: Final = "log4j2-quiet.properties"
+
+
+@contextmanager
+def open_session(job: str, *, master: str | None, settings: Mapping[str, str], debug: bool) -> Iterator[SparkSession]:
+    """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
+
+    Started by spark-submit, the session takes from there what `master` and `settings` do not say. Else `master` is
+    local[*] unless it is given.
+    """
+    if (open_already := SparkSession.getActiveSession()) is not None:
+        yield open_already
+        return
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not is_submitted:
+        master = _LOCAL_MASTER
+    # Spark starts the python3 of the path, which lacks what this one has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"hedwig-pipeline {job}")
+    chosen = dict(_ALWAYS)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            chosen |= _LOCAL
+    if not is_submitted and not debug:
+        chosen["spark.driver.extraJavaOptions"] = _quiet_options(settings)
+    for name, value in (chosen | dict(settings)).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        if not debug:
+            # What a task fails with comes back to us, and is told in one line.
+            spark.sparkContext.setLogLevel("OFF")
+        if spark.conf.get("spark.speculation", "false") == "true":
+            click.echo("warning: speculation is on, so a write may go on after its job has ended", err=True)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _quiet_options(settings: Mapping[str, str]) -> str:
+    """Return Java options by which Spark's own log stays off standard error from the first line on."""
+    given = settings.get("spark.driver.extraJavaOptions", "")
+    file = Path(__file__).with_name(_QUIET)
+    return f"-Dlog4j2.configurationFile={file.as_uri()} {given}".strip() if file.is_file() else given

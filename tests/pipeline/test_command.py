@@ -1,0 +1,207 @@
+"""The jobs as people run them: on SQLite, in the session of the tests, with what they print and how they end."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pyspark.sql import SparkSession
+
+from hedwig.exit_codes import ExitCode
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
+from hedwig.versions import ANY
+from metadata import MetadataStore, RecordKey
+from pipeline.main import jobs
+from pipeline.tables import Table
+from tests.pipeline.stores import new_store, records, with_store
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a job that has to end with `code`, and returns its result; or what it said, where that is no success."""
+
+    def run_job(*arguments: object, code: ExitCode = ExitCode.DONE) -> Any:
+        capfd.readouterr()
+        found = jobs.run_line([*map(str, arguments), "--json"])
+        out, err = capfd.readouterr()
+        assert found == code, err
+        if code is ExitCode.DONE or out:
+            return json.loads(out)
+        lines = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1, err
+        return lines[0]
+
+    return run_job
+
+
+def _change(store_url: str, topic: bytes, subscriber: bytes, consumed: int) -> None:
+    async def change(store: MetadataStore) -> None:
+        data = SubscriptionData(state=SubscriptionState(MessageSeqId(consumed)))
+        await store.subscriptions.update_subscription_data(Topic(topic), SubscriberId(subscriber), data, ANY)
+
+    with_store(store_url, change)
+
+
+def _contents(url: str, table: Table) -> dict[RecordKey, Any]:
+    return {key: found.value for key, found in records(url, table).items()}
+
+
+def test_names_are_loaded_snapshotted_restored_and_compared(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "topics.tsv").write_bytes(b"libs/libc6\t2.36\nst\xc3\xa4dte\n\\xff\\x00raw\nback\\\\slash\tx\ty\n")
+    with gzip.open(tmp_path / "subscriptions.tsv.gz", "wb") as lines:
+        lines.write(b"libs/libc6\tbash\textra\nlibs/libc6\tcoreutils\nnew\tme\nlibs/libc6\tbash\n")
+    first, second = new_store(tmp_path, "first"), new_store(tmp_path, "second")
+    files = ("--topics", tmp_path / "topics.tsv", "--subscriptions", tmp_path / "subscriptions.tsv.gz")
+
+    loaded = run("load", first, *files)
+    assert (loaded["tables"]["topics"]["created"], loaded["tables"]["subscriptions"]["created"]) == (5, 3)
+    names = {b"libs/libc6", "städte".encode(), b"\xff\x00raw", b"back\\slash", b"new"}
+    assert {key.topic for key in records(first, Table.TOPICS)} == names
+    again = run("load", first, *files)
+    assert (again["tables"]["topics"]["same"], again["tables"]["subscriptions"]["same"]) == (5, 3)
+
+    snapshot = tmp_path / "snapshot"
+    taken = run("snapshot", first, snapshot)
+    assert taken["tables"] == {"ledgers": 5, "subscriptions": 3, "owners": 0}
+    restored = run("restore", snapshot, second)
+    assert restored["verified"] is True
+    assert restored["tables"]["subscriptions"]["created"] == 3
+    for table in (Table.LEDGERS, Table.SUBSCRIPTIONS):
+        assert _contents(first, table) == _contents(second, table)
+    assert run("diff", snapshot, second)["differences"] == 0
+    assert run("restore", snapshot, second)["tables"]["subscriptions"]["same"] == 3
+
+    _change(second, b"new", b"me", 7)
+    found = run("diff", first, second, "--into", tmp_path / "differences", code=ExitCode.FAILED)
+    assert found["tables"]["subscriptions"] == {"added": 0, "removed": 0, "changed": 1}
+    assert found["some"] == [
+        {"change": "changed", "table": "subscriptions", "topic": "new", "subscriber": "me", "what": "state"}
+    ]
+    kept = run("restore", snapshot, second, code=ExitCode.VERSION_CONFLICT)
+    assert kept["tables"]["subscriptions"]["conflict"] == 1
+    assert kept["tables"]["subscriptions"]["same"] == 2
+    key = RecordKey(Topic(b"new"), SubscriberId(b"me"))
+    assert records(second, Table.SUBSCRIPTIONS)[key].value.state.consumed.local == 7
+
+
+def test_generated_metadata_is_loaded_audited_and_migrated(run: Run, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    counts = run("generate", made, "--topics", 200, "--subscriptions", 600, "--with-history", "--hubs", 2)["tables"]
+    source, target = new_store(tmp_path, "source"), new_store(tmp_path, "target")
+    run("load", source, "--from", made, "--with-owners")
+    assert {table.value: len(records(source, table)) for table in (Table.LEDGERS, Table.OWNERS)} == {
+        "ledgers": 200,
+        "owners": counts["owners"],
+    }
+
+    audit = tmp_path / "audit"
+    alive = [f"--hub=hub-{number:03}.example:4080:-1@{number * 1000 + 2}" for number in range(2)]
+    result = run("audit", source, audit, *alive)
+    stale = [hub for hub in result["hubs"] if not hub["is_alive"]]
+    assert result["findings"]["dead-owner"] == sum(hub["topics"] for hub in stale)
+    assert result["findings"]["range-gap"] == result["findings"]["lone-subscription"] == 0
+    assert result["rows"]["subscriptions"] == 600
+    assert (audit / "audit.html").read_text().startswith("<!DOCTYPE html>")
+    assert json.loads((audit / "audit.json").read_text())["rows"] == result["rows"]
+    assert run("audit", audit / "snapshot", tmp_path / "again", *alive)["findings"] == result["findings"]
+
+    moved = run("migrate", source, target, "--through", tmp_path / "through", "--with-owners")
+    assert moved["verified"] is True
+    for table in (Table.LEDGERS, Table.SUBSCRIPTIONS, Table.OWNERS):
+        assert _contents(source, table) == _contents(target, table)
+    assert run("diff", tmp_path / "through", target, "--with-owners")["differences"] == 0
+
+
+def test_a_restore_into_a_store_with_other_records_says_so(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("a\nb\n")
+    (tmp_path / "two.tsv").write_text("b\nc\nd\n")
+    first, second = new_store(tmp_path, "first"), new_store(tmp_path, "second")
+    run("load", first, "--topics", tmp_path / "one.tsv")
+    run("load", second, "--topics", tmp_path / "two.tsv")
+    run("snapshot", first, tmp_path / "snapshot", "--without-owners")
+    restored = run("restore", tmp_path / "snapshot", second)
+    assert (restored["verified"], restored["others_in_store"]) == (True, {"ledgers": 2})
+
+
+def test_a_part_of_a_store_is_snapshotted_by_prefix_and_restored(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "all.tsv").write_text("a/1\nb/1\nb/2\n")
+    first, second = new_store(tmp_path, "first"), new_store(tmp_path, "second")
+    run("load", first, "--topics", tmp_path / "all.tsv")
+    run("snapshot", first, tmp_path / "snapshot", "--prefix", "b/")
+    assert run("restore", tmp_path / "snapshot", second)["rows"] == 2
+    assert {key.topic for key in records(second, Table.TOPICS)} == {b"b/1", b"b/2"}
+
+
+def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    (tmp_path / "bad.tsv").write_text("topic without a subscriber\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("mine")
+    nowhere = tmp_path / "nowhere"
+    for arguments, code, words in (
+        (("snapshot", "sqllite:///x", nowhere), ExitCode.USAGE, "no metadata backend for 'sqllite'"),
+        (("snapshot", "hedwig.db", nowhere), ExitCode.USAGE, "has no scheme"),
+        (
+            ("snapshot", f"sqlite://{tmp_path}/mistyped.db", nowhere),
+            ExitCode.NOT_FOUND,
+            "mistyped.db: see that the URL",
+        ),
+        (("snapshot", "hbase://127.0.0.1:1/none", nowhere), ExitCode.UNAVAILABLE, "see that the store is up"),
+        (("snapshot", store, tmp_path / "full"), ExitCode.USAGE, "nothing is overwritten"),
+        (("restore", nowhere, store), ExitCode.NOT_FOUND, "does not exist"),
+        (("restore", tmp_path / "full", store), ExitCode.NOT_FOUND, "no whole snapshot"),
+        (("load", store, "--topics", nowhere), ExitCode.NOT_FOUND, "nowhere"),
+        (("load", store, "--from", nowhere), ExitCode.NOT_FOUND, "no folder that is named"),
+        (("load", store), ExitCode.USAGE, "give --from DIR"),
+        (
+            ("load", store, "--subscriptions", tmp_path / "bad.tsv"),
+            ExitCode.USAGE,
+            "the line 'topic without a subscriber' cannot be loaded: there is no second column",
+        ),
+        (("audit", store, tmp_path / "audit", "--hub", "one"), ExitCode.USAGE, "no incarnation of a hub"),
+        (("migrate", store, store), ExitCode.USAGE, "the same store"),
+        (("bench-report", tmp_path / "report", tmp_path / "bad.tsv"), ExitCode.FAILED, "no result of hedwig-bench"),
+        (("generate", nowhere, "--topics", "0"), ExitCode.USAGE, "0 is not in the range"),
+        (("snapshot", store, nowhere, "--conf", "x"), ExitCode.USAGE, "is not KEY=VALUE"),
+    ):
+        assert words in run(*arguments, code=code), arguments
+    assert not nowhere.exists()
+    assert not (tmp_path / "mistyped.db").exists()
+    assert not (tmp_path / "audit").exists(), "nothing half done stays"
+    assert not (tmp_path / "report").exists()
+
+
+def test_benchmark_results_are_put_side_by_side(run: Run, tmp_path: Path) -> None:
+    files = [RESULTS / "hub-publish-50-topics.json", RESULTS / "hub-publish-50-topics-1-kib.json"]
+    result = run("bench-report", tmp_path / "report", *files)
+    measured = [each for file in files for each in json.loads(file.read_text())["measurements"]]
+    assert (result["files"], result["measurements"]) == (2, len(measured))
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "hub: publish" in page
+
+
+def test_every_help_ends_in_an_example() -> None:
+    assert isinstance(jobs, click.Group)
+    for name in jobs.list_commands(click.Context(jobs)):
+        command = jobs.get_command(click.Context(jobs), name)
+        assert command is not None
+        assert command.epilog is not None
+        assert command.epilog.startswith(f"Example: hedwig-pipeline {name} ")
+        assert command.help
+
+
+def test_it_runs_as_the_file_that_spark_submit_is_given(tmp_path: Path) -> None:
+    # Its own folder is first on the path then, and has a module that is called like one of Python's.
+    script = Path(__file__).parents[2] / "pipeline" / "__main__.py"
+    arguments = [sys.executable, str(script), "snapshot", "sqllite:///x", str(tmp_path / "snapshot")]
+    ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == ExitCode.USAGE, ran.stderr
+    assert ran.stderr.startswith("error: no metadata backend for 'sqllite'")

@@ -1,0 +1,108 @@
+"""Generated rows depend on the seed and on their numbers alone, fit each other, and look like what people have."""
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from hedwig.model import Topic
+from hedwig.names import NAME_BYTES_MAX
+from metadata.ranges import range_defects
+from pipeline.checksum import checksum_of
+from pipeline.generate import Recipe, generate
+from pipeline.popularity import Popularity
+from pipeline.schemas import rows_of
+from pipeline.spark_types import spark_schema
+from pipeline.tables import Table
+
+RECIPE = Recipe(topics=2_000, subscriptions=6_000, seed=7, with_history=True)
+
+
+def _keys(frame: DataFrame, *columns: str) -> Counter[tuple[bytes, ...]]:
+    return Counter(tuple(bytes(value) for value in row) for row in frame.select(*columns).collect())
+
+
+@pytest.mark.parametrize("table", Table)
+def test_rows_are_the_same_for_any_partitioning_and_have_the_columns_of_the_table(
+    spark: SparkSession, table: Table
+) -> None:
+    frames = [generate(spark, RECIPE, table, partitions=partitions) for partitions in (1, 7)]
+    assert [frame.rdd.getNumPartitions() for frame in frames] == [1, 7]
+    one, other = (checksum_of(table, frame) for frame in frames)
+    assert one == other
+    assert [(field.name, field.dataType.simpleString()) for field in frames[0].schema] == [
+        (field.name, field.dataType.simpleString()) for field in spark_schema(table)
+    ]
+
+
+def test_another_seed_makes_other_rows(spark: SparkSession) -> None:
+    other = Recipe(topics=2_000, subscriptions=6_000, seed=8, with_history=True)
+    for table in Table:
+        assert checksum_of(table, generate(spark, RECIPE, table)) != checksum_of(table, generate(spark, other, table))
+
+
+def test_names_are_unique_and_of_several_shapes_and_subscriptions_are_of_topics_that_exist(spark: SparkSession) -> None:
+    topics = _keys(generate(spark, RECIPE, Table.LEDGERS), "topic")
+    subscriptions = _keys(generate(spark, RECIPE, Table.SUBSCRIPTIONS), "topic", "subscriber")
+    assert len(topics) == RECIPE.topics
+    assert len(subscriptions) == RECIPE.subscriptions
+    assert set(topics.values()) == set(subscriptions.values()) == {1}
+    assert {(topic,) for topic, _ in subscriptions} <= topics.keys()
+    assert max(len(topic) for (topic,) in topics) <= NAME_BYTES_MAX
+    beginnings = Counter(topic.split(b"/")[0] for (topic,) in topics)
+    assert beginnings[b"tenants"] > beginnings[b"users"] > 100
+    assert any(topic.startswith(b"\xff\xfe") for (topic,) in topics), "some are no text"
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0, 1.5])
+@pytest.mark.parametrize("count", [0, 5, 20_000])
+def test_every_subscription_has_its_place_by_zipfs_law(spark: SparkSession, exponent: float, count: int) -> None:
+    popularity = Popularity(topics=500, subscriptions=count, exponent=exponent)
+    ranks = spark.range(500).select("id", popularity.fan_out(F.col("id")).alias("expected")).collect()
+    expected = {row["id"]: row["expected"] for row in ranks}
+    assert sum(expected.values()) == count
+    found = spark.range(count).groupBy(popularity.rank_of(F.col("id")).alias("rank")).count().collect()
+    assert {row["rank"]: row["count"] for row in found} == {rank: many for rank, many in expected.items() if many}
+    assert max(expected.values()) <= popularity.most
+    if count == 20_000 and exponent:
+        assert expected[0] > expected[9] > expected[99]
+
+
+def test_a_history_fits_together(spark: SparkSession) -> None:
+    ranges = generate(spark, RECIPE, Table.LEDGERS)
+    records = {
+        row.key.topic: row.record
+        for batch in ranges.toArrow().to_batches()
+        for row in rows_of(Table.LEDGERS, batch)
+        if row.key is not None
+    }
+    assert len(records) == RECIPE.topics
+    assert not [topic for topic, record in records.items() if range_defects(record)]
+    ids = Counter(each.ledger_id for record in records.values() for each in record.ranges)
+    assert set(ids.values()) == {1}
+    owned = {topic for (topic,) in _keys(generate(spark, RECIPE, Table.OWNERS), "topic")}
+    open_ones = {topic for topic, record in records.items() if record.ranges and record.ranges[-1].end is None}
+    assert owned == open_ones
+    assert owned
+    consumed = generate(spark, RECIPE, Table.SUBSCRIPTIONS).select("topic", "state.consumed.local").collect()
+    behind = 0
+    for row in consumed:
+        closed = [each.end.local for each in records[Topic(bytes(row["topic"]))].ranges if each.end is not None]
+        last = max(closed, default=0)
+        assert 0 <= row["local"] <= last
+        behind += row["local"] < last
+    assert 0 < behind < RECIPE.subscriptions // 4
+
+
+def test_without_a_history_topics_are_empty_and_nothing_is_consumed(spark: SparkSession) -> None:
+    recipe = Recipe(topics=50, subscriptions=100)
+    assert recipe.tables == (Table.LEDGERS, Table.SUBSCRIPTIONS)
+    assert generate(spark, recipe, Table.LEDGERS).where(F.size("ranges") > 0).count() == 0
+    assert generate(spark, recipe, Table.SUBSCRIPTIONS).where("state.consumed.local > 0").count() == 0
+
+
+def test_recipes_that_cannot_be_are_refused() -> None:
+    for topics, subscriptions, hubs, seed in ((0, 1, 1, 1), (1, -1, 1, 1), (1, 1, 0, 1), (1, 1, 1, 1 << 63)):
+        with pytest.raises(ValueError, match=r"generate needs|a seed"):
+            Recipe(topics=topics, subscriptions=subscriptions, hubs=hubs, seed=seed)

@@ -1,0 +1,125 @@
+"""A snapshot vouches for what is in it: damage of every kind is found, and a half one does not look whole."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from hedwig.exit_codes import ExitCode
+from pipeline.diff import diff
+from pipeline.errors import JobError
+from pipeline.generate import Recipe, generate
+from pipeline.manifest import FORMAT, Manifest
+from pipeline.snapshot import read_snapshot, write_snapshot
+from pipeline.tables import Table
+
+RECIPE = Recipe(topics=300, subscriptions=500, with_history=True)
+
+
+def _frames(spark: SparkSession) -> dict[Table, DataFrame]:
+    return {table: generate(spark, RECIPE, table, partitions=2) for table in RECIPE.tables}
+
+
+def _written(spark: SparkSession, place: Path) -> Path:
+    write_snapshot(spark, _frames(spark), str(place), source="generated", prefix=b"\xff")
+    return place
+
+
+def _rewrite(place: Path, change: dict[str, object]) -> None:
+    """Change the manifest as whoever edits it would: the file system's own checksum goes with it."""
+    file = place / "manifest.json"
+    (place / ".manifest.json.crc").unlink(missing_ok=True)
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+
+
+def test_a_snapshot_holds_what_was_written_and_its_manifest_says_what(spark: SparkSession, tmp_path: Path) -> None:
+    place = _written(spark, tmp_path / "snapshot")
+    snapshot = read_snapshot(spark, str(place))
+    snapshot.verify()
+    manifest = snapshot.manifest
+    assert (manifest.source, manifest.prefix) == ("generated", "ff")
+    assert manifest.began <= manifest.ended
+    assert {table: each.rows for table, each in manifest.tables.items()} == {
+        table: frame.count() for table, frame in _frames(spark).items()
+    }
+    for table, frame in _frames(spark).items():
+        assert diff(table, frame, snapshot.frames[table]).count() == 0
+    assert sorted(path.name for path in place.iterdir() if not path.name.startswith(".")) == [
+        "ledgers",
+        "manifest.json",
+        "owners",
+        "subscriptions",
+    ]
+
+
+def test_nothing_is_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(JobError, match="has something in it, and nothing is overwritten") as caught:
+        write_snapshot(spark, _frames(spark), str(tmp_path), source="generated")
+    assert caught.value.code is ExitCode.USAGE
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        raise ValueError("the store went away")
+
+    frames = _frames(spark)
+    broken = frames[Table.SUBSCRIPTIONS]
+    frames[Table.SUBSCRIPTIONS] = broken.mapInArrow(fails, broken.schema)
+    place = tmp_path / "snapshot"
+    with pytest.raises(Exception, match="the store went away"):
+        write_snapshot(spark, frames, str(place), source="generated")
+    assert not place.exists()
+
+
+def test_a_folder_without_a_manifest_is_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    place = _written(spark, tmp_path / "snapshot")
+    (place / "manifest.json").unlink()
+    for path, words in ((place, "no whole snapshot"), (tmp_path / "nowhere", "does not exist")):
+        with pytest.raises(JobError, match=words) as caught:
+            read_snapshot(spark, str(path))
+        assert caught.value.code is ExitCode.NOT_FOUND
+
+
+def test_a_manifest_of_a_later_format_or_a_damaged_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    place = _written(spark, tmp_path / "snapshot")
+    _rewrite(place, {"format": FORMAT + 1})
+    with pytest.raises(JobError, match=rf"is of format {FORMAT + 1}, and this release reads up to {FORMAT}"):
+        read_snapshot(spark, str(place))
+    _rewrite(place, {"format": FORMAT, "tables": {"ledgers": {"rows": 1, "checksum": "?"}}})
+    with pytest.raises(JobError, match="nothing readable of the table 'ledgers'"):
+        read_snapshot(spark, str(place))
+    for text in ("{", "[]", "{}", '{"kind": "hedwig metadata snapshot"}'):
+        with pytest.raises(JobError, match=r"is damaged|no manifest of a snapshot"):
+            Manifest.decode(text, "manifest.json")
+
+
+def test_missing_rows_and_changed_rows_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    place = _written(spark, tmp_path / "snapshot")
+    parts = sorted((place / "subscriptions").glob("*.parquet"))
+    assert len(parts) == 2
+    kept = parts[0].read_bytes()
+    parts[0].unlink()
+    with pytest.raises(JobError, match="rows, and the manifest says 500: files are missing or were added"):
+        read_snapshot(spark, str(place)).verify()
+    parts[0].write_bytes(kept)
+    read_snapshot(spark, str(place)).verify()
+    says = json.loads((place / "manifest.json").read_text())["tables"]
+    says["subscriptions"]["checksum"] = "0" * 48
+    _rewrite(place, {"tables": says})
+    with pytest.raises(JobError, match="it was changed after it was written"):
+        read_snapshot(spark, str(place)).verify()
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    place = _written(spark, tmp_path / "snapshot")
+    part = next((place / "ledgers").glob("*.parquet"))
+    part.with_name(f".{part.name}.crc").unlink()
+    part.write_bytes(part.read_bytes()[:-20])
+    with pytest.raises(JobError, match="ledgers cannot be read: a file cannot be read as Parquet"):
+        read_snapshot(spark, str(place)).verify()
