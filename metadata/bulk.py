@@ -168,6 +168,8 @@ async def load_batches(
     finally:
         coming.cancel()
         await window.give_up()
+        # Whoever called closes `batches` next, which fails while they are being read.
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 async def _next(batches: AsyncIterator[B]) -> B | None:

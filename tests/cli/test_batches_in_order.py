@@ -1,7 +1,8 @@
 """Prove that batches run side by side, within a bound, and that what is recorded of them never has a gap."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
@@ -157,3 +158,23 @@ async def test_input_that_fails_stops_the_load_after_what_was_read() -> None:
     with pytest.raises(OSError, match="unreadable"):
         await load_batches(batches(), carry_out, lambda batch, _: recorded.append(batch))
     assert recorded == [1, 2]
+
+
+async def test_input_that_is_being_read_when_a_batch_fails_can_be_closed_at_once() -> None:
+    """Otherwise closing it fails, since it is running yet, and nobody learns of the batch."""
+
+    async def endless() -> AsyncGenerator[int, None]:
+        yield 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)  # Such as a store that is told to stop reading.
+
+    async def fail(_: int) -> None:
+        await asyncio.sleep(0)
+        raise MetadataUnavailableError("gone")
+
+    with pytest.raises(MetadataUnavailableError, match="gone"):
+        async with aclosing(endless()) as batches:
+            await load_batches(batches, fail, lambda *_: None)

@@ -96,7 +96,10 @@ def test_describe_says_what_the_store_is(admin: Admin) -> None:
     ],
     ids=" ".join,
 )
-def test_store_of_a_mistyped_name_is_not_made(admin: Admin, arguments: tuple[str, ...]) -> None:
+def test_store_of_a_mistyped_name_is_not_made(
+    admin: Admin, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(admin.directory)
     ran = admin.run(*arguments)
     assert ran.code != 0
     assert "metadata format" in ran.out + ran.err
