@@ -38,6 +38,7 @@ def _run(capfd: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any
     return result
 
 
+@pytest.mark.full
 def test_generated_metadata_go_to_hbase_and_on_to_zookeeper(
     spark: SparkSession, servers: RunningServers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
