@@ -114,7 +114,7 @@ def test_bad_lines_are_named_and_the_rest_goes_on(admin: Admin) -> None:
         (4, "a topic has 1 to 8192 bytes"),
         (6, "there is no second column: a subscr"),
         (7, "a subscriber id has 1 to 8192 bytes"),
-        (8, "a backslash in the name 'a\\\\b' must"),
+        (8, "a backslash in the name 'a\\b' must "),
         (9, "there is no second column: a subscr"),
     ]
     for line in (2, 3, 4, 6, 7, 8, 9):

@@ -42,6 +42,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndAdmin]:
     ids=" ".join,
 )
 def test_a_topic_that_is_not_there_is_named_as_it_was_typed(admin: Admin, arguments: tuple[str, ...]) -> None:
+    admin.done("metadata", "format")
     ran = admin.run(*arguments)
     assert (ran.code, f"topic '{NAME}'" in ran.err) == (ExitCode.NOT_FOUND, True), ran.err
 

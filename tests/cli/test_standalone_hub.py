@@ -74,6 +74,7 @@ def test_formats_agree(both: HubAndAdmin) -> None:
 @pytest.mark.parametrize("command", ["show", "load", "drain", "undrain"])
 def test_what_is_wrong_is_said_in_words(both: HubAndAdmin, elsewhere: Admin, command: str) -> None:
     name = both.hub.address
+    elsewhere.done("metadata", "format")
     _refused(elsewhere.run("hub", command, name), ExitCode.NOT_FOUND, "no hub is known", "--admin HOST:PORT")
     _refused(both.admin.run("hub", command, "127.0.0.1:1"), ExitCode.NOT_FOUND, name, "'127.0.0.1:1'", "--cluster")
     other = both.admin.run("hub", command, "127.0.0.1:1", "--admin", both.hub.admin)
