@@ -52,7 +52,9 @@ def test_what_a_command_did_not_tell_is_the_wall_of_its_measurement(tmp_path: Pa
 
 
 def test_command_that_fails_is_told_with_its_error(tmp_path: Path) -> None:
-    ran = run_command(["topic", "show", "none", "--metadata", f"sqlite://{tmp_path}/m"], tmp_path / "out", 60)
+    url = f"sqlite://{tmp_path}/m"
+    assert run_command(["metadata", "format", "--metadata", url], tmp_path / "out", 60).code == 0
+    ran = run_command(["topic", "show", "none", "--metadata", url], tmp_path / "out", 60)
     assert ran.code == 3
     assert "there is no topic 'none'" in ran.said
     assert ran.rss_bytes_max > 10 * MIB
