@@ -27,6 +27,7 @@ SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
 
 
+@pytest.mark.full
 def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Path) -> None:
     for service in ("hbase", "thrift1", "thrift2"):
         servers.address(service)

@@ -95,6 +95,7 @@ def _end_at(place: Path, case: str, arguments: list[str]) -> Result:
 ON_OUR_CLUSTER = ["publish", "--driver", "raw", "--driver", LEDGERS, "--on", "cluster"]
 
 
+@pytest.mark.full
 def test_with_metadata_in_hbase_a_run_that_is_ended_keeps_what_was_measured(tmp_path: Path) -> None:
     """Both drivers come to their end before. To go on later takes all servers twice: that is for long runs."""
     result = _end_at(tmp_path, "[3/", [*ON_OUR_CLUSTER, "subscribe", "--metadata", "hbase"])

@@ -115,6 +115,7 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
     _assert_done(result, "sqlite")
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> None:
     """A few workloads on ZooKeeper, and on HBase with its log forced to the disk, also through the gateway."""

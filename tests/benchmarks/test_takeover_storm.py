@@ -17,6 +17,7 @@ USED = 40
 SIZES = ["--topics", str(TOPICS), "--used", str(USED), "--attached", "20", "--hubs", "3", "--rate", "80"]
 
 
+@pytest.mark.full
 def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", *SIZES, "--ask", "1"]

@@ -125,6 +125,7 @@ KILLS_MAX: Final = 16
 """About every second one does it."""
 
 
+@pytest.mark.full
 async def test_region_server_killed_under_the_gateway_makes_it_deny_what_it_did(
     networked_place: Place,
     faulty_servers: RunningServers,

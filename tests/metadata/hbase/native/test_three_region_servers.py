@@ -171,6 +171,7 @@ async def test_only_those_fail_whose_time_passed_while_the_servers_were_away(thr
         assert failure.start < ended, f"everything was well: {failure}"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 async def test_moves_and_a_killed_region_server_pass_unnoticed(three: DevServers) -> None:
     async def trouble(launcher: DevServers, table: str, load: Load) -> None:
