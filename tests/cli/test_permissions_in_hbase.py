@@ -1,5 +1,6 @@
 """Prove what a user without rights in HBase gets: one line that says what to grant, exit code 1, nothing half done."""
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +13,15 @@ from cli.dev import DevServers
 from cli.errors import ExitCode
 from cli.verdicts import CheckExit
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
 from hedwig.model import SubscriberId, Topic
+from hedwig.outcomes import ForbiddenError
+from metadata import MetadataUrl, StoreOptions
+from metadata.hbase.native import connect
+from metadata.hbase.native.identity import Identity
+from metadata.hbase.schema import Tables
+from metadata.kinds import PERSISTENCE
 from tests.cli.admin import Admin, Ran, wait_until
 from tests.cli.store_contents import contents, fill
 from tests.hbase_rights import GATEWAY_USER, KEEPER, RIGHTS_ARE_CHECKED, grant, revoke
@@ -138,6 +146,40 @@ def test_whoever_may_only_read_reads(store: _Store) -> None:
     for command in (*_WRITES, ("metadata", "format")):
         _check_refused(reader.run(*command), f"grant 'reader', 'RW', '@{store.namespace}'")
     assert contents(store.url) == before
+
+
+def test_whoever_may_not_have_memory_written_into_files_migrates_all_the_same(store: _Store, tmp_path: Path) -> None:
+    store.grant("writer", "RW")
+    store.grant("maker", "RWC")
+    with pytest.raises(ForbiddenError):
+        asyncio.run(_flush(store.seen_by("writer").url))
+    asyncio.run(_flush(store.seen_by("maker").url))
+    target = f"sqlite://{tmp_path}/moved.db"
+    store.keeper.done("metadata", "format", "--metadata", target)
+    moved = store.seen_by("writer").run(
+        "metadata",
+        "migrate",
+        "--from",
+        store.seen_by("writer").url,
+        "--to",
+        target,
+        "--with-owners",
+        "--hubs-down",
+        "--yes",
+    )
+    assert moved.code == 0, moved
+    assert contents(target) == contents(store.url)
+
+
+async def _flush(url: str) -> None:
+    """Have the memory of a table written into files."""
+    parsed, options = MetadataUrl.parse(url), StoreOptions()
+    driver = await connect(parsed, options)
+    try:
+        table = Tables(Identity.of(parsed).namespace).name(PERSISTENCE)
+        await driver.flush_table(table, Deadline.after(options.clock, 30.0))
+    finally:
+        await driver.close()
 
 
 def test_whoever_may_write_need_not_be_let_make_tables(store: _Store) -> None:
