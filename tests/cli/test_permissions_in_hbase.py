@@ -103,8 +103,9 @@ class _Store:
 
 
 @pytest.fixture
-def store(guarded: DevServers, tmp_path: Path) -> _Store:
-    """A store with topics and subscriptions."""
+def store(guarded: DevServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Store:
+    """A store with topics and subscriptions, and a working directory for what is exported."""
+    monkeypatch.chdir(tmp_path)
     store = _Store(guarded, tmp_path)
     store.keeper.done("metadata", "format", "--regions", "2", "--timeout", "120")
     fill(store.url, 20)
