@@ -37,7 +37,7 @@ next version.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
@@ -54,11 +54,20 @@ from metadata.zookeeper.requests import create, create_with_parent, multi_refusa
 from metadata.zookeeper.sight import Found, Sight, answer, look_closely, version_of
 from metadata.zookeeper.versions import Identity, ZnodeVersion
 
-__all__ = ["CreateCas", "DeleteCas", "UpdateCas"]
+__all__ = ["CreateCas", "DeleteCas", "NewNode", "UpdateCas"]
 
 R = TypeVar("R")
 
 _PARENTS_AT_ONCE: Final = 64
+
+
+class NewNode(NamedTuple):
+    """A node to be made: its path and content, and the parent that is marked with the token."""
+
+    path: str
+    stored: bytes
+    parent: str
+    token: bytes
 
 
 class _Cas(ABC, Generic[R]):
@@ -134,8 +143,30 @@ class CreateCas(_Cas[R]):
         self._forecast = forecast
         self._stored = codec.stamp(body, token, b"")
         self._zxid_before = bridge.zxid_seen
+        self._shared_loss: OutcomeUnknownError | None = None
+
+    @property
+    def node(self) -> NewNode:
+        """Return what it makes."""
+        return NewNode(self._place.path, self._stored, self._place.parent, self._token)
+
+    @property
+    def is_done(self) -> bool:
+        return self._done is not None
+
+    def note_shared(self, czxid: int, guard: int) -> None:
+        """Take note that it was done, in a transaction with others: see SharedCreates."""
+        self._note_done((czxid, 0), guard, self._stored)
+
+    def note_shared_loss(self, loss: OutcomeUnknownError) -> None:
+        """Take note that the answer to such a transaction, which was its first attempt, was lost."""
+        self._doubt = True
+        self._shared_loss = loss
 
     async def _attempt(self, deadline: Deadline) -> Refusal[Sight] | None:
+        if self._shared_loss is not None:
+            loss, self._shared_loss = self._shared_loss, None
+            raise loss
         while True:
             if self._doubt:
                 sight = await self._look(deadline)

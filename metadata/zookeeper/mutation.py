@@ -74,18 +74,36 @@ class Mutation(Generic[R]):
         self._attempts = Attempts(ground.options, self._what)
         self._token = ground.tokens.new()
 
+    @property
+    def deadline(self) -> Deadline:
+        return self._attempts.deadline
+
     async def write(self, build: Build, version: Version, *, merge: bool) -> Version:
         """Store what `build` makes. Raises as VersionedTable.write."""
         if version == ANY:
             return await self._write_over_any(build, merge)
         if version == NEW:
-            cas: CreateCas[R] | UpdateCas[R] = self._create(build)
-        else:
-            expected = await self._expected(version)
-            cas = self._update(expected, hints_of(version, self._place.path), build, merge)
+            return await self.finish_create(self.create(build))
+        expected = await self._expected(version)
+        cas = self._update(expected, hints_of(version, self._place.path), build, merge)
         refusal = await self._run(cas)
         if refusal is not None:
-            self._refuse(refusal.current, is_new=version == NEW)
+            self._refuse(refusal.current)
+        return cas.version
+
+    def create(self, build: Build) -> CreateCas[R]:
+        """Return what creates the record that `build` makes, not carried out yet."""
+        ground = self._ground
+        return CreateCas(
+            ground.bridge, ground.places, self._place, ground.codec, self._token, build(None), ground.forecast
+        )
+
+    async def finish_create(self, cas: CreateCas[R]) -> Version:
+        """Carry it out, or the rest of it. Raises as VersionedTable.write."""
+        if not cas.is_done:
+            refusal = await self._run(cas)
+            if refusal is not None:
+                self._refuse(refusal.current, is_new=True)
         return cas.version
 
     async def delete(self, version: Version) -> None:
@@ -105,17 +123,11 @@ class Mutation(Generic[R]):
         while True:
             sight = await self._look()
             if sight.found is None:
-                cas: CreateCas[R] | UpdateCas[R] = self._create(build)
+                cas: CreateCas[R] | UpdateCas[R] = self.create(build)
             else:
                 cas = self._update(sight.found.identity, self._hints(sight.found, sight.guard), build, merge)
             if await self._run(cas) is None:
                 return cas.version
-
-    def _create(self, build: Build) -> CreateCas[R]:
-        ground = self._ground
-        return CreateCas(
-            ground.bridge, ground.places, self._place, ground.codec, self._token, build(None), ground.forecast
-        )
 
     def _update(self, expected: Identity, hints: ZnodeVersion | None, build: Build, merge: bool) -> UpdateCas[R]:
         ground = self._ground

@@ -1,6 +1,6 @@
 """The requests that this backend makes of ZooKeeper, ready for `Bridge.send`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -12,6 +12,7 @@ __all__ = [
     "children",
     "commit_nothing",
     "create",
+    "create_all",
     "create_with_parent",
     "delete",
     "delete_guarded",
@@ -87,6 +88,20 @@ def create_with_parent(path: str, data: bytes, mark: tuple[str, bytes]) -> Reque
         transaction.create(mark[0])
         transaction.create(path, data)
         transaction.set_data(*mark)
+        return transaction.commit_async()
+
+    return submit
+
+
+def create_all(nodes: Sequence[tuple[str, bytes]], marks: Mapping[str, bytes]) -> Request:
+    """Create `nodes`, each a (path, data), and set the data of others, by path, in one transaction."""
+
+    def submit(client: KazooClient) -> Any:
+        transaction = client.transaction()
+        for node in nodes:
+            transaction.create(*node)
+        for mark in marks.items():
+            transaction.set_data(*mark)
         return transaction.commit_async()
 
     return submit

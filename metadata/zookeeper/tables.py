@@ -1,22 +1,25 @@
 """Versioned tables over znodes: one for each kind of record, all over one bridge."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
+from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
-from hedwig.versions import Version, Versioned
+from hedwig.versions import NEW, Version, Versioned
 from metadata.key_ranges import KeyRange
-from metadata.operations import Operation, Outcome, RecordKey
+from metadata.operations import Operation, Outcome, RecordKey, Write
 from metadata.table import carry_out
+from metadata.zookeeper.cas import CreateCas
 from metadata.zookeeper.child_names import count_children
 from metadata.zookeeper.listing import Listing
-from metadata.zookeeper.mutation import Ground, Mutation
+from metadata.zookeeper.mutation import Build, Ground, Mutation
 from metadata.zookeeper.names import Place
 from metadata.zookeeper.scanning import scan_children
+from metadata.zookeeper.shared_creates import SharedCreates
 from metadata.zookeeper.shares import Shares, listed_topics
 from metadata.zookeeper.sight import Sight, look, reading
 from metadata.zookeeper.tree_scan import TreeScan
@@ -26,6 +29,14 @@ __all__ = ["ZnodeTable"]
 R = TypeVar("R")
 
 
+class _Creation(NamedTuple, Generic[R]):
+    """The operation at a place of those that came together, which creates a record."""
+
+    place: int
+    mutation: Mutation[R]
+    cas: CreateCas[R]
+
+
 class ZnodeTable(Generic[R]):
     """A VersionedTable: `place_of` says where the record of a key is, `record_name` which child of its topic."""
 
@@ -33,6 +44,7 @@ class ZnodeTable(Generic[R]):
         self._ground = ground
         self._place_of = place_of
         self._record_name = record_name
+        self._shared_creates = SharedCreates[R](ground.bridge, ground.forecast)
         self._listing = Listing(ground.bridge, ground.places, ground.options, (record_name,))
         self._tree_scan = TreeScan({record_name: ground}, self._listing)
 
@@ -48,6 +60,11 @@ class ZnodeTable(Generic[R]):
         return None if sight.found is None else ground.versioned(key, place.path, sight.found, sight.guard)
 
     async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+        build = self._builder(key, record, merge=merge)
+        return await self._mutation(key, "writing").write(build, version, merge=merge)
+
+    def _builder(self, key: RecordKey, record: R, *, merge: bool = False) -> Build:
+        """Return what makes the bytes of a record. Raises InvalidArgumentError - it cannot be stored."""
         ground = self._ground
         ground.kind.check(key)
         # Built before anything is sent, also for a merge, so that a record which cannot be stored is refused at once.
@@ -61,7 +78,7 @@ class ZnodeTable(Generic[R]):
             ground.kind.check_size(key, merged)
             return merged
 
-        return await self._mutation(key, "writing").write(build, version, merge=merge)
+        return build
 
     async def delete(self, key: RecordKey, version: Version) -> None:
         self._ground.kind.check_delete(key, version)
@@ -69,16 +86,53 @@ class ZnodeTable(Generic[R]):
 
     async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
         outcomes: list[Outcome[R]] = [Outcome()] * len(operations)
-        waiting = iter(enumerate(operations))
+        new = [index for index, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW]
+        together = new if len(new) > 1 else []
+        alone = sorted(set(range(len(operations))).difference(together))
+        waiting = iter(alone)
 
         async def work() -> None:
-            for index, operation in waiting:
-                outcomes[index] = await carry_out(self, operation)
+            for index in waiting:
+                outcomes[index] = await carry_out(self, operations[index])
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(operations), self._ground.options.in_flight_max)):
+            for _ in range(min(len(alone), self._ground.options.in_flight_max)):
                 group.create_task(work())
+            for creations in self._companies(operations, together, outcomes):
+                group.create_task(self._create_together(creations, outcomes))
         return outcomes
+
+    def _companies(
+        self, operations: Sequence[Operation[R]], places: Sequence[int], outcomes: list[Outcome[R]]
+    ) -> Iterator[list["_Creation[R]"]]:
+        """Yield what is to be created, in groups; what cannot be has its outcome."""
+        creations: list[_Creation[R]] = []
+        for place in places:
+            operation = operations[place]
+            assert isinstance(operation, Write)
+            try:
+                build = self._builder(operation.key, operation.record)
+            except HedwigError as exc:
+                outcomes[place] = Outcome(error=exc)
+                continue
+            mutation = self._mutation(operation.key, "writing")
+            creations.append(_Creation(place, mutation, mutation.create(build)))
+        for company in self._shared_creates.companies([each.cas for each in creations]):
+            yield [creations[place] for place in company]
+
+    async def _create_together(self, creations: Sequence["_Creation[R]"], outcomes: list[Outcome[R]]) -> None:
+        await self._shared_creates.carry_out([each.cas for each in creations], creations[0].mutation.deadline)
+
+        async def finish(creation: _Creation[R]) -> None:
+            try:
+                outcomes[creation.place] = Outcome(version=await creation.mutation.finish_create(creation.cas))
+            except HedwigError as exc:
+                outcomes[creation.place] = Outcome(error=exc)
+
+        for creation in creations:
+            if creation.cas.is_done:
+                outcomes[creation.place] = Outcome(version=creation.cas.version)
+        await asyncio.gather(*(finish(creation) for creation in creations if not creation.cas.is_done))
 
     async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         ground = self._ground

@@ -29,14 +29,15 @@ class NotDone:
 class Recorder:
     """What all clients of one test did, and which version belongs to which write.
 
-    Raises while recording: AssertionError - a version was seen with two writes, or a write with two versions.
+    Raises while recording: AssertionError - a version of a record was seen with two writes, or a write with two
+    versions.
     """
 
     calls: list[Call] = field(default_factory=list)
     versions: dict[int, Version] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    _writes: dict[Version, int] = field(default_factory=dict)
+    _writes: dict[tuple[bytes, Version], int] = field(default_factory=dict)
 
     def new_number(self) -> int:
         """Return a number that no write had yet."""
@@ -46,10 +47,10 @@ class Recorder:
         """Return a client that records."""
         return RecordingClient(self, name, store, door)
 
-    def note(self, number: int, version: Version) -> None:
-        """Remember the version of a write."""
+    def note(self, topic: bytes, number: int, version: Version) -> None:
+        """Remember the version of a write to a topic's record; two records may be at the same one."""
         assert self.versions.setdefault(number, version) == version, f"write {number} has two versions"
-        assert self._writes.setdefault(version, number) == number, f"{version} stands for two writes"
+        assert self._writes.setdefault((topic, version), number) == number, f"{version} stands for two writes"
 
     def check(self) -> None:
         """Raise AssertionError, with the calls on one key, unless some order explains all that was recorded."""
@@ -74,7 +75,7 @@ class RecordingClient:
         """Return the number of the write that is there, None for none."""
         key = self._door.key(topic)
         start = time.monotonic_ns()
-        state = self._sighted(await self._door.read(self._store, key))
+        state = self._sighted(topic, await self._door.read(self._store, key))
         self._record(topic, start, Read(), Saw(state))
         return state
 
@@ -93,7 +94,7 @@ class RecordingClient:
         number = number or self._recorder.new_number()
         version = NEW if expected is None else self._recorder.versions[expected]
         call = self._door.write(self._store, self._door.key(topic), self._door.value(number), version)
-        return await self._outcome(topic, Put(number, expected), self._noted(number, call))
+        return await self._outcome(topic, Put(number, expected), self._noted(topic, number, call))
 
     async def delete(self, topic: bytes, expected: int) -> Outcome | NotDone:
         """Delete the write `expected`; return what the store said."""
@@ -101,8 +102,8 @@ class RecordingClient:
         call = self._door.delete(self._store, self._door.key(topic), version)
         return await self._outcome(topic, Delete(expected), call)
 
-    async def _noted(self, number: int, call: Coroutine[Any, Any, Version]) -> None:
-        self._recorder.note(number, await call)
+    async def _noted(self, topic: bytes, number: int, call: Coroutine[Any, Any, Version]) -> None:
+        self._recorder.note(topic, number, await call)
 
     async def _outcome(self, topic: bytes, operation: Operation, call: Coroutine[Any, Any, None]) -> Outcome | NotDone:
         start = time.monotonic_ns()
@@ -115,17 +116,17 @@ class RecordingClient:
             self._recorder.outcomes["NotDone"] += 1
             return NotDone()
         except BadVersionError as refusal:
-            outcome = Saw(self._sighted(shown(refusal)))
+            outcome = Saw(self._sighted(topic, shown(refusal)))
         except NoRecordError:
             outcome = Saw(ABSENT)
         self._record(topic, start, operation, outcome)
         return outcome
 
-    def _sighted(self, found: Versioned[Any] | None) -> int | None:
+    def _sighted(self, topic: bytes, found: Versioned[Any] | None) -> int | None:
         if found is None:
             return ABSENT
         number = number_of(found.value)
-        self._recorder.note(number, found.version)
+        self._recorder.note(topic, number, found.version)
         return number
 
     def _record(self, topic: bytes, start: int, operation: Operation, outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ Properties: an unknown outcome is never reported as known; no acknowledged write
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -108,6 +109,50 @@ async def test_creation_together_with_the_parent_ends_as_it_is_reported(
         assert outcome == Done()
     elif action is Action.CUT_REPLY:
         assert isinstance(outcome, Done | Unknown)
+
+
+@pytest.mark.parametrize("others", OTHERS, ids=lambda others: others.replace(" ", "_"))
+@pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["reply", "request"])
+@pytest.mark.parametrize("door", CALLS, ids=lambda door: door.label)
+async def test_creations_in_one_transaction_end_each_as_it_is_reported(
+    door: Door,
+    action: Action,
+    others: str,
+    networked: Networked,
+    networked_place: Place,
+    clients: Clients,
+    names: Names,
+) -> None:
+    """Lose the one transaction that makes many records, or the answer to it; others change one of them meanwhile."""
+    direct_store = await clients.open(networked_place)
+    topics = [names(b"%d" % number) for number in range(12)]
+    recorder = Recorder()
+    direct = recorder.client("direct", direct_store, door)
+    async with (
+        networked.proxy(networked_place, lambda _: PASS) as proxy,
+        await replace(networked.behind(proxy, networked_place), gather=True).open() as store,
+    ):
+        writers = [recorder.client(f"writer {number}", store, door) for number in range(len(topics))]
+        await writers[0].put(names(b"first"), None)  # Tells that parents are missing.
+        before = proxy.seen.total()
+        sent: list[int] = []
+
+        async def meanwhile() -> None:
+            sent.append(proxy.seen.total() - before)
+            await OTHERS[others](direct, topics[5])
+
+        proxy.plan = scripted(networked.write, [Step(action, meanwhile=meanwhile)])
+        outcomes = await asyncio.gather(
+            *(writer.put(topic, None) for writer, topic in zip(writers, topics, strict=True))
+        )
+    for topic in topics:
+        await direct.read(topic)
+    recorder.check()
+    assert (proxy.done[action], sent) == (1, [1]), "all of them were in the request that was cut"
+    untouched = outcomes[:5] + outcomes[6:]
+    assert untouched == [Done()] * len(untouched), "nobody else was at these"
+    if others == "nobody":
+        assert outcomes[5] == Done()
 
 
 async def test_server_killed_and_restarted_in_the_middle(
