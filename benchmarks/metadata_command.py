@@ -28,7 +28,7 @@ from hedwig.errors import HedwigError
 __all__ = ["metadata"]
 
 _SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
-_USUAL_BACKENDS: Final = ("sqlite", "zookeeper", "hbase")
+_USUAL_BACKENDS: Final = ("zookeeper", "hbase")
 
 
 @click.command(epilog="Example: hedwig-bench metadata --backend zookeeper --backend hbase --topics 10k,100k --rounds 3")
@@ -95,7 +95,7 @@ def metadata(
 ) -> None:
     """Measure metadata backends as topics grow; without the name of a WORKLOAD, all usual ones.
 
-    SQLite, ZooKeeper and HBase stand beside each other on equal terms: the same heap in all, the same durability. The
+    ZooKeeper and HBase stand beside each other on equal terms: the same heap in all, the same durability. The
     servers are started for the run, and ended with it. A backend that meets a wall - memory, time, a packet limit - is
     a result: the run says how it failed, and goes on. The result file is written after each case.
     """

@@ -18,7 +18,7 @@ from metadata.operations import Outcome, RecordKey, Write
 __all__ = ["fill"]
 
 _SECOND_NS: Final = 1_000_000_000
-_BATCHES_IN_FLIGHT: Final = 32
+_BATCHES_IN_FLIGHT: Final = 6
 _PAUSE_S: Final = 0.5
 _FRUITLESS_MAX: Final = 5
 """A batch that failed so often in a row, each time after the store's own deadline, will not succeed."""

@@ -28,9 +28,9 @@ __all__ = [
     "wide_count",
 ]
 
-_BATCH: Final = 32
-"""Subscriptions and topics of a batch. HBase carries a call's conditional writes out one after the other, each with its
-own sync of the log: many small calls share syncs, which one large call cannot."""
+_BATCH: Final = 256
+"""Subscriptions and topics of a batch. ZooKeeper carries what comes together out in few transactions; HBase's client
+spreads it over calls of its own."""
 PAGE: Final = 1000
 _PREFIX: Final = "bench"
 _WIDE_RECORDS: Final = 2_000

@@ -34,7 +34,7 @@ class MetadataSizes:
     topics: Sequence[int] = (10_000, 100_000, 1_000_000)
     subscribers: Sequence[int] = (1, 10)
     unsynced_topics: Sequence[int] = (10_000,)
-    seconds: float = 3.0
+    seconds: float = 2.0
     warmup_s: float = 0.5
     operations: int = 5_000
     drawn: int = 10_000
