@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,15 @@ def test_the_embedded_store_does_every_workload_once(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     after = Result.read(tmp_path / "run" / "result.json")
     assert [each.to_json() for each in after.measurements] == [each.to_json() for each in result.measurements]
+    # Rounds may be added.
+    more = _run(tmp_path / "run", "--backend", "sqlite", "--rounds", "2", "-o", "json")
+    assert more.returncode == 0, more.stderr
+    found = Result.read(tmp_path / "run" / "result.json")
+    assert found.terms["sizes"]["rounds"] == 2
+    loads = [each for each in found.measurements if each.workload.name in ORDER]
+    assert Counter(each.round for each in loads) == {1: len(loads) / 2, 2: len(loads) / 2}
+    first = [each.to_json() for each in found.measurements if each.round == 1]
+    assert first == [each.to_json() for each in result.measurements]
     other = _run(tmp_path / "run", "--backend", "sqlite", "--seed", "2")
     assert other.returncode == 1
     assert "the run to go on with had other options: give the same ones, or another --run" in other.stderr

@@ -96,5 +96,5 @@ async def test_the_tables_are_made_as_the_layout_page_says(hbase_store: Metadata
             assert set(found.families) == families
             assert len(found.region_servers) == 3
             for attributes in found.families.values():
-                assert attributes["NEW_VERSION_BEHAVIOR"] == "true"
+                assert attributes["NEW_VERSION_BEHAVIOR"] == "false"
                 assert attributes["VERSIONS"] == "1"
