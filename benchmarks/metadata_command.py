@@ -1,7 +1,7 @@
 """The command `hedwig-bench metadata`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,13 +163,19 @@ def _names(files: dict[str, WorkloadFile], asked: Sequence[str]) -> Sequence[str
 
 def _gone_on_with(before: Result, result: Result) -> Result:
     """Return a run that has what one before has measured. Raises BenchmarkError - they cannot be one run."""
-    if before.program != result.program or before.terms != result.terms:
+    if before.program != result.program or _but_rounds(before.terms) != _but_rounds(result.terms):
         raise BenchmarkError("the run to go on with had other options: give the same ones, or another --run")
+    before.terms = result.terms
     before.is_complete = False
     commit, commits = result.environment["commit"], before.environment.setdefault("resumed_on", [])
     if commit not in (before.environment["commit"], *commits):
         commits.append(commit)
     return before
+
+
+def _but_rounds(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the terms of a run that must be the same to go on with it: rounds may still be added."""
+    return {**terms, "sizes": {name: value for name, value in terms["sizes"].items() if name != "rounds"}}
 
 
 def _terms(

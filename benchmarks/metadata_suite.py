@@ -16,6 +16,8 @@ _TOPICS_MIN: Final = 20
 _DRAWN_SHARE: Final = 0.75
 CLAIMING: Final = frozenset({Among.UNOWNED, Among.LATEST})
 """Loads that claim topics without owner, of which there are so many in each step of a ladder."""
+_ROUNDS_FORESEEN: Final = 4
+"""A run may be gone on with for so many rounds: topics without owner are shared out among them beforehand."""
 _BOUNDED: Final = frozenset({Operation.CREATE_SUBSCRIPTION.value, Operation.DELETE_SUBSCRIPTION.value})
 """Operations that leave more, or less, than there was: as many of them on each backend."""
 
@@ -135,7 +137,7 @@ def _stage(
         for file in files:
             if before == 0 or not file.once:
                 workloads += list(_fitted(file, topics, subscribers, sizes, seed))
-        claiming = sizes.rounds * sum(each.among in CLAIMING for each in workloads)
+        claiming = max(sizes.rounds, _ROUNDS_FORESEEN) * sum(each.among in CLAIMING for each in workloads)
         claims = max(1, min(sizes.operations, (topics // 2 - before // 2) // max(1, claiming)))
         workloads = [_bounded(each, _claiming(each, claims)) if each.among in CLAIMING else each for each in workloads]
         steps.append(Step(topics=topics, before=before, claims=claims, workloads=workloads))
