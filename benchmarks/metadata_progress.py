@@ -15,7 +15,7 @@ __all__ = ["Progress"]
 _START_S: Final = 45.0
 _RESTART_S: Final = 15.0
 _BESIDE_S: Final = 1.0
-_FILLED_PER_S: Final = 4_000
+_FILLED_PER_S: Final = 9_000
 """How long things take, until it shows how long they do."""
 
 
