@@ -59,6 +59,7 @@ class Load:
     """One share of a workload on one target.
 
     Operations carry local numbers 0, 1, 2 …; with several shares, share i of n takes the workload's numbers i, i + n, …
+    A round has topics of its own where these are drawn.
     Times come from `now_ns`, monotonic and the same clock in all processes.
     """
 
@@ -69,6 +70,7 @@ class Load:
         *,
         share: int = 0,
         shares: int = 1,
+        round_number: int = 0,
         drain_s: float = 30.0,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -77,7 +79,7 @@ class Load:
         self._share, self._shares = share, shares
         self._drain_s = drain_s
         self._now_ns = now_ns
-        self._topic_of = workload.topic_chooser()
+        self._topic_of = workload.topic_chooser(round_number)
         self._operation_of = workload.operation_chooser()
         self._in_flight_max = max(1, workload.in_flight // shares)
         self._in_flight = 0

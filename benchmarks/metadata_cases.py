@@ -78,7 +78,8 @@ class MetadataCases:
         client = self._clients.of(backend)
         self._used += 1
         fresh = replace(ground, token=f"{time.time_ns():x}-{self._used}")
-        client.tell({"workload": workload.to_json(), "ground": fresh.to_json(), "drain_s": _DRAIN_S})
+        told = {"workload": workload.to_json(), "ground": fresh.to_json(), "round": number, "drain_s": _DRAIN_S}
+        client.tell(told)
         client.hear("ready", time.monotonic() + _PREPARE_S)
         measurement = Measurement(workload=workload, driver=backend, round=number)
         roles = self._roles(backend, client)

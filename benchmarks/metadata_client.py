@@ -43,8 +43,8 @@ async def serve(plan: Mapping[str, Any]) -> None:
                 case {"fill": task}:
                     summary, why = await fill(store, FillTask.from_json(task))
                     say({"filled": {"summary": summary.to_json(), "why": why}})
-                case {"workload": workload, "ground": ground, "drain_s": drain_s}:
-                    await _carry_out(store, Workload.from_json(workload), Ground.from_json(ground), drain_s)
+                case {"workload": workload, "ground": ground, "round": number, "drain_s": drain_s}:
+                    await _carry_out(store, Workload.from_json(workload), Ground.from_json(ground), number, drain_s)
                 case {"probe": topics, "ground": ground, "seconds_max": seconds_max}:
                     say({"probed": await probe(store, Ground.from_json(ground), topics, seconds_max)})
                 case _:
@@ -52,9 +52,9 @@ async def serve(plan: Mapping[str, Any]) -> None:
     say({"ended": True})
 
 
-async def _carry_out(store: MetadataStore, workload: Workload, ground: Ground, drain_s: float) -> None:
-    target = MetadataTarget(workload, store, ground)
-    load = Load(workload, target, drain_s=drain_s)
+async def _carry_out(store: MetadataStore, workload: Workload, ground: Ground, number: int, drain_s: float) -> None:
+    target = MetadataTarget(workload, store, ground, round_number=number)
+    load = Load(workload, target, round_number=number, drain_s=drain_s)
     await target.open(load)
     gc.collect()  # Garbage of the load before is not this one's.
     say({"ready": True})

@@ -27,14 +27,14 @@ class MetadataTarget:
 
     Versions that a hub would hold in memory are read before the load, those of `ground.drawn` keys, to which the
     operations that need one then go. Writes of one such key wait for each other, as they do in a hub; who waits is
-    counted from when it should have begun.
+    counted from when it should have begun. A round has keys of its own, as the Load of the same number has.
     """
 
-    def __init__(self, workload: Workload, store: Managers, ground: Ground) -> None:
+    def __init__(self, workload: Workload, store: Managers, ground: Ground, *, round_number: int = 0) -> None:
         self._workload = workload
         self._store = store
         self._ground = ground
-        self._topic_of = workload.topic_chooser()
+        self._topic_of = workload.topic_chooser(round_number)
         self._versions: dict[RecordKey, Version] = {}
         self._tails: dict[RecordKey, asyncio.Future[None]] = {}
         self._made: dict[RecordKey, Version] = {}

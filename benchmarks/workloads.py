@@ -1,17 +1,16 @@
 """Workloads: what is done, how often, and on which topics; not by whom, and not against what."""
 
-import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from benchmarks.draws import draws
+
 __all__ = ["Among", "Choice", "Operation", "Workload", "subscriber_name", "topic_name"]
 
 _DRAWN: Final = 1 << 16
-_ZIPF_EXPONENT: Final = 0.99
-"""The skew of YCSB's default."""
 
 
 class Operation(StrEnum):
@@ -67,7 +66,9 @@ class Choice(StrEnum):
     TURNS = "turns"
     """Each in turn, in an order that the seed decides: with as many operations as topics, each topic once."""
     UNIFORM = "uniform"
+    """Any, as likely as any other, and drawn anew for each operation; each load and each round has draws of its own."""
     ZIPF = "zipf"
+    """Drawn as those, but the lower a topic's number, the likelier: the same topics are popular in all loads."""
 
 
 class Among(StrEnum):
@@ -102,7 +103,10 @@ class Workload:
     in_flight: unfinished operations at most, over all connections.
     connections: so many carry the operations, each its share of the topics.
     operations: how many in all; 0: as many as there is time for.
-    seconds, warmup_s: without `operations`, how long it goes on and how much of that does not count.
+    seconds, warmup_s: how long it goes on, and how much of that does not count; with `operations`, a closed loop ends
+        with them if they are done before, and has no warm-up by time.
+    warmup_share: of the operations of a closed loop with a number of them: so many of those that began do not count,
+        the first ones.
     among, keys, wide: to which topics of a store operations go.
     sample, first: in turns, only to `sample` topics, those from place `first` on in the order; 0: to all.
     seed: decides the order of topics and of operations.
@@ -123,6 +127,7 @@ class Workload:
     operations: int = 0
     seconds: float = 10.0
     warmup_s: float = 2.0
+    warmup_share: float = 0.0
     choice: Choice = Choice.TURNS
     among: Among = Among.ALL
     keys: int = 0
@@ -144,6 +149,8 @@ class Workload:
             raise ValueError("a sample is taken in turns")
         if not self.operations and not 0 <= self.warmup_s < self.seconds:
             raise ValueError("a warm-up must be shorter than the whole")
+        if not 0 <= self.warmup_share < 1 or (self.warmup_share and not self.is_bounded):
+            raise ValueError("a share to warm up with is of the operations of a closed loop, and less than all of them")
         if self.message_bytes < 16:
             raise ValueError("message_bytes must be at least 16: a message carries its number")
         if not self.mix or min(self.mix.values()) <= 0:
@@ -156,20 +163,27 @@ class Workload:
         """Say whether operations begin when their time has come, whatever became of those before."""
         return self.rate_per_s > 0
 
-    def topic_chooser(self) -> Callable[[int], int]:
-        """Return what tells the topic of an operation by its number; the same for the same seed."""
-        generator = random.Random(self.seed)
+    @property
+    def is_bounded(self) -> bool:
+        """Say whether it is a closed loop that ends with a number of operations."""
+        return self.operations > 0 and not self.is_open_loop
+
+    def topic_chooser(self, round_number: int = 0) -> Callable[[int], int]:
+        """Return what tells the topic of an operation by its number, however many there are.
+
+        In turns the order is the seed's. What is drawn is different for each name, load and round: a load must not find
+        in memory what the one before it has just used. It does not depend on what is measured, so that all backends
+        get the same topics in a round.
+        """
         if self.choice is Choice.TURNS:
             order = list(range(self.topics))
-            generator.shuffle(order)
+            random.Random(self.seed).shuffle(order)
             if self.sample:
                 order = order[self.first : self.first + self.sample]
             return lambda number: order[number % len(order)]
-        weights = None
-        if self.choice is Choice.ZIPF:
-            weights = list(itertools.accumulate(1 / rank**_ZIPF_EXPONENT for rank in range(1, self.topics + 1)))
-        drawn = generator.choices(range(self.topics), cum_weights=weights, k=_DRAWN)
-        return lambda number: drawn[number % _DRAWN]
+        load = f"{self.name}/{self.choice}/{self.rate_per_s:g}/{self.in_flight}/{self.keys}/{self.wide}"
+        salt = f"{self.seed}/{round_number}/{load}"
+        return draws(self.topics, salt, is_zipf=self.choice is Choice.ZIPF)
 
     def operation_chooser(self) -> Callable[[int], Operation]:
         """Return what tells the kind of an operation by its number; the same for the same seed."""

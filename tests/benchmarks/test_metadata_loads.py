@@ -42,7 +42,12 @@ def _workload(operation: Operation, **changes: Any) -> Workload:
 
 
 def _measured(
-    workload: Workload, store: KnownStore, *, ground: Ground = GROUND, before: Callable[[], None] = lambda: None
+    workload: Workload,
+    store: KnownStore,
+    *,
+    ground: Ground = GROUND,
+    before: Callable[[], None] = lambda: None,
+    number: int = 1,
 ) -> Summary:
     clock = VirtualTime()
 
@@ -50,8 +55,8 @@ def _measured(
         _, why = await fill(store, FillTask(first=0, last=TOPICS, subscribers=2, wide=[WIDE]), now_ns=clock.now_ns)
         assert why is None
         before()
-        target = MetadataTarget(workload, store, ground)
-        load = Load(workload, target, now_ns=clock.now_ns)
+        target = MetadataTarget(workload, store, ground, round_number=number)
+        load = Load(workload, target, round_number=number, now_ns=clock.now_ns)
         await target.open(load)
         start_ns = clock.now_ns() + 1_000_000_000
         store.delays.began = start_ns / 1e9
@@ -87,6 +92,37 @@ def test_known_delays_come_out(operation: Operation, changes: dict[str, Any], de
     assert summary.service.max_us == pytest.approx(delay_s * 1000 * MS, rel=ONE_PER_CENT)
     assert len(store.subscribers.held) == 2 * TOPICS + wide_count(WIDE) * WIDE, "it must hold what it did before"
     assert len(store.ranges.held) == TOPICS + wide_count(WIDE)
+
+
+@pytest.mark.parametrize(
+    ("operation", "changes"),
+    [
+        (Operation.READ_OWNER, {"among": Among.OWNED}),
+        (Operation.CONSUME, {}),
+        (Operation.RECREATE, {}),
+        (Operation.CREATE_SUBSCRIPTION, {}),
+        (Operation.DELETE_SUBSCRIPTION, {}),
+    ],
+)
+def test_a_round_goes_to_other_keys_than_the_one_before(operation: Operation, changes: dict[str, Any]) -> None:
+    """Also the keys whose versions are read before, and those that are made to be deleted."""
+    workload = _workload(operation, in_flight=1, operations=40, **changes)
+
+    def asked(number: int) -> list[bytes]:
+        topics: list[bytes] = []
+
+        def note(key: RecordKey) -> bool:
+            topics.append(key.topic)
+            return False
+
+        store = KnownStore(READ_S, WRITE_S, fails=note)
+        summary = _measured(workload, store, ground=replace(GROUND, drawn=40), before=topics.clear, number=number)
+        assert not summary.errors
+        return topics
+
+    first = asked(1)
+    assert first == asked(1)
+    assert len(set(first) - set(asked(2))) > 5
 
 
 def test_a_page_that_ends_early_goes_on_from_the_beginning() -> None:
@@ -249,7 +285,30 @@ def test_a_fill_makes_what_it_says_and_times_its_batches() -> None:
     # A batch of topics is three calls, one after the other, of one delay each.
     assert summary.service.percentile_us(50) == pytest.approx(3 * WRITE_S * 1000 * MS, rel=ONE_PER_CENT)
     assert sum(second.finished for second in summary.series.values()) == task.records
-    assert all(batch.records <= 3 * 32 for batch in task.batches())
+
+
+@pytest.mark.parametrize("subscribers", [1, 3, 10])
+def test_a_batch_has_as_many_topics_and_subscriptions_as_fit_into_256(subscribers: int) -> None:
+    """Owners come on top: at most one for each topic of the batch."""
+    task = FillTask(first=0, last=1001, subscribers=subscribers)
+    *full, last = task.batches()
+    each = 256 // (1 + subscribers)
+    assert {len(batch.topics) for batch in full} == {each}
+    assert 0 < len(last.topics) <= each
+    for batch in (*full, last):
+        assert len(batch.topics) + len(batch.subscriptions) <= 256
+        assert len(batch.subscriptions) == subscribers * len(batch.topics)
+        assert len(batch.owned) <= len(batch.topics)
+
+
+def test_a_batch_of_wide_topics_has_at_most_256_subscriptions() -> None:
+    task = FillTask(first=0, last=0, subscribers=0, wide=[1, 100, 700])
+    batches = list(task.batches())
+    assert max(len(batch.subscriptions) for batch in batches) == 256
+    # Of a topic with more than fit, each batch but its last is full, and the topic itself comes with the first.
+    widest = [batch for batch in batches if batch.subscriptions[0].topic.startswith(b"wide-700")]
+    assert [len(batch.subscriptions) for batch in widest] == [256, 256, 188] * wide_count(700)
+    assert [len(batch.topics) for batch in widest] == [1, 0, 0] * wide_count(700)
 
 
 def test_a_fill_goes_on_where_the_one_before_ended() -> None:
