@@ -144,10 +144,11 @@ class Recording:
         self.unexpected_deliveries = 0
 
     def summarize(self) -> Summary:
-        """Return the numbers of the window: all of it for a number of operations, else what follows the warm-up.
+        """Return the numbers of the window: what follows the warm-up, to the end; see `_window`.
 
         An operation belongs to the window by the time at which it should have begun, as to how long it took, and by the
-        time at which it finished, as to how many there were.
+        time at which it finished, as to how many there were. In a closed loop the end of one is the beginning of
+        another, and with the window's: only the other is in it.
         """
         begin_ns, end_ns = self._window()
         summary = Summary(begin_ns=begin_ns, end_ns=end_ns, missed=self.missed)
@@ -164,7 +165,7 @@ class Recording:
                 summary.series.setdefault(second, Second()).failed += 1
             else:
                 by_second[second].append((finished - intended) // 1000)
-                summary.count += begin_ns <= finished <= end_ns
+                summary.count += begin_ns < finished <= end_ns
             if begin_ns <= intended <= end_ns:
                 if error is not None:
                     summary.errors[error] += 1
@@ -183,9 +184,21 @@ class Recording:
         return summary
 
     def _window(self) -> tuple[int, int]:
+        """Return the borders of what counts.
+
+        A closed loop with a number of operations has them where the first one began that is no warm-up, and where the
+        last one was done. Those that failed count up to when they began: a single one that is given up, or refused
+        after the store's own deadline, would else make many times as long what all others needed.
+        """
         workload = self._workload
-        if workload.operations and not workload.is_open_loop:
-            return self.start_ns, max(self.finished_ns, default=self.start_ns)
+        if workload.is_bounded:
+            warmup = int(workload.warmup_share * len(self.intended_ns))
+            begin_ns = self.intended_ns[warmup] if warmup else self.start_ns
+            ends_ns = (
+                self.intended_ns[number] if number in self.errors else finished
+                for number, finished in enumerate(self.finished_ns)
+            )
+            return begin_ns, max(ends_ns, default=begin_ns)
         begin_ns = self.start_ns + round(workload.warmup_s * _SECOND_NS)
         return begin_ns, self.start_ns + round(workload.seconds * _SECOND_NS)
 

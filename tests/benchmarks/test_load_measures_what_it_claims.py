@@ -1,5 +1,7 @@
 """Prove that the load loop tells the truth about a target whose delays, stalls and failures are known."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.recording import Summary
@@ -126,6 +128,46 @@ def test_operations_without_an_answer_are_failures() -> None:
     summary = measured(workload, KnownTarget(0.010, answers=lambda number: number < 95))
     assert summary.count == 95
     assert summary.errors == {"unfinished": 5}
+    # Nobody worked while the five were waited for.
+    assert summary.count / summary.seconds == pytest.approx(10 / 0.010, rel=0.06)
+
+
+def test_operations_that_fail_late_do_not_slow_down_those_that_were_done() -> None:
+    """As when a store's own deadline ends them: they are errors, and the rate is that of what was done."""
+    workload = Workload(name="publish", in_flight=10, operations=1000, seconds=100.0)
+    target = KnownTarget(0.010, stalls=[(0.995, 20.0)], fails=lambda number: "TIMEOUT" if number >= 990 else None)
+    summary = measured(workload, target)
+    assert (summary.count, summary.errors) == (990, {"TIMEOUT": 10})
+    assert summary.count / summary.seconds == pytest.approx(10 / 0.010, rel=0.06)
+
+
+def test_the_first_fifth_of_a_number_of_operations_does_not_count() -> None:
+    """A stall at the beginning is over before the window begins; all that follows is as even as without it."""
+    workload = Workload(name="publish", in_flight=4, operations=1000, warmup_share=0.2, seconds=100.0)
+    summary = measured(workload, KnownTarget(0.010, stalls=[(0.0, 1.5)]))
+    assert summary.service.count == summary.offered == 800
+    assert summary.service.max_us == pytest.approx(10 * MS, rel=ONE_PER_CENT)
+    assert summary.count / summary.seconds == pytest.approx(4 / 0.010, rel=ONE_PER_CENT)
+    assert sum(second.finished for second in summary.series.values()) == 1000
+    whole = measured(replace(workload, warmup_share=0.0), KnownTarget(0.010, stalls=[(0.0, 1.5)]))
+    assert whole.service.max_us == pytest.approx(1500 * MS, rel=ONE_PER_CENT)
+
+
+def test_a_number_of_operations_that_time_cut_short_is_warmed_up_by_a_fifth_of_those_that_began() -> None:
+    workload = Workload(name="publish", in_flight=1, operations=1000, warmup_share=0.2, seconds=1.0, warmup_s=0.0)
+    summary = measured(workload, KnownTarget(0.100))
+    assert summary.service.count == summary.count == 8
+    assert summary.seconds == pytest.approx(0.8, rel=ONE_PER_CENT)
+    assert summary.missed == 990
+
+
+@pytest.mark.parametrize(
+    "changes", [{"warmup_share": 1.0}, {"warmup_share": -0.1}, {"rate_per_s": 5.0}, {"operations": 0}]
+)
+def test_a_share_to_warm_up_with_is_of_a_number_of_operations(changes: dict[str, float]) -> None:
+    given = {"operations": 10, "warmup_share": 0.2, **changes}
+    with pytest.raises(ValueError, match="a share to warm up with"):
+        Workload(name="publish", **given)  # type: ignore[arg-type]
 
 
 def test_a_target_that_answers_nothing_does_not_hang_the_load() -> None:
