@@ -14,7 +14,7 @@ from benchmarks.results import Measurement, Result
 
 __all__ = ["ComparedFigure", "ComparedLine", "Comparison", "compare"]
 
-_NOT_OF_A_CASE: Final = frozenset({"seed", "seconds", "warmup_s", "operations"})
+_NOT_OF_A_CASE: Final = frozenset({"seed", "seconds", "warmup_s", "warmup_share", "operations"})
 """Of a workload: what says how long and with which draw, but not what was done."""
 
 

@@ -12,7 +12,10 @@ _GIB: Final = 1 << 30
 _NOTED: Final = frozenset({"label", "rounds", "seed", "closed loops", "generator processes", "workloads"})
 """Terms that may differ: the comparison takes account of rounds; the others change what was done, not on what."""
 _NOTED_SIZES: Final = frozenset(
-    {"topics", "subscribers", "unsynced_topics", "seconds", "warmup_s", "rounds", "operations", "fill_max_s"}
+    {
+        *("topics", "subscribers", "unsynced_topics", "rounds", "operations"),
+        *("seconds", "offered_seconds", "warmup_s", "fill_min_s", "fill_per_s_min", "fill_max_s"),
+    }
 )
 _SYNC_RATES: Final = 2.0
 """How much faster one disk may be than the other before that is worth a word."""

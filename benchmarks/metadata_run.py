@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.metadata_cases import MetadataCases
@@ -127,24 +127,26 @@ class _Climb:
             first=self._filled[backend],
             last=step.topics,
             subscribers=stage.subscribers,
-            seconds_max=run.sizes.fill_max_s,
         )
         self._announce(backend, workload, 1)
         if is_first and stage.wide:
             # Before the others: it warms up servers that have just started.
-            wide = FillTask(first=0, last=0, subscribers=0, wide=stage.wide, seconds_max=run.sizes.fill_max_s)
-            measurement = self._cases.fill(backend, workload, wide)
+            wide = FillTask(first=0, last=0, subscribers=0, wide=stage.wide)
+            measurement = self._cases.fill(backend, workload, self._limited(wide))
             if measurement.wall is not None:
                 self._keep(backend, measurement)
                 self._lose(backend, measurement.wall)
                 return
-        measurement = self._cases.fill(backend, workload, task)
+        measurement = self._cases.fill(backend, workload, self._limited(task))
         self._filled[backend] = step.topics
         if before is None:
             self._keep(backend, measurement)
         # With figures from before, only the records are needed again.
         if measurement.wall is not None:
             self._lose(backend, measurement.wall)
+
+    def _limited(self, task: FillTask) -> FillTask:
+        return replace(task, seconds_max=self._run.sizes.fill_limit_s(task.records))
 
     def _ground(self, step: Step, first_claim: int) -> Ground:
         return Ground(

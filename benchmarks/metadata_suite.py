@@ -1,5 +1,20 @@
-"""What a run of `hedwig-bench metadata` measures: stages with fresh servers, each with a ladder of topic counts."""
+"""What a run of `hedwig-bench metadata` measures: stages with fresh servers, each with a ladder of topic counts.
 
+The usual run must be done in an hour and a half on two processors: up to a million topics with one and with ten
+subscriptions each, and the unsynced stage, on ZooKeeper and HBase, two rounds. In minutes:
+
+    fills     2.5 records a topic with one subscription, 11.5 with ten, so 14 M on each backend, 25,000 of them
+              twice: ZooKeeper at 13,000/s 18, HBase at 9,000 to 10,000/s 23 to 26                           41 to 44
+    servers   three starts, seven restarts of each backend, up to a minute each with many records             5 to 7
+    loads     a step has 7 closed loops of 2.5 s, 5 with a number of operations, about 1.6 s, and 7 of 5 s that offer a
+              rate: 60.5 s. Seven steps, two backends, two rounds                                                28
+              contended claims: four of 2.5 s, in two stages, on two backends, in two rounds                      1
+    beside    564 loads, for each of which keys are read and made before and deleted behind, about 0.85 s         8
+
+That is 83 to 88. A longer load has to make another one shorter.
+"""
+
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -18,6 +33,8 @@ CLAIMING: Final = frozenset({Among.UNOWNED, Among.LATEST})
 """Loads that claim topics without owner, of which there are so many in each step of a ladder."""
 _ROUNDS_FORESEEN: Final = 4
 """A run may be gone on with for so many rounds: topics without owner are shared out among them beforehand."""
+_WARMUP_SHARE: Final = 0.2
+"""Of the operations of a closed loop that has a number of them: the first ones do not count."""
 _BOUNDED: Final = frozenset({Operation.CREATE_SUBSCRIPTION.value, Operation.DELETE_SUBSCRIPTION.value})
 """Operations that leave more, or less, than there was: as many of them on each backend."""
 
@@ -28,21 +45,27 @@ class MetadataSizes:
 
     topics, subscribers: the ladder, climbed once for each number of subscriptions of a topic, on fresh servers.
     unsynced_topics: the ladder once more with logs that nobody forces to the disk, for the first of `subscribers`.
+    seconds, offered_seconds: of a closed loop, and of a load that offers a rate, each with its warm-up of `warmup_s`.
     operations: at most so many of those that change what the store holds. drawn: so many keys have their versions read
         before a load whose operations need one. wide_max: topics have so many subscriptions at most.
-    heap_mb: of all virtual machines of a backend together. fill_max_s: a ladder's step that takes longer is a wall.
+    heap_mb: of all virtual machines of a backend together.
+    fill_min_s, fill_per_s_min, fill_max_s: filling is a wall if it takes longer than it would at so many records a
+        second, and longer than `fill_min_s`; or than `fill_max_s`, if that is not 0.
     """
 
     topics: Sequence[int] = (10_000, 100_000, 1_000_000)
     subscribers: Sequence[int] = (1, 10)
     unsynced_topics: Sequence[int] = (10_000,)
-    seconds: float = 2.0
+    seconds: float = 2.5
+    offered_seconds: float = 5.0
     warmup_s: float = 0.5
-    operations: int = 5_000
+    operations: int = 10_000
     drawn: int = 10_000
     wide_max: int = 20_000
     heap_mb: int = 4096
-    fill_max_s: float = 1800.0
+    fill_min_s: float = 1800.0
+    fill_per_s_min: float = 3_000.0
+    fill_max_s: float = 0.0
     rounds: int = 2
 
     def __post_init__(self) -> None:
@@ -51,24 +74,32 @@ class MetadataSizes:
                 raise ValueError(f"a ladder climbs from at least {_TOPICS_MIN} topics, not {list(ladder)}")
         if not self.subscribers or min(self.subscribers) < 1 or len(set(self.subscribers)) < len(self.subscribers):
             raise ValueError(f"topics have a subscription or more each, not {list(self.subscribers)}")
+        shortest_s = min(self.seconds, self.offered_seconds)
+        if not self.warmup_s < shortest_s:
+            raise ValueError(f"a warm-up of {self.warmup_s:g} s leaves nothing of loads of {shortest_s:g} s")
+
+    def fill_limit_s(self, records: int) -> float:
+        """Return the seconds after which making so many records is given up."""
+        return self.fill_max_s or max(self.fill_min_s, records / self.fill_per_s_min)
 
     def to_json(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 USUAL: Final = MetadataSizes()
-FULL: Final = MetadataSizes(topics=(10_000, 100_000, 1_000_000, 3_000_000, 10_000_000), heap_mb=6144, fill_max_s=7200.0)
+FULL: Final = MetadataSizes(topics=(10_000, 100_000, 1_000_000, 3_000_000, 10_000_000), heap_mb=6144)
 QUICK: Final = MetadataSizes(
     topics=(1_000, 10_000),
     subscribers=(1,),
     unsynced_topics=(),
     seconds=0.6,
+    offered_seconds=1.0,
     warmup_s=0.2,
     operations=500,
     drawn=1_000,
     wide_max=2_000,
     heap_mb=1024,
-    fill_max_s=120.0,
+    fill_min_s=120.0,
     rounds=1,
 )
 SMOKE: Final = MetadataSizes(
@@ -76,12 +107,13 @@ SMOKE: Final = MetadataSizes(
     subscribers=(2,),
     unsynced_topics=(),
     seconds=0.2,
+    offered_seconds=0.2,
     warmup_s=0.05,
     operations=20,
     drawn=20,
     wide_max=30,
     heap_mb=1024,
-    fill_max_s=60.0,
+    fill_min_s=60.0,
     rounds=1,
 )
 
@@ -131,29 +163,42 @@ def _stage(
     sizes: MetadataSizes,
     seed: int,
 ) -> Stage:
+    rungs = list(zip((0, *ladder), ladder, strict=False))
+    claims = _claims(files, rungs, sizes)
     steps = []
-    for before, topics in zip((0, *ladder), ladder, strict=False):
+    for before, topics in rungs:
+        is_first = before == 0 and subscribers == sizes.subscribers[0]
         workloads = []
         for file in files:
-            if before == 0 or not file.once:
+            if is_first or not file.once:
                 workloads += list(_fitted(file, topics, subscribers, sizes, seed))
-        claiming = max(sizes.rounds, _ROUNDS_FORESEEN) * sum(each.among in CLAIMING for each in workloads)
-        claims = max(1, min(sizes.operations, (topics // 2 - before // 2) // max(1, claiming)))
         workloads = [_bounded(each, _claiming(each, claims)) if each.among in CLAIMING else each for each in workloads]
         steps.append(Step(topics=topics, before=before, claims=claims, workloads=workloads))
     wide = sorted({each.wide for step in steps for each in step.workloads if each.wide})
     return Stage(durability=durability, subscribers=subscribers, wide=wide, steps=steps)
 
 
+def _claims(files: Sequence[WorkloadFile], rungs: Sequence[tuple[int, int]], sizes: MetadataSizes) -> int:
+    """Return how many topics each case may claim, on every step: what the one with the fewest new topics has."""
+    cases = sum(len(file.cases) for file in files if file.among in CLAIMING)
+    fewest = min(topics // 2 - before // 2 for before, topics in rungs)
+    return max(1, min(sizes.operations, fewest // max(1, cases * max(sizes.rounds, _ROUNDS_FORESEEN))))
+
+
 def _fitted(file: WorkloadFile, topics: int, subscribers: int, sizes: MetadataSizes, seed: int) -> Iterator[Workload]:
     """Yield the cases of a workload, each once, none of them wider or with more keys than there may be."""
     seen: list[Workload] = []
     for each in file.workloads(
-        topics=topics, subscribers=subscribers, seconds=sizes.seconds, warmup_s=sizes.warmup_s, seed=seed
+        topics=topics,
+        subscribers=subscribers,
+        seconds=sizes.seconds,
+        offered_seconds=sizes.offered_seconds,
+        warmup_s=sizes.warmup_s,
+        seed=seed,
     ):
         fitted = replace(each, wide=min(each.wide, sizes.wide_max))
-        if _BOUNDED & set(fitted.mix):
-            fitted = _bounded(fitted, sizes.operations)
+        if operations := sizes.operations if _BOUNDED & set(fitted.mix) else fitted.operations:
+            fitted = _bounded(fitted, operations)
         if fitted not in seen and fitted.keys <= topics // 2:
             seen.append(fitted)
             yield fitted
@@ -168,9 +213,10 @@ def _claiming(workload: Workload, claims: int) -> int:
 def _bounded(workload: Workload, operations: int) -> Workload:
     """Return a workload of so many operations at most, short enough to offer its rate all the time."""
     if not workload.is_open_loop:
-        return replace(workload, operations=operations)
+        return replace(workload, operations=operations, warmup_share=_WARMUP_SHARE)
     seconds = min(workload.seconds, operations / workload.rate_per_s)
     warmup_s = workload.warmup_s * seconds / workload.seconds
+    operations = min(operations, math.ceil(workload.rate_per_s * seconds))
     return replace(workload, operations=operations, seconds=seconds, warmup_s=warmup_s)
 
 

@@ -64,16 +64,24 @@ class WorkloadFile:
                 once=values.get("once", False),
                 cases=tuple(values["cases"]),
             )
-            if not list(found.workloads(topics=1, subscribers=1, seconds=1.0, warmup_s=0.0, seed=1)):
+            smallest = found.workloads(topics=1, subscribers=1, seconds=1.0, offered_seconds=1.0, warmup_s=0.0, seed=1)
+            if not list(smallest):
                 raise ValueError("it has no cases")
         except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as exc:
             raise BenchmarkError(f"the workload {name} cannot be used: {type(exc).__name__}: {exc}") from exc
         return found
 
     def workloads(
-        self, *, topics: int, subscribers: int, seconds: float, warmup_s: float, seed: int
+        self,
+        *,
+        topics: int,
+        subscribers: int,
+        seconds: float,
+        offered_seconds: float,
+        warmup_s: float,
+        seed: int,
     ) -> Iterator[Workload]:
-        """Yield the cases of so many topics with so many subscriptions each."""
+        """Yield the cases of so many topics with so many subscriptions each; those with a rate in `offered_seconds`."""
         for case in self.cases:
             yield Workload(
                 name=self.name,
@@ -81,7 +89,7 @@ class WorkloadFile:
                 topics=topics,
                 subscribers=subscribers,
                 among=self.among,
-                seconds=seconds,
+                seconds=offered_seconds if case.get("rate_per_s") else seconds,
                 warmup_s=warmup_s,
                 seed=seed,
                 **{**case, "choice": Choice(case.get("choice", Choice.UNIFORM))},

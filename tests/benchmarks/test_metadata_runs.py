@@ -163,7 +163,10 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
 
 def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    command = _command(directory, "claim", "read-owner", "recreate", "--backend", "zookeeper", "--topics", "20")
+    # Long enough for a server that has just been started again, on a machine that others use too.
+    lengths = ("--seconds", "1", "--offered-seconds", "1")
+    names = ("claim", "read-owner", "recreate")
+    command = _command(directory, *names, "--backend", "zookeeper", "--topics", "20", *lengths)
     killed = False
     with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None

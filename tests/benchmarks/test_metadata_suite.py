@@ -8,7 +8,7 @@ import pytest
 from benchmarks.errors import BenchmarkError
 from benchmarks.metadata_places import RESTARTED
 from benchmarks.metadata_progress import Progress
-from benchmarks.metadata_suite import QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
+from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
 from benchmarks.results import Measurement, Result
 from benchmarks.workloads import Among, Operation, Workload
@@ -21,10 +21,11 @@ SOURCES = Path(__file__).parents[2]
 def test_each_workload_says_what_it_does(name: str) -> None:
     file = FILES[name]
     assert file.says
-    found = list(file.workloads(topics=100, subscribers=2, seconds=2.0, warmup_s=0.5, seed=3))
+    found = list(file.workloads(topics=100, subscribers=2, seconds=2.0, offered_seconds=4.0, warmup_s=0.5, seed=3))
     assert len(found) == len(file.cases)
     for each in found:
         assert (each.name, each.topics, each.subscribers, each.seed) == (name, 100, 2, 3)
+        assert (each.seconds, each.warmup_s) == (4.0 if each.is_open_loop else 2.0, 0.5)
         assert Workload.from_json(each.to_json()) == each
     assert f"`{name}`" in (SOURCES / "docs" / "benchmarks.md").read_text()
 
@@ -34,11 +35,13 @@ def test_the_usual_workloads_have_both_loops_and_both_choices_of_keys() -> None:
     found = [
         each
         for name in ORDER
-        for each in FILES[name].workloads(topics=100, subscribers=1, seconds=1.0, warmup_s=0.0, seed=1)
+        for each in FILES[name].workloads(
+            topics=100, subscribers=1, seconds=1.0, offered_seconds=1.0, warmup_s=0.0, seed=1
+        )
     ]
     assert {each.is_open_loop for each in found} == {True, False}
     assert {str(each.choice) for each in found} == {"uniform", "zipf"}
-    assert {each.in_flight // each.keys for each in found if each.keys} == {1, 2, 4, 8, 16, 32, 64}
+    assert {each.in_flight // each.keys for each in found if each.keys} == {1, 4, 16, 64}
     assert {each.wide for each in found if each.wide} == {1, 100, 20_000}
 
 
@@ -75,11 +78,50 @@ def test_a_ladder_climbs_and_its_claims_never_meet(sizes: MetadataSizes) -> None
             claiming = [each for each in step.workloads if each.among is Among.UNOWNED]
             free = step.topics // 2 - step.before // 2
             assert 0 < sizes.rounds * sum(each.operations for each in claiming) <= free
-            assert any(each.keys for each in step.workloads) == is_first
+            assert any(each.keys for each in step.workloads) == (is_first and stage.subscribers == sizes.subscribers[0])
             for each in step.workloads:
                 assert each.wide <= sizes.wide_max
                 if each.is_open_loop and each.operations:
                     assert each.operations >= each.rate_per_s * each.seconds - 1e-6
+
+
+@pytest.mark.parametrize("sizes", [QUICK, USUAL, FULL])
+@pytest.mark.parametrize("names", [ORDER, ("claim", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d")])
+def test_a_case_is_the_same_on_all_steps(sizes: MetadataSizes, names: tuple[str, ...]) -> None:
+    """What is compared along a ladder must differ in nothing but the number of topics."""
+    for stage in stages(FILES, names, sizes, 1):
+        first, *others = ([replace(each, topics=1) for each in step.workloads if not each.keys] for step in stage.steps)
+        assert all(workloads == first for workloads in others)
+
+
+def test_windows_of_the_usual_run_are_as_long_as_is_said() -> None:
+    for stage in stages(FILES, ORDER, USUAL, 1):
+        for each in (each for step in stage.steps for each in step.workloads):
+            assert bool(each.warmup_share) == each.is_bounded, each.name
+            if each.is_open_loop:
+                assert (each.seconds, each.warmup_s) == (5.0, 0.5), each.name
+            else:
+                assert each.seconds - each.warmup_s == 2.0, each.name
+            if each.name in ("claim", "subscribe", "unsubscribe") and each.is_open_loop:
+                assert each.operations == each.rate_per_s * each.seconds, "no more are made than are deleted"
+
+
+def test_the_loads_of_the_usual_run_leave_half_of_its_hour_and_a_half_for_filling() -> None:
+    found = [each for stage in stages(FILES, ORDER, USUAL, 1) for step in stage.steps for each in step.workloads]
+    assert 2 * USUAL.rounds * sum(each.seconds + 1.0 for each in found) <= 45 * 60
+
+
+def test_a_fill_has_time_for_its_records() -> None:
+    assert USUAL.fill_limit_s(1_000) == USUAL.fill_min_s
+    assert FULL.fill_limit_s(80_500_000) == pytest.approx(80_500_000 / 3_000)
+    assert FULL.fill_limit_s(80_500_000) > 7 * 3600
+    assert replace(FULL, fill_max_s=60.0).fill_limit_s(80_500_000) == 60.0
+
+
+def test_warm_ups_that_leave_nothing_are_refused() -> None:
+    for changes in ({"seconds": 0.5}, {"offered_seconds": 0.5}):
+        with pytest.raises(ValueError, match=r"a warm-up of 0\.5 s leaves nothing of loads of 0\.5 s"):
+            replace(USUAL, **changes)  # type: ignore[arg-type]
 
 
 def test_a_mix_with_claims_has_as_many_as_there_are_topics_to_claim() -> None:
