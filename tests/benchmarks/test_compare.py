@@ -69,6 +69,17 @@ def test_what_changed_by_a_known_factor_is_found(tmp_path: Path, factor: float, 
         assert rate["ratio_low"] <= rate["ratio"] <= rate["ratio_high"]
 
 
+def test_how_long_a_case_was_and_how_much_of_it_was_warm_up_is_no_other_case(tmp_path: Path) -> None:
+    before = changed(THREE_BACKENDS, tmp_path / "before.json", _steady)
+
+    def lengthened(measurement: Measurement) -> Measurement:
+        workload = replace(measurement.workload, operations=600, seconds=9.0, warmup_share=0.2)
+        return replace(measurement, workload=workload)
+
+    lines = _lines(before, changed(before, tmp_path / "after.json", lengthened))
+    assert len(lines) == 2  # One for each number of topics.
+
+
 def test_times_are_compared_by_merged_histograms(tmp_path: Path) -> None:
     """The second side's histogram has every time of the first twice as long: so are all its percentiles."""
 
