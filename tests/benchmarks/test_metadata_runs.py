@@ -193,6 +193,14 @@ def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> Non
     assert not processes_over(directory)
 
 
+def test_a_fill_that_takes_longer_than_it_may_is_a_wall(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", "claim", "--backend", "sqlite", "--topics", "100000", "--fill-max", "1")
+    assert run.returncode == 0, run.stderr
+    (only,) = Result.read(tmp_path / "run" / "result.json").measurements
+    assert (only.workload.name, only.wall) == ("fill", "the time for it was over")
+    assert 0 < only.count < only.offered
+
+
 def _kill_zookeeper(directory: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
