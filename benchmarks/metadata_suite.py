@@ -6,12 +6,13 @@ subscriptions each, and the unsynced stage, on ZooKeeper and HBase, two rounds. 
     fills     2.5 records a topic with one subscription, 11.5 with ten, so 14 M on each backend, 25,000 of them
               twice: ZooKeeper at 13,000/s 18, HBase at 9,000 to 10,000/s 23 to 26                           41 to 44
     servers   three starts, seven restarts of each backend, up to a minute each with many records             5 to 7
-    loads     a step has 7 closed loops of 2.5 s, 5 with a number of operations, about 1.6 s, and 7 of 5 s that offer a
-              rate: 60.5 s. Seven steps, two backends, two rounds                                                28
+    loads     a step has 7 closed loops of 2.5 s, 5 with a number of operations, about 1.6 s, and 6 of 5 s that offer a
+              rate: 55.5 s. Seven steps, two backends, two rounds                                                26
               contended claims: four of 2.5 s, in two stages, on two backends, in two rounds                      1
-    beside    564 loads, for each of which keys are read and made before and deleted behind, about 0.85 s         8
+    beside    536 loads, for each of which keys are read and made before and deleted behind, about 0.85 s         8
 
-That is 83 to 88. A longer load has to make another one shorter.
+That is 81 to 86, and what is left is for servers that are still at work after a fill. A longer load has to make another
+one shorter.
 """
 
 import math

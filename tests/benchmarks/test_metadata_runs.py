@@ -125,6 +125,14 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
     _assert_done(result, "sqlite")
 
 
+def test_a_fill_that_takes_longer_than_it_may_is_a_wall(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", "claim", "--backend", "sqlite", "--topics", "100000", "--fill-max", "1")
+    assert run.returncode == 0, run.stderr
+    (only,) = Result.read(tmp_path / "run" / "result.json").measurements
+    assert (only.workload.name, only.wall) == ("fill", "the time for it was over")
+    assert 0 < only.count < only.offered
+
+
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> None:
@@ -191,14 +199,6 @@ def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> Non
     assert [each.wall for each in after] == [None] * len(after)
     assert all(each.count for each in after)
     assert not processes_over(directory)
-
-
-def test_a_fill_that_takes_longer_than_it_may_is_a_wall(tmp_path: Path) -> None:
-    run = _run(tmp_path / "run", "claim", "--backend", "sqlite", "--topics", "100000", "--fill-max", "1")
-    assert run.returncode == 0, run.stderr
-    (only,) = Result.read(tmp_path / "run" / "result.json").measurements
-    assert (only.workload.name, only.wall) == ("fill", "the time for it was over")
-    assert 0 < only.count < only.offered
 
 
 def _kill_zookeeper(directory: Path) -> None:
