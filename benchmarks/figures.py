@@ -7,9 +7,15 @@ from typing import Final
 from benchmarks.results import Measurement
 from hedwig.histograms import Histogram
 
-__all__ = ["median", "median_value", "merged", "percentiles", "spread"]
+__all__ = ["is_enough", "median", "median_value", "merged", "percentiles", "spread"]
 
 _SHOWN: Final = (50.0, 99.0, 99.9)
+_BEYOND_MIN: Final = 10
+
+
+def is_enough(operations: int, percentile: float) -> bool:
+    """Say whether so many operations tell a percentile: ten of them lie beyond it, 1,000 for p99, 10,000 for p99.9."""
+    return operations * (100 - percentile) >= 100 * _BEYOND_MIN - 1e-6
 
 
 def median(good: Sequence[Measurement], value: Callable[[Measurement], float | None], form: str) -> str:
@@ -38,9 +44,10 @@ def merged(good: Sequence[Measurement], name: str) -> Histogram:
 
 
 def percentiles(histogram: Histogram) -> str:
-    """Return the percentiles that tables show, and the maximum, in milliseconds."""
+    """Return the percentiles that tables show, as far as there are enough times, and the maximum, in milliseconds."""
     found = histogram.percentiles_us(_SHOWN)
-    return " / ".join(_ms(us) for us in (*(found[percentile] for percentile in _SHOWN), histogram.max_us))
+    shown = [_ms(us) if is_enough(histogram.count, percentile) else "–" for percentile, us in found.items()]
+    return " / ".join([*shown, _ms(histogram.max_us)])
 
 
 def _ms(us: float) -> str:

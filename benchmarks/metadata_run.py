@@ -204,8 +204,6 @@ def _told(measurement: Measurement) -> str:
     elif response is not None and response.count:
         times = response.percentiles_us((50.0, 99.0))
         told.append(f"{measurement.rate_per_s:,.0f}/s, {times[50.0] / 1000:.1f} ms, p99 {times[99.0] / 1000:.1f} ms")
-    elif not measurement.count and measurement.wall is None:
+    elif not measurement.count and measurement.wall is None and not measurement.failed:
         told.append("nothing was finished in time")
-    if failed := sum(measurement.errors.values()):
-        told.append(f"{failed:,} failed")
     return "; ".join([*told, *measurement.notes()])

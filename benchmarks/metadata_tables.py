@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from benchmarks.cas_ratios import ratio
-from benchmarks.figures import median, median_value, merged, percentiles, spread
+from benchmarks.figures import is_enough, median, median_value, merged, percentiles, spread
 from benchmarks.metadata_suite import FILL, RESTART
 from benchmarks.results import Measurement, alike
 from benchmarks.workloads import Workload
@@ -114,7 +114,7 @@ def _case(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
         spread(rates, "{:,.0f}"),
         ratio(good, beside, lambda each: each.rate_per_s),
         _latency(workload, good),
-        ratio(good, beside, lambda each: each.histograms["response"].percentile_us(99)),
+        ratio(good, beside, _p99_us),
         median(good, lambda each: each.values["refusals"] / each.count, "{:.2f}"),
         median(good, _each("servers_cpu_s"), "{:,.0f}"),
         median(good, _each("client_cpu_s"), "{:,.0f}"),
@@ -128,6 +128,11 @@ def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
         return "–"
     response = percentiles(merged(good, "response"))
     return f"{response} (service {percentiles(merged(good, 'service'))})" if workload.is_open_loop else response
+
+
+def _p99_us(measurement: Measurement) -> int | None:
+    response = measurement.histograms["response"]
+    return response.percentile_us(99) if is_enough(response.count, 99) else None
 
 
 def _each(name: str) -> Callable[[Measurement], float | None]:

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.offered_load import is_kept_up, queue_growth
 from benchmarks.recording import Summary
 from benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
-__all__ = ["EMBEDDED", "OF_A_RUN", "REACHED", "Measurement", "Result", "alike", "is_measured"]
+__all__ = ["EMBEDDED", "OF_A_RUN", "Measurement", "Result", "alike", "failure_words", "is_measured"]
 
 _FORMAT: Final = 1
 OF_A_RUN: Final = "result.json"
 """The name of the result file in the directory of a run."""
 EMBEDDED: Final = "embedded"
 """A standalone hub on the embedded store, on which measurements are unless they say otherwise."""
-REACHED: Final = 0.98
-"""The share of the offered load from which on it counts as reached."""
-_ON_ITS_WAY_S: Final = 0.1
+_REPEATED: Final = frozenset({"fill", "takeover"})
+"""Workloads in which what failed is tried again until it is done: what they count are attempts, not operations."""
+_KINDS_MAX: Final = 3
 _BUSY: Final = 0.9
 """Of a processor: a generator that needs more may itself be what was measured."""
 
@@ -71,22 +72,40 @@ class Measurement:
 
     @property
     def is_offered_load_reached(self) -> bool | None:
-        """Say whether a fixed rate was kept up; None in a closed loop, which offers none."""
+        """Say whether a fixed rate was kept up without a queue that grows; None in a closed loop, which offers none."""
         if not self.workload.is_open_loop:
             return None
         if self.missed or self.wall is not None:
             return False
-        # What is on its way when the window ends is not behind yet: a backlog is more than that.
-        tolerance = max((1 - REACHED) * self.seconds, _ON_ITS_WAY_S) * self.workload.rate_per_s
-        return self.operations_per_s * self.seconds >= self.workload.rate_per_s * self.seconds - tolerance
+        if not is_kept_up(self.workload, self.operations_per_s, self.seconds, self.histograms.get("response")):
+            return False
+        return queue_growth(self.workload, self.series) is None
+
+    @property
+    def operations(self) -> int:
+        """Return how many operations of the window were done; of a fill, how many batches."""
+        service = self.histograms.get("service")
+        return self.count if service is None else service.count
+
+    @property
+    def failed(self) -> int:
+        """Return how many operations failed, whatever became of them later."""
+        return sum(self.errors.values())
+
+    @property
+    def are_failures_repeated(self) -> bool:
+        """Say whether what failed was tried again until it was done, so that failures are in the times already."""
+        return self.workload.name in _REPEATED
 
     def notes(self) -> list[str]:
         """Return what a reader of the numbers must know."""
         found: list[str] = []
         if self.wall is not None:
             found.append(self.wall)
+        if (failures := failure_words([self])) is not None:
+            found.append(failures)
         if self.is_offered_load_reached is False:
-            found.append(f"offered load not reached: {self.operations_per_s:,.0f} of {self.workload.rate_per_s:,.0f}/s")
+            found.append(f"offered load not reached: {self._not_reached()}")
         elif self.missed:
             found.append(f"{self.missed:,} of {self.offered:,} operations did not begin in time")
         if self.unexpected_deliveries:
@@ -94,6 +113,12 @@ class Measurement:
         if (self.generator_cores or 0.0) > _BUSY * self.generator_processes and self.driver != "java":
             found.append(f"the generator was busy: {self.generator_cores:.2f} processors")
         return found
+
+    def _not_reached(self) -> str:
+        growth = queue_growth(self.workload, self.series)
+        if growth is None or self.missed or self.wall is not None:
+            return f"{self.operations_per_s:,.0f} of {self.workload.rate_per_s:,.0f}/s"
+        return f"its queue grew, and the median response with it from {growth[0]:,.1f} to {growth[1]:,.1f} ms"
 
     def take(self, summary: Summary, *, is_delivery: bool) -> None:
         """Take over what generators noted."""
@@ -217,6 +242,21 @@ def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
     for measurement in measurements:
         groups.setdefault(_kind_of(measurement), []).append(measurement)
     return list(groups.values())
+
+
+def failure_words(rounds: Sequence[Measurement]) -> str | None:
+    """Return how many operations of some rounds failed, and with what, the most frequent first; None if none did."""
+    errors: Counter[str] = sum((each.errors for each in rounds), Counter())
+    failed, operations = sum(errors.values()), sum(each.operations for each in rounds)
+    if not failed:
+        return None
+    most = errors.most_common(_KINDS_MAX)
+    if not operations:
+        return f"all failed: {', '.join(f'{count:,} × {kind}' for kind, count in most)}"
+    kinds = ", ".join(kind for kind, _ in most)
+    if rounds[0].are_failures_repeated:
+        return f"{failed:,} attempts failed: {kinds}"
+    return f"{failed:,} of {operations + failed:,} operations failed: {kinds}"
 
 
 def is_measured(measurements: Sequence[Measurement], other: Measurement) -> bool:

@@ -64,10 +64,7 @@ def carry_out(
 def _told(measurement: Measurement) -> str:
     told = {name: value for name, value in measurement.values.items() if name.startswith(_TOLD)}
     grown = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in told.items()]
-    failed = sum(measurement.errors.values())
-    return "; ".join(
-        [f"{measurement.rate_per_s:,.0f}/s", *grown, *([f"{failed:,} failed"] if failed else []), *measurement.notes()]
-    )
+    return "; ".join([f"{measurement.rate_per_s:,.0f}/s", *grown, *measurement.notes()])
 
 
 def show_result(result: Result, *, as_json: bool = False, as_markdown: bool = False) -> None:

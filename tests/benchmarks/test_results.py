@@ -1,7 +1,9 @@
 """Prove that results survive their file, that rounds are put together, and that tables say what a reader must know."""
 
+import asyncio
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.main import main
-from benchmarks.results import Measurement, Result, alike
+from benchmarks.results import Measurement, Result, alike, failure_words
 from benchmarks.tables import markdown, rows
-from benchmarks.workloads import Choice, Workload
+from benchmarks.workloads import Choice, Operation, Workload
 from hedwig.histograms import Histogram
 from tests.benchmarks.known_target import KnownTarget, measured
 
@@ -85,7 +87,8 @@ def test_rounds_are_one_line_with_their_spread_and_merged_times() -> None:
     assert row.rate == "500/s"
     assert row.spread == "250 – 1,000"
     assert row.latency.split(" / ")[0] == "10.0"
-    assert row.latency.split(" / ")[1:] == ["40.0", "40.0", "40.0"]
+    # Of 3,500 operations three lie beyond p99.9, which is no number then.
+    assert row.latency.split(" / ")[1:] == ["40.0", "–", "40.0"]
     assert row.errors == "0"
     assert row.hub == "0.50 / 50"
 
@@ -134,6 +137,95 @@ def test_failures_are_shown_with_their_reasons() -> None:
     measurement = _round(1, 0.010)
     measurement.errors.update({"SERVICE_DOWN": 3, "unfinished": 1})
     assert rows([measurement])[0].errors == "4 (SERVICE_DOWN, unfinished)"
+
+
+def test_failures_are_a_note_with_their_share_and_the_most_frequent_kinds() -> None:
+    measurement = _round(1, 0.010)
+    done = measurement.histograms["service"].count
+    measurement.errors.update({"A": 1, "B": 40, "C": 30, "D": 20})
+    assert measurement.notes() == [f"91 of {done + 91:,} operations failed: B, C, D"]
+    other = _round(2, 0.010)
+    assert failure_words([measurement, other]) == f"91 of {2 * done + 91:,} operations failed: B, C, D"
+    assert failure_words([other]) is None
+
+
+def test_a_round_in_which_all_failed_says_so() -> None:
+    workload = Workload(name="publish", in_flight=10, operations=100, seconds=1.0)
+    measurement = Measurement(workload=workload, driver="raw", round=1)
+    measurement.take(measured(workload, KnownTarget(0.010, fails=lambda _: "SERVICE_DOWN")), is_delivery=False)
+    assert measurement.notes() == ["all failed: 100 × SERVICE_DOWN"]
+
+
+def test_attempts_that_are_repeated_until_they_are_done_are_called_so() -> None:
+    measurement = _round(1, 0.010, Workload(name="fill", in_flight=10, seconds=2.0, warmup_s=0.0))
+    measurement.errors.update({"MetadataUnavailableError": 3})
+    assert measurement.notes() == ["3 attempts failed: MetadataUnavailableError"]
+
+
+def _offered(target: KnownTarget, rate: float = 1000.0, **changes: float) -> Measurement:
+    given = {"seconds": 10.0, "warmup_s": 2.0, "in_flight": 100_000, **changes}
+    workload = Workload(name="publish", rate_per_s=rate, **given)  # type: ignore[arg-type]
+    measurement = Measurement(workload=workload, driver="raw", round=1)
+    measurement.take(measured(workload, target), is_delivery=False)
+    return measurement
+
+
+class _Slowing(KnownTarget):
+    """Answers so many operations a second, each when its turn has come: what is offered beyond that makes a queue."""
+
+    def __init__(self, per_s: float) -> None:
+        super().__init__(0.001)
+        self._each_s = 1 / per_s
+        self._free_s = 0.0
+
+    def begin(self, number: int, operation: Operation, topic: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._free_s = max(self._free_s, loop.time()) + self._each_s
+        loop.call_at(self._free_s, self._observer.answered, number, None)
+
+
+@pytest.mark.parametrize("seconds", [2.0, 10.0])
+@pytest.mark.parametrize("warmup_s", [0.0, 0.5])
+@pytest.mark.parametrize("per_s", [900.0, 940.0])
+def test_a_queue_that_grows_is_not_forgiven_in_a_short_window(seconds: float, warmup_s: float, per_s: float) -> None:
+    measurement = _offered(_Slowing(per_s), seconds=seconds, warmup_s=warmup_s)
+    assert measurement.missed == 0
+    assert measurement.is_offered_load_reached is False
+
+
+def test_a_queue_that_grows_by_less_than_the_rate_tells_shows_in_its_times() -> None:
+    """One per cent too much is done in time by its count; but the last wait ten times as long as the first."""
+    measurement = _offered(_Slowing(990.0), seconds=12.0)
+    assert measurement.rate_per_s == pytest.approx(990, rel=0.002)
+    assert measurement.is_offered_load_reached is False
+    (note,) = measurement.notes()
+    before, after = map(float, re.findall(r"[\d.]+(?= to | ms)", note))
+    assert note.startswith("offered load not reached: its queue grew, and the median response with it from ")
+    assert after > 2 * before > 0
+
+
+@pytest.mark.parametrize("seconds", [2.0, 10.0])
+@pytest.mark.parametrize("warmup_s", [0.0, 0.5])
+def test_what_is_on_its_way_at_the_end_is_no_queue(seconds: float, warmup_s: float) -> None:
+    """Answers take 80 ms, always: 80 of 2,000 operations or of 10,000 are under way at any moment."""
+    measurement = _offered(KnownTarget(0.080), seconds=seconds, warmup_s=warmup_s)
+    assert measurement.is_offered_load_reached is True
+    assert measurement.notes() == []
+
+
+def test_a_stall_in_which_a_window_ends_is_no_queue() -> None:
+    measurement = _offered(KnownTarget(0.002, stalls=[(1.93, 2.1)]), seconds=2.0, warmup_s=0.5)
+    assert measurement.rate_per_s * measurement.seconds < 0.97 * 1500
+    assert measurement.is_offered_load_reached is True
+
+
+def test_times_that_double_within_a_few_milliseconds_are_no_queue() -> None:
+    class Slower(KnownTarget):
+        def begin(self, number: int, operation: Operation, topic: int) -> None:
+            self._delay_s = 0.002 if number < 7000 else 0.008
+            super().begin(number, operation, topic)
+
+    assert _offered(Slower(0.0)).is_offered_load_reached is True
 
 
 def test_show_prints_results_again(tmp_path: Path) -> None:
