@@ -6,15 +6,30 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.compare_rounds import Difference, Verdict, differ
-from benchmarks.figures import merged
+from benchmarks.figures import is_enough, merged
 from benchmarks.listing_tables import PROGRAM as LISTING
 from benchmarks.metadata_suite import RESTART
 from benchmarks.results import Measurement
+from benchmarks.stored_suite import FAIL_OVER
 from benchmarks.takeover_tables import PROGRAM as TAKEOVER
 
-__all__ = ["PERCENTILES", "RATE", "Figure", "compared", "figures", "good", "is_reached"]
+__all__ = [
+    "FAILED_MAX",
+    "PERCENTILES",
+    "RATE",
+    "Figure",
+    "compared",
+    "failed_share",
+    "figures",
+    "good",
+    "is_reached",
+]
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+FAILED_MAX: Final = 0.01
+"""Sides of which a larger share of the operations failed are not compared: what fails may be quick."""
+_JUDGED_BY: Final = (99.0, 90.0, 50.0)
+"""Of the percentiles that there are enough operations for, the one that queues show in most, first."""
 RATE: Final = "operations/s"
 _MIB: Final = 1 << 20
 _GROWTH: Final = "bytes_per_"
@@ -49,6 +64,12 @@ def good(rounds: Sequence[Measurement]) -> list[Measurement]:
     return [each for each in rounds if each.wall is None and each.count]
 
 
+def failed_share(rounds: Sequence[Measurement]) -> float:
+    """Return which share of all operations failed for good; 0 where what failed was tried again until it was done."""
+    failed = sum(each.failed for each in rounds if not each.are_failures_repeated)
+    return failed / (failed + sum(each.operations for each in rounds)) if failed else 0.0
+
+
 def is_reached(rounds: Sequence[Measurement]) -> bool:
     """Say whether an offered load was kept up in all rounds; a closed loop offers none."""
     return all(each.is_offered_load_reached is not False for each in rounds)
@@ -66,6 +87,11 @@ def figures(program: str, rounds: Sequence[Measurement], *, are_times_first: boo
         return [grown]
     if measured[0].workload.name == RESTART:
         return [_less("s until all of a sample was read", measured, lambda each: each.values["all_read_s"], "{:,.1f}")]
+    if measured[0].workload.name == FAIL_OVER and all("all_served_s" in each.values for each in measured):
+        return [
+            _less("s until all topics were served", measured, lambda each: each.values["all_served_s"], "{:,.2f}"),
+            _less("s until the hub served again", measured, lambda each: each.values["hub_serves_s"], "{:,.2f}"),
+        ]
     if program == LISTING:
         memory = _less("peak MiB", measured, lambda each: each.values["rss_bytes_max"] / _MIB, "{:,.0f}", _SIZES)
         return [_less("s", measured, lambda each: each.seconds, "{:,.1f}"), memory]
@@ -83,9 +109,9 @@ def figures(program: str, rounds: Sequence[Measurement], *, are_times_first: boo
     times = [*_percentiles(measured, "response"), *_percentiles(measured, "delivery")]
     if not are_times_first or not times:
         return [rate, *times]
-    # Of the percentiles, the last but one of what a rate has is that which queues show in.
-    first = next((each for each in times if each.name == "response p99, ms"), times[0])
-    return [first, *(each for each in times if each is not first), rate]
+    names = [f"response p{percentile:g}, ms" for percentile in _JUDGED_BY]
+    first = [each for name in names for each in times if each.name == name]
+    return [*first, *(each for each in times if each.name not in names), rate]
 
 
 def compared(first: Figure, second: Figure) -> tuple[Difference, str]:
@@ -126,7 +152,7 @@ def _percentiles(
     if not all(name in each.histograms for each in measured):
         return []
     fewest = min(each.histograms[name].count for each in measured)
-    asked = [percentile for percentile in PERCENTILES if fewest * (1 - percentile / 100) >= 1]
+    asked = [percentile for percentile in PERCENTILES if is_enough(fewest, percentile)]
     total = merged(measured, name).percentiles_us(asked)
     # One question for all percentiles of a histogram: each walks through its buckets.
     by_round = [each.histograms[name].percentiles_us(asked) for each in measured]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["factor_chart"]
 
 _ROW: Final = 0.36
+_LEFT_MIN, _LEFT_MAX = 0.335, 0.5
+_LETTER: Final = 0.0084
+"""Of a chart's width: a letter of a case's name."""
 _STEPS: Final = (1, 1.5, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
 
 
@@ -27,9 +30,11 @@ def factor_chart(found: Sequence[Finding], palette: Palette, *, name: str, subti
     ladder = sorted({each.workload.topics for each in drawn})
     height = 1.55 + _ROW * len(rows)
     title = f"{driver_title(second)} against {driver_title(first)}"
+    # Names of cases stand left of the axes, whose right end stays.
+    left = min(_LEFT_MAX, max(_LEFT_MIN, 0.02 + _LETTER * max(map(len, rows))))
     with canvas(8.6, height) as figure:
         titled(figure, title, subtitle)
-        axes = figure.add_axes((0.335, 0.62 / height, 0.635, 1 - 1.45 / height))
+        axes = figure.add_axes((left, 0.62 / height, 0.97 - left, 1 - 1.45 / height))
         axes.set_xscale("log")
         widest = max(max(each.factor or 1, 1 / (each.factor or 1)) for each in drawn) * 1.35
         widest = max(widest, 2.5)
@@ -59,13 +64,14 @@ def factor_chart(found: Sequence[Finding], palette: Palette, *, name: str, subti
             )
         sizes = ", ".join(short_count(topics) for topics in ladder)
         largest = f"; small to large dots: {sizes} topics" if len(ladder) > 1 else f"; {sizes} topics"
-        figure.text(0.335, 0.1 / height, f"hollow: not told from noise{largest}", fontsize=9, color=GREY)
+        figure.text(0.02, 0.1 / height, f"hollow: no verdict, see the table{largest}", fontsize=9, color=GREY)
         return as_chart(
             figure,
             name=name,
             title=title,
             says=f"By what factor {driver_title(second)} (right) or {driver_title(first)} (left) was better: rates of "
-            f"closed loops, 99th percentiles at offered rates. Lines: factors within single rounds{largest}.",
+            "closed loops, high percentiles at offered rates. Hollow dots are no verdicts: noise, a single round, too "
+            f"few operations, failures, or a client at its limit. Lines: factors within single rounds{largest}.",
         )
 
 

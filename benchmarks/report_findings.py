@@ -3,28 +3,47 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from benchmarks.compare_figures import RATE, Figure, compared, figures, good, is_reached
+from benchmarks.compare_figures import FAILED_MAX, Figure, compared, failed_share, figures, good, is_reached
 from benchmarks.compare_rounds import Difference, Verdict, differ_in_rounds
 from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.report_page import Table
-from benchmarks.report_words import case_words, driver_title, load_words, wall_kind
-from benchmarks.results import Measurement, alike
+from benchmarks.processor_limits import Processors
+from benchmarks.report_walls import ALL_FAILED, OUR_LIMIT, wall_kind, wall_of, wall_words
+from benchmarks.report_words import driver_title, load_words
+from benchmarks.results import Measurement, alike, failure_words
 from benchmarks.workloads import Workload
 
-__all__ = ["PREFERRED", "Finding", "findings", "findings_table", "summary", "walls_table"]
+__all__ = ["OPERATIONS_MIN", "PREFERRED", "Finding", "Outcome", "findings", "side_remarks"]
 
 PREFERRED: Final = ("zookeeper", "hbase", "hbase+thrift", "sqlite")
 """Of these, the first two that a result has are held against each other."""
+OPERATIONS_MIN: Final = 30
+"""Of fewer, whatever rounds they are in, nobody is called better."""
+
+
+class Outcome(StrEnum):
+    """What a case says of its sides; all but the first say of none that it was better."""
+
+    BETTER = "better"
+    LIMITED = "client or machine at its limit"
+    SAME = "not told apart"
+    UNKNOWN = "noise unknown"
+    FEW = "too few operations"
+    FAILED = "operations failed"
+    BOTH_WALLS = "both met a wall"
+    OUR_LIMIT = "this run's time limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A case that two sides were measured in. `factor`: how much better the second side was; below 1, worse.
 
-    figure: what was compared, of the first and of the second side; None where one of them met a wall. ratios: the
+    figures: what was compared, of the first and of the second side; None where one of them has no figure. ratios: the
     factor within single rounds, where both sides had the same machine. walls: how the first or the second failed.
+    operations, rounds: how many of each side are in its figure. failed: which share of a side's operations failed.
+    processors: what each side kept busy, on a machine with `cpus`. remarks: what a reader must know of each side.
     """
 
     workload: Workload
@@ -35,6 +54,12 @@ class Finding:
     factor: float | None
     ratios: tuple[float, ...]
     walls: tuple[str | None, str | None]
+    operations: tuple[int, int]
+    rounds: tuple[int, int]
+    failed: tuple[float, float]
+    processors: tuple[Processors, Processors]
+    cpus: int | None
+    remarks: tuple[tuple[str, ...], tuple[str, ...]]
 
     @property
     def case(self) -> str:
@@ -43,31 +68,65 @@ class Finding:
         return name if name in (FILL, RESTART) else f"{name}, {load_words(self.workload)}"
 
     @property
-    def better(self) -> str | None:
-        """Return the side that was better, beyond the noise; None if that cannot be said."""
+    def has_walls(self) -> bool:
+        return any(wall is not None for wall in self.walls)
+
+    @property
+    def ahead(self) -> str | None:
+        """Return the side with the better figure, or without a wall, however sure that is; None if there is none."""
         first, second = self.walls
         if (first is None) != (second is None):
             return self.sides[0] if first is None else self.sides[1]
-        if self.factor is None or self.difference is None:
-            return None
-        if self.difference.verdict in (Verdict.NOISE, Verdict.UNKNOWN):
+        if self.factor is None:
             return None
         return self.sides[1] if self.factor > 1 else self.sides[0]
 
     @property
-    def is_known(self) -> bool:
-        """Say whether the noise is known, or a wall has decided."""
-        if any(self.walls):
-            return True
-        return self.difference is not None and self.difference.verdict is not Verdict.UNKNOWN
+    def better(self) -> str | None:
+        """Return the side that was better, beyond the noise; None if that cannot be said."""
+        return self.ahead if self.outcome is Outcome.BETTER else None
+
+    @property
+    def limit(self) -> str | None:
+        """Return why the side that was behind may have been held back by something else than its store."""
+        if self.factor is None:
+            return None
+        behind = self.processors[0] if self.ahead == self.sides[1] else self.processors[1]
+        return behind.limit(self.cpus)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what the case says, the gravest reason against a verdict first."""
+        if self.has_walls:
+            return self._outcome_of_walls()
+        if max(self.failed) > FAILED_MAX:
+            return Outcome.FAILED
+        if min(self.operations) < OPERATIONS_MIN:
+            return Outcome.FEW
+        if self.factor is None or self.difference is None or self.difference.verdict is Verdict.UNKNOWN:
+            return Outcome.UNKNOWN
+        if self.difference.verdict is Verdict.NOISE:
+            return Outcome.SAME
+        return Outcome.LIMITED if self.limit is not None else Outcome.BETTER
+
+    def _outcome_of_walls(self) -> Outcome:
+        if all(wall is not None for wall in self.walls):
+            return Outcome.BOTH_WALLS
+        kind = next(wall_kind(wall) for wall in self.walls if wall is not None)
+        if kind == OUR_LIMIT:
+            return Outcome.OUR_LIMIT
+        other = self.failed[0] if self.walls[0] is None else self.failed[1]
+        return Outcome.FAILED if kind == ALL_FAILED or other > FAILED_MAX else Outcome.BETTER
 
 
-def findings(program: str, measurements: Sequence[Measurement], first: str, second: str) -> list[Finding]:
-    """Return what comes out of all cases that both drivers have measured."""
+def findings(
+    program: str, measurements: Sequence[Measurement], first: str, second: str, *, cpus: int | None = None
+) -> list[Finding]:
+    """Return what comes out of all cases that both drivers have measured, on a machine with `cpus` processors."""
     groups = alike(measurements)
     by_case = {_case(group[0]): group for group in groups if group[0].driver == second}
     return [
-        _finding(program, group, by_case[_case(group[0])])
+        _finding(program, group, by_case[_case(group[0])], cpus)
         for group in groups
         if group[0].driver == first and _case(group[0]) in by_case
     ]
@@ -77,13 +136,14 @@ def _case(measurement: Measurement) -> str:
     return json.dumps([measurement.on, measurement.workload.to_json() | {"seed": None}], sort_keys=True)
 
 
-def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measurement]) -> Finding:
-    are_reached = first[0].workload.is_open_loop and is_reached(good(first)) and is_reached(good(second))
+def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measurement], cpus: int | None) -> Finding:
+    mine_good, other_good = good(first), good(second)
+    are_reached = first[0].workload.is_open_loop and is_reached(mine_good) and is_reached(other_good)
     mine = {figure.name: figure for figure in figures(program, first, are_times_first=are_reached)}
     other = {figure.name: figure for figure in figures(program, second, are_times_first=are_reached)}
     name = next((name for name in mine if name in other), None)
     pair = (mine[name], other[name]) if name is not None else None
-    difference = _difference(pair, good(first), good(second)) if pair else None
+    difference = _difference(pair, mine_good, other_good) if pair else None
     factor = difference.ratio if difference is not None else None
     if pair and factor is not None and pair[0].is_more_worse:
         factor = 1 / factor if factor else None
@@ -94,8 +154,14 @@ def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measur
         figures=pair,
         difference=difference,
         factor=factor,
-        ratios=_ratios(pair, good(first), good(second)),
-        walls=(_wall(first), _wall(second)),
+        ratios=_ratios(pair, mine_good, other_good),
+        walls=(wall_of(first), wall_of(second)),
+        operations=(sum(each.operations for each in mine_good), sum(each.operations for each in other_good)),
+        rounds=(len(mine_good), len(other_good)),
+        failed=(failed_share(first), failed_share(second)),
+        processors=(Processors.of(mine_good), Processors.of(other_good)),
+        cpus=cpus,
+        remarks=(_remarks(first), _remarks(second)),
     )
 
 
@@ -120,91 +186,28 @@ def _ratios(
     return tuple(one / two if pair[0].is_more_worse else two / one for one, two in found)
 
 
-def _wall(rounds: Sequence[Measurement]) -> str | None:
-    if good(rounds):
-        return None
-    return next((each.wall for each in rounds if each.wall is not None), "nothing was finished in time")
+def _remarks(rounds: Sequence[Measurement]) -> tuple[str, ...]:
+    """Return what must be known of a side: rounds that are not in its figure, failures, loads that were not reached."""
+    measured = good(rounds)
+    found = []
+    if measured:
+        for each in rounds:
+            if (why := wall_words(each)) is not None:
+                found.append(f"round {each.round} left out: {why}")
+        if (failures := failure_words(measured)) is not None:
+            found.append(failures)
+    for each in measured:
+        alone = failure_words([each])
+        # How busy a client was has a column of its own.
+        notes = [note for note in each.notes() if note != alone and not note.startswith("the generator was busy")]
+        found += [f"round {each.round}: {note}" for note in notes]
+    return tuple(dict.fromkeys(found))
 
 
-def summary(found: Sequence[Finding]) -> str:
-    """Return in a sentence or two how many cases went to whom."""
-    if not found:
-        return ""
-    first, second = found[0].sides
-    counts = {side: sum(each.better == side for each in found) for side in (first, second)}
-    unknown = sum(each.better is None and not each.is_known for each in found)
-    same = len(found) - sum(counts.values()) - unknown
-    told = [f"{driver_title(side)} was better in {counts[side]}" for side in (second, first)]
-    text = f"Of {len(found)} cases that both {driver_title(first)} and {driver_title(second)} have, {', '.join(told)}"
-    if same:
-        text += f", and {same} lie{'s' if same == 1 else ''} within the noise of the rounds"
-    text += "."
-    if unknown:
-        text += (
-            f" Of {unknown} nobody can tell: with a single round the noise is not known, "
-            "and the factor below is a remark."
-        )
-    return text
-
-
-def findings_table(title: str, found: Sequence[Finding]) -> Table:
-    """Return who was better, line by line."""
-    columns = ("measured", "compared by", *(driver_title(side) for side in found[0].sides), "better", "how sure")
-    return Table(title=title, columns=columns, lines=[_line(each) for each in found])
-
-
-def _line(finding: Finding) -> list[str]:
-    shown = ["–", "–"]
-    if finding.figures is not None:
-        shown = [figure.text() for figure in finding.figures]
-    else:
-        shown = [f"wall: {wall}" if wall is not None else "measured" for wall in finding.walls]
-    name = finding.figures[0].name if finding.figures is not None else "walls"
-    if finding.workload.is_open_loop and name == RATE:
-        name += ", since the offered load was not reached"
-    return [finding.case, name, *shown, _better(finding), _sure(finding)]
-
-
-def _better(finding: Finding) -> str:
-    if finding.factor is None:
-        return "–" if finding.better is None else driver_title(finding.better)
-    factor = finding.factor
-    ahead = finding.sides[1] if factor > 1 else finding.sides[0]
-    text = f"{driver_title(ahead)} {max(factor, 1 / factor):.2f} ×"
-    if len(finding.ratios) > 1:
-        ratios = sorted(ratio if factor > 1 else 1 / ratio for ratio in finding.ratios)
-        text += f" (rounds {ratios[0]:.2f} – {ratios[-1]:.2f})"
-    if finding.better is None:
-        return f"not told apart; {text}" if finding.is_known else f"noise unknown; {text}"
-    return text
-
-
-def _sure(finding: Finding) -> str:
-    if finding.difference is None:
-        return "a wall decides" if any(finding.walls) else "–"
-    difference = finding.difference
-    if difference.low is None or difference.high is None:
-        return difference.how
-    low, high = difference.low, difference.high
-    if finding.figures is not None and finding.figures[0].is_more_worse:
-        low, high = 1 / high, 1 / low
-    if finding.factor is not None and finding.factor < 1:
-        low, high = 1 / high, 1 / low
-    return f"95 %: {_bound(low)} – {_bound(high)}; {difference.how}"
-
-
-def _bound(ratio: float) -> str:
-    """Return an end of an interval; what is far out says only that nothing is known."""
-    return f"{ratio:.2f}" if 0.01 <= ratio < 1000 else "0" if ratio < 1 else "over 1,000"
-
-
-def walls_table(found: Sequence[Measurement]) -> Table | None:
-    """Return all walls, in full; None if there are none."""
-    lines = [
-        [f"{each.on}: {case_words(each.workload)}", driver_title(each.driver), wall_kind(each.wall), each.wall]
-        for each in found
-        if each.wall is not None
+def side_remarks(finding: Finding) -> list[str]:
+    """Return the remarks on both sides, each with the side's name."""
+    return [
+        f"{driver_title(side)}: {remark}"
+        for side, remarks in zip(finding.sides, finding.remarks, strict=True)
+        for remark in remarks
     ]
-    if not lines:
-        return None
-    return Table(title="", columns=("at", "backend", "kind", "how it failed"), lines=lines)

@@ -10,7 +10,8 @@ from benchmarks.metadata_suite import FILL, RESTART
 from benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
 from benchmarks.report_drawing import Palette
 from benchmarks.report_page import Chart
-from benchmarks.report_words import count, driver_title, load_words, mib, short_count, wall_kind
+from benchmarks.report_walls import wall_kind, wall_of, wall_words
+from benchmarks.report_words import count, driver_title, load_words, mib, short_count
 from benchmarks.results import Measurement, alike
 from benchmarks.workloads import Choice
 
@@ -76,8 +77,13 @@ class Rates:
         return "records" if self.name == FILL else "operations"
 
     @property
+    def load_words(self) -> str:
+        """Return the load in words; none where there is but one way to do it."""
+        return "" if self.name == FILL else self.load
+
+    @property
     def words(self) -> str:
-        return self.name if self.name == FILL else f"{self.name}, {self.load}"
+        return f"{self.name}, {self.load_words}" if self.load_words else self.name
 
 
 def rates_of(stage: Stage, palette: Palette) -> list[Rates]:
@@ -187,9 +193,9 @@ def _curves(
                 values = [value(each) for each in measured]
                 hollow = not is_reached(measured)
                 points.append(Point(topics, statistics.median(values), min(values), max(values), hollow))
-            why = next((each.wall for each in group if each.wall is not None), None)
-            if not even_of_walls and (why is not None or not measured):
-                walls.append(Wall(topics, wall_kind(why or "nothing was finished in time")))
+            why = next((each.wall for each in group if each.wall is not None), None) or wall_of(group)
+            if not even_of_walls and why is not None:
+                walls.append(Wall(topics, wall_kind(why)))
         lost = stage.lost(backend)
         if lost is not None and lost.wall is not None and (groups or not is_fill):
             at = lost.workload.topics
@@ -218,7 +224,7 @@ def _says(
             told.append(f"{driver_title(backend)} {form(statistics.median([value(each) for each in measured]))}")
     text = f"At {last:,} topics, {what}: {', '.join(told)}." if told else ""
     walls = [
-        f"{driver_title(backend)} met a wall at {lost.workload.topics:,} topics: {lost.wall}."
+        f"{driver_title(backend)} met a wall at {lost.workload.topics:,} topics: {wall_words(lost)}."
         for backend in stage.backends()
         if (lost := stage.lost(backend)) is not None
     ]

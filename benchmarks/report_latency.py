@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from benchmarks.compare_figures import PERCENTILES, good, is_reached
-from benchmarks.figures import merged
+from benchmarks.figures import is_enough, merged
 from benchmarks.report_curves import Axis, Curve, Point, curves_chart
 from benchmarks.report_drawing import Palette
 from benchmarks.report_page import Chart, Table
@@ -18,6 +18,7 @@ __all__ = ["open_loops", "percentile_chart", "percentile_table"]
 _STEPS: Final = 12
 """Points of a curve for each factor of ten by which less is left beyond it."""
 _DEEPEST: Final = 4.0
+_BEYOND: Final = 10
 _TICKS: Final = ((0.0, "0"), (-math.log10(0.5), "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"), (4.0, "p99.99"))
 
 
@@ -56,6 +57,9 @@ def percentile_chart(
     if behind:
         says += f" Not drawn, because the offered load was not reached: {', '.join(behind)}."
         subtitle += f"; offered load not reached: {', '.join(behind)}"
+    if curves:
+        deepest = min(curve.points[-1].x for curve in curves)
+        subtitle += f"; numbers: p{100 * (1 - 10**-deepest):.4g}, at the ends" if deepest else ""
     return curves_chart(
         name=name,
         title=title,
@@ -84,7 +88,10 @@ def percentile_table(title: str, groups: Sequence[Sequence[Measurement]]) -> Tab
                 case_words(group[0].workload),
                 side_words(group[0]),
                 f"{response.count:,}",
-                *(ms(shown[percentile]) for percentile in PERCENTILES),
+                *(
+                    ms(shown[percentile]) if is_enough(response.count, percentile) else "–"
+                    for percentile in PERCENTILES
+                ),
                 ms(response.max_us),
                 "; ".join(notes),
             ]
@@ -112,8 +119,8 @@ def _without_empty(title: str, columns: Sequence[str], lines: Sequence[Sequence[
 
 
 def _points(histogram: Histogram) -> list[Point]:
-    """Return the curve of a histogram, as far as it has times beyond a percentile."""
-    deepest = min(_DEEPEST, math.log10(histogram.count))
+    """Return the curve of a histogram, as far as ten of its times lie beyond a percentile."""
+    deepest = min(_DEEPEST, max(0.0, math.log10(histogram.count / _BEYOND)))
     depths = [step / _STEPS for step in range(int(deepest * _STEPS) + 1)]
     by_percentile = {depth: 100 * (1 - 10**-depth) for depth in depths}
     found = histogram.percentiles_us(by_percentile.values())
@@ -128,4 +135,6 @@ def _ticks(curves: Sequence[Curve]) -> list[tuple[float, str]]:
 
 def _shown(histogram: Histogram) -> str:
     found = histogram.percentiles_us(PERCENTILES)
-    return " / ".join(ms(found[percentile]) for percentile in PERCENTILES)
+    return " / ".join(
+        ms(found[percentile]) if is_enough(histogram.count, percentile) else "–" for percentile in PERCENTILES
+    )

@@ -1,15 +1,17 @@
 """The part of a report on metadata backends: who was better, and how each fared as topics became more."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.report_drawing import Palette
 from benchmarks.report_factors import factor_chart
-from benchmarks.report_findings import PREFERRED, Finding, findings, findings_table, summary, walls_table
+from benchmarks.report_findings import PREFERRED, Finding, findings
 from benchmarks.report_growth import Stage, disk_chart, memory_chart, rate_charts, restart_chart, stages_of
 from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
 from benchmarks.report_overview import overview_chart
 from benchmarks.report_page import Chart, Section, Table
 from benchmarks.report_sweeps import contention_charts
+from benchmarks.report_verdicts import findings_table, leads, summary
+from benchmarks.report_walls import OUR_LIMIT, wall_kind, wall_words, walls_table
 from benchmarks.report_words import driver_title, load_words
 from benchmarks.results import Measurement, Result, alike
 from benchmarks.workloads import Choice
@@ -21,35 +23,58 @@ def metadata_sections(result: Result) -> list[Section]:
     """Return the sections on a result of `hedwig-bench metadata`."""
     palette = Palette()
     stages = stages_of(result.measurements)
-    found = _better(result.program, stages, palette)
+    cpus = result.environment.get("cpus_usable") or result.environment.get("cpus")
+    found = _better(result.program, stages, palette, cpus)
     for number, stage in enumerate(stages):
         found += _of_stage(stage, palette, is_folded=number > 0)
+    if cases := _cases(result):
+        found.insert(2, cases)
     if walls := walls_table(result.measurements):
-        says = "A backend that could not go on is a result: where, and how it failed."
+        says = (
+            "A backend that could not go on is a result: where, and how it failed. "
+            f"“{OUR_LIMIT}” is one that this run has set, and no failure: more patience might have seen the end."
+        )
         found.insert(2, Section(title="Walls", says=[says], tables=[walls]))
     return [section for section in found if section.says or section.charts or section.tables]
 
 
-def _better(program: str, stages: Sequence[Stage], palette: Palette) -> list[Section]:
-    """Return who was better, case by case: at the most topics of each ladder, and at fewer, folded."""
+def _cases(result: Result) -> Section | None:
+    """Return what each workload of a result does, for those who have never heard its name; None if it does not say."""
+    says = result.terms.get("workloads")
+    if not isinstance(says, Mapping):
+        return None
+    names = dict.fromkeys(each.workload.name for each in result.measurements)
+    lines = [[name, str(says[name])] for name in names if name in says]
+    table = Table(title="", columns=("measured", "one operation"), lines=lines)
+    return Section(title="What the names mean", tables=[table]) if lines else None
+
+
+def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int | None) -> list[Section]:
+    """Return who was better, case by case.
+
+    In full at the most topics of each ladder, and at the most of which both sides have figures; at fewer, folded.
+    """
     says: list[str] = []
     charts: list[Chart] = []
     tables: list[Table] = []
     smaller: list[Table] = []
     for stage in stages:
         backends = [name for name in PREFERRED if name in stage.backends()]
-        found = findings(program, stage.measurements, *backends[:2]) if len(backends) > 1 else []
+        found = findings(program, stage.measurements, *backends[:2], cpus=cpus) if len(backends) > 1 else []
         if not found:
             continue
         chart = factor_chart(found, palette, name=f"factors-{stage.name}", subtitle=stage.words)
         charts += [chart] if chart is not None else []
         ladder = sorted({each.workload.topics for each in found}, reverse=True)
+        shown = _shown(found)
+        says += leads(found, stage.words)
         for topics in ladder:
             step = [each for each in found if each.workload.topics == topics]
             title = f"{stage.words}, {topics:,} topics"
-            (tables if topics == ladder[0] else smaller).append(findings_table(title, step))
-            if topics == ladder[0]:
-                says.append(f"{title}: {summary(step)} {_named(step)}".strip())
+            (tables if topics in shown else smaller).append(findings_table(title, step))
+            if topics in shown:
+                says.append(f"{title}. {summary(step)}")
+        says += _lost(stage, backends[:2])
     if not tables:
         only = ", ".join(dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends()))
         says.append(f"Nothing stands beside something else here: there is {only or 'nothing'} only.")
@@ -59,20 +84,26 @@ def _better(program: str, stages: Sequence[Stage], palette: Palette) -> list[Sec
     ]
 
 
-def _named(found: Sequence[Finding]) -> str:
-    """Return the cases that each side was better in, by name."""
+def _shown(found: Sequence[Finding]) -> set[int]:
+    """Return the most topics of which there is anything to say, and the most of which both sides have figures."""
+    whole = [each.workload.topics for each in found if not each.has_walls]
+    return {max(each.workload.topics for each in found), max(whole, default=0)}
+
+
+def _lost(stage: Stage, backends: Sequence[str]) -> list[str]:
+    """Return a sentence for each backend that could not be filled, and so has no cases from there on."""
+    most = max(each.workload.topics for each in stage.measurements)
     told = []
-    for side in found[0].sides[::-1]:
-        cases = [each for each in found if each.better == side]
-        if cases:
-            told.append(f"{driver_title(side)} was better in {'; '.join(map(_case, cases))}.")
-    return " ".join(told)
-
-
-def _case(finding: Finding) -> str:
-    if finding.factor is None:
-        return f"{finding.case} (the other met a wall)"
-    return f"{finding.case} ({max(finding.factor, 1 / finding.factor):.2f} ×)"
+    for backend in backends:
+        lost = stage.lost(backend)
+        if lost is not None and lost.wall is not None:
+            kind, topics = wall_kind(lost.wall), lost.workload.topics
+            told.append(
+                f"{stage.words}: {driver_title(backend)} could not be filled with {topics:,} topics ({kind}: "
+                f"{wall_words(lost)}). It has no cases there"
+                + (f", nor at the {most:,} topics that this run went up to." if most > topics else ".")
+            )
+    return told
 
 
 def _of_stage(stage: Stage, palette: Palette, *, is_folded: bool) -> list[Section]:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from benchmarks.cas_suite import writers_per_key
@@ -12,8 +13,10 @@ from benchmarks.report_latency import open_loops, percentile_chart, percentile_t
 from benchmarks.report_page import Chart, Section
 from benchmarks.report_storm import storm_chart
 from benchmarks.report_sweeps import contention_charts, depth_chart
-from benchmarks.report_words import case_words, count, side_words, wall_kind
+from benchmarks.report_walls import wall_kind, wall_of, wall_words
+from benchmarks.report_words import case_words, count, side_words
 from benchmarks.results import Measurement, Result, alike
+from benchmarks.stored_suite import FAIL_OVER, STORES
 from benchmarks.workloads import Operation
 
 __all__ = ["bar_sections", "cas_sections", "listing_sections", "takeover_sections"]
@@ -53,19 +56,19 @@ def bar_sections(result: Result) -> list[Section]:
     charts = []
     for name in dict.fromkeys(group[0].workload.name for group in closed):
         own = [group for group in closed if group[0].workload.name == name]
-        first = next(
-            (found[0] for group in own if (found := figures(result.program, group, are_times_first=False))), None
-        )
-        what = first.name if first is not None else "walls"
-        charts.append(
-            _bars(
-                own,
-                palette,
-                lambda group: _rounds(result, group),
-                name=f"hub-{name}",
-                title=f"{name}: {what}",
+        found = next((found for group in own if (found := figures(result.program, group, are_times_first=False))), [])
+        # How long topics are away is seconds until the hub is there, and then until it has them.
+        for place, what in enumerate([each.name for each in found[: 2 if name == FAIL_OVER else 1]] or ["walls"]):
+            charts.append(
+                _bars(
+                    own,
+                    palette,
+                    partial(_rounds, result.program, what),
+                    name=f"hub-{name}" if not place else f"hub-{name}-{place + 1}",
+                    title=f"{name}: {what.replace('s until', 'seconds until')}",
+                    form=_seconds if what.startswith("s ") else count,
+                )
             )
-        )
     sections = [
         Section(
             title="Hubs: as much as possible",
@@ -123,25 +126,29 @@ def listing_sections(result: Result) -> list[Section]:
 
 def takeover_sections(result: Result) -> list[Section]:
     """Return the sections on a result of `hedwig-bench takeover`, a timeline for each round."""
-    palette = Palette()
+    store = str(result.terms.get("metadata", "HBase"))
     charts = [
         storm_chart(
             each,
-            palette,
+            store=store.split(",")[0],
             name=f"takeover-{number}",
-            subtitle=f"round {each.round}; {each.workload.rate_per_s:,.0f} publishes a second, session timeout "
-            f"{each.values['session_timeout_s']:g} s",
+            subtitle=f"{store}\nround {each.round}; {each.workload.rate_per_s:,.0f} publishes a second, "
+            f"session timeout {each.values['session_timeout_s']:g} s",
         )
         for number, each in enumerate(result.measurements, 1)
         if each.count and each.series and "killed_at_s" in each.values
     ]
-    walls = [f"Round {each.round} met a wall: {each.wall}." for each in result.measurements if each.wall is not None]
+    walls = [
+        f"Round {each.round} met a wall: {why}."
+        for each in result.measurements
+        if (why := wall_words(each)) is not None
+    ]
     return [Section(title="The takeover storm", says=walls, charts=charts)]
 
 
-def _rounds(result: Result, group: Sequence[Measurement]) -> list[float]:
-    found = figures(result.program, group, are_times_first=False)
-    return list(found[0].rounds) if found else []
+def _rounds(program: str, what: str, group: Sequence[Measurement]) -> list[float]:
+    found = figures(program, group, are_times_first=False)
+    return next((list(each.rounds) for each in found if each.name == what), [])
 
 
 def _bars(
@@ -161,15 +168,15 @@ def _bars(
         found = values(measured) if measured else []
         side = side_of(group[0])
         case = case_words(group[0].workload)
+        # Whose metadata are in a backend's store is drawn as that backend is everywhere.
+        ink = palette.ink(group[0].on if group[0].on in STORES else side)
         if found:
             middle = statistics.median(found)
-            bars.append(
-                Bar(group=case, label=side, ink=palette.ink(side), value=middle, low=min(found), high=max(found))
-            )
+            bars.append(Bar(group=case, label=side, ink=ink, value=middle, low=min(found), high=max(found)))
             told.append(f"{case}, {side}: {form(middle)}")
         else:
-            why = next((each.wall for each in group if each.wall is not None), "nothing was finished in time")
-            bars.append(Bar(group=case, label=side, ink=palette.ink(side), value=None, note=wall_kind(why)))
+            why = wall_of(group) or "no figure of this kind"
+            bars.append(Bar(group=case, label=side, ink=ink, value=None, note=wall_kind(why)))
             told.append(f"{case}, {side}: wall ({why})")
     sides = dict.fromkeys(bar.label for bar in bars)
     subtitle = "medians of the rounds" + (f"; {next(iter(sides))}" if len(sides) == 1 else "")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.report_curves import Axis, Curve, draw_curves
 from benchmarks.report_drawing import GREY, Palette, as_chart, canvas, titled
-from benchmarks.report_growth import Stage, rates_of
+from benchmarks.report_growth import Rates, Stage, rates_of
 from benchmarks.report_page import Chart
 from benchmarks.report_words import driver_title, short_count
 
@@ -45,7 +45,7 @@ def overview_chart(stage: Stage, palette: Palette) -> Chart | None:
             plain = Axis(label="", form=short_count)
             draw_curves(axes, curves, plain, plain, strip=_STRIP, wall_size=_WALL_SIZE)
             _small(axes)
-            axes.set_title(rates.words, loc="left", fontsize=9.5, fontweight="bold", pad=6)
+            _named(axes, rates)
         has_walls = any(curve.walls for rates in found for curve in rates.curves)
         note = "x axis: topics; lines: lowest to highest round" + (
             "; a cross: a wall of that kind" if has_walls else ""
@@ -70,6 +70,24 @@ def _draw_legend(figure: "Figure", stage: Stage, palette: Palette, height: float
 
 def _unnamed(curve: Curve) -> Curve:
     return Curve(label="", ink=curve.ink, points=curve.points, walls=curve.walls)
+
+
+def _named(axes: "Axes", rates: Rates) -> None:
+    """Write what is drawn above some axes, in two lines: in one, a long name would run into the next chart."""
+    lines = [(rates.name, "bold", "#1a1a1a", 9.5)]
+    if rates.load_words:
+        lines.insert(0, (rates.load_words, "normal", GREY, 8.5))
+    for place, (text, weight, colour, size) in enumerate(lines):
+        axes.annotate(
+            text,
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(0, 5 + 13 * place),
+            textcoords="offset points",
+            fontsize=size,
+            fontweight=weight,
+            color=colour,
+        )
 
 
 def _small(axes: "Axes") -> None:

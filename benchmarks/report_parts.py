@@ -29,7 +29,10 @@ _SECTIONS: Final[dict[str, Callable[[Result], list[Section]]]] = {
 _HOW: Final = (
     "How to read it: “64 in flight” is a closed loop, in which an operation begins when another has ended, as fast as "
     "it goes; “500/s offered” is a load that does not wait, with times from when an operation should have begun. "
-    "“Better” is said only where the rounds leave no doubt: the 95 % interval of the ratio does not hold 1."
+    "“Better” is said where the 95 % interval of the ratio, from the rounds of this run, does not hold 1; of 100 such "
+    "verdicts about five are wrong by chance. It is not said of fewer than 30 operations, nor of a 99th percentile of "
+    "fewer than 1,000 in a round, nor where more than 1 % of a side's operations failed, nor where the client or the "
+    "machine may have held the slower side back."
 )
 
 

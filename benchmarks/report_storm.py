@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.report_drawing import GREY, Palette, as_chart, canvas, ladder_ticks, titled
+from benchmarks.report_drawing import GREY, as_chart, canvas, ladder_ticks, titled
 from benchmarks.report_page import Chart
 from benchmarks.report_words import ms
 from benchmarks.results import Measurement
@@ -15,28 +15,32 @@ if TYPE_CHECKING:
 __all__ = ["storm_chart"]
 
 _SHARES: Final = 200
+_PUBLISHED, _FAILED, _SERVED = "#7B3FA0", "#B8860B", "#1a1a1a"
+"""None of them is a backend's, whose own store the storm is about."""
 
 
-def storm_chart(measurement: Measurement, palette: Palette, *, name: str, subtitle: str) -> Chart:
-    """Draw one storm second by second, from before the kill until things were as before."""
+def storm_chart(measurement: Measurement, *, store: str, name: str, subtitle: str) -> Chart:
+    """Draw one storm second by second, from before the kill until things were as before; `store`: of the metadata."""
     killed_s = measurement.values["killed_at_s"]
     seconds = sorted(measurement.series)[:-1]  # The last one is not a whole one.
     at = [second + 0.5 - killed_s for second in seconds]
     finished = [float(measurement.series[second].get("finished", 0)) for second in seconds]
     failed = [float(measurement.series[second].get("failed", 0)) for second in seconds]
     with canvas(8.6, 6.6) as figure:
-        title = f"A hub is killed: {measurement.workload.topics:,} topics, {measurement.values['hubs']:.0f} hubs"
+        hubs = f"{measurement.values['hubs']:.0f} hubs"
+        title = f"A hub is killed: {measurement.workload.topics:,} topics, {hubs}, metadata in {store}"
         titled(figure, title, subtitle)
-        rates = figure.add_axes((0.10, 0.63, 0.86, 0.235))
+        rates = figure.add_axes((0.10, 0.62, 0.86, 0.215))
         times = figure.add_axes((0.10, 0.355, 0.86, 0.20), sharex=rates)
         shares = figure.add_axes((0.10, 0.09, 0.86, 0.19), sharex=rates)
-        blue, red, green = (palette.ink(side).colour for side in ("hbase", "zookeeper", "sqlite"))
-        rates.step(at, finished, where="mid", color=blue)
-        rates.step(at, failed, where="mid", color=red, linestyle="--")
+        rates.step(at, finished, where="mid", color=_PUBLISHED)
+        rates.step(at, failed, where="mid", color=_FAILED, linestyle="--")
         rates.set_ylim(0, max([*finished, *failed, 1.0]) * 1.15)
-        _headed(rates, (("published a second", blue), ("attempts that failed and were repeated, dashed", red)))
-        _draw_times(times, measurement, seconds, at, red)
-        _draw_shares(shares, measurement, green, blue)
+        _headed(
+            rates, (("published a second", _PUBLISHED), ("attempts that failed and were repeated, dashed", _FAILED))
+        )
+        _draw_times(times, measurement, seconds, at, _PUBLISHED)
+        _draw_shares(shares, measurement, _SERVED, _PUBLISHED)
         for axes in (rates, times, shares):
             axes.axvline(0, color=GREY, linewidth=1.5)
             axes.axvline(measurement.values["all_served_s"], color=GREY, linewidth=1, linestyle=":")
@@ -61,7 +65,7 @@ def storm_chart(measurement: Measurement, palette: Palette, *, name: str, subtit
         )
         rates.set_xlim(at[0], at[-1])
         shares.set_xlabel("seconds from the kill")
-        return as_chart(figure, name=name, title=title, says=_says(measurement))
+        return as_chart(figure, name=name, title=title, says=f"Metadata in {store}. {_says(measurement)}")
 
 
 def _headed(axes: "Axes", parts: Sequence[tuple[str, str]]) -> None:
@@ -123,6 +127,13 @@ def _says(measurement: Measurement) -> str:
         f"were served again after {served.percentile_us(0) / 1e6:.1f} s (the first), "
         f"{served.percentile_us(50) / 1e6:.1f} s (half of them) and {served.max_us / 1e6:.1f} s (the last)."
     )
+    used = measurement.values.get("used_topics")
+    if used and measurement.workload.is_open_loop:
+        every_s = used / measurement.workload.rate_per_s
+        text += (
+            f" A topic in use is published to once in {every_s:.3g} s, and asked for only then, or when an attempt "
+            "that failed is repeated: these times contain that wait."
+        )
     delivered = measurement.histograms.get("delivered", Histogram())
     if delivered.count:
         text += f" The last subscriber was delivered to again after {delivered.max_us / 1e6:.1f} s."

@@ -8,7 +8,8 @@ from benchmarks.compare_figures import good
 from benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
 from benchmarks.report_drawing import Palette
 from benchmarks.report_page import Chart
-from benchmarks.report_words import count, driver_title, short_count, wall_kind
+from benchmarks.report_walls import wall_kind, wall_of
+from benchmarks.report_words import count, driver_title, short_count
 from benchmarks.results import Measurement, alike
 
 __all__ = ["contention_charts", "depth_chart"]
@@ -89,8 +90,7 @@ def _sweep(
             values = [value(each) for each in good(group)]
             if values:
                 points.append(Point(at(group[0]), statistics.median(values), min(values), max(values)))
-            else:
-                why = next((each.wall for each in group if each.wall is not None), "nothing was finished in time")
+            elif (why := wall_of(group)) is not None:
                 walls.append(Wall(at(group[0]), wall_kind(why)))
         title_of = driver_title(driver)
         curves.append(Curve(label=title_of, ink=palette.ink(driver), points=points, walls=walls))

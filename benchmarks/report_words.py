@@ -6,7 +6,7 @@ from benchmarks.metadata_suite import FILL, RESTART
 from benchmarks.results import EMBEDDED, Measurement
 from benchmarks.workloads import Among, Choice, Operation, Workload
 
-__all__ = ["case_words", "count", "driver_title", "load_words", "mib", "ms", "short_count", "side_words", "wall_kind"]
+__all__ = ["case_words", "count", "driver_title", "load_words", "mib", "ms", "short_count", "side_words"]
 
 _TITLES: Final = {
     "sqlite": "SQLite",
@@ -15,12 +15,6 @@ _TITLES: Final = {
     "hbase+thrift": "HBase over Thrift",
     "hedwig-admin": "hedwig-admin",
 }
-_WALLS: Final = (
-    ("memory", ("outofmemory", "out of memory", "memory", "heap")),
-    ("packet limit", ("packet", "jute", "too large")),
-    ("time", ("the time for it was over", "timed out", "timeout", "deadline", "did not", "longer than")),
-    ("server ended", (" ended",)),
-)
 _THOUSAND: Final = 1000
 
 
@@ -32,7 +26,11 @@ def driver_title(driver: str) -> str:
 def side_words(measurement: Measurement) -> str:
     """Return on what something was measured, and by whom."""
     on = measurement.on
-    return driver_title(measurement.driver) if on == EMBEDDED else f"{driver_title(measurement.driver)}, {on}"
+    return (
+        driver_title(measurement.driver)
+        if on == EMBEDDED
+        else f"{driver_title(measurement.driver)}, {driver_title(on)}"
+    )
 
 
 def case_words(workload: Workload) -> str:
@@ -58,16 +56,10 @@ def load_words(workload: Workload) -> str:
     if workload.among is Among.CONTENDED:
         parts = [f"{workload.in_flight // workload.keys} of {workload.in_flight} per key"]
     if workload.wide:
-        parts.append(f"{workload.wide:,} subscriptions")
+        parts.append(f"{workload.wide:,} subscription{'s' if workload.wide != 1 else ''}")
     if workload.choice is Choice.ZIPF:
         parts.append("zipf")
     return ", ".join(parts)
-
-
-def wall_kind(why: str) -> str:
-    """Return what kind of wall a reason tells of, in a word or two."""
-    plain = why.lower()
-    return next((kind for kind, signs in _WALLS if any(sign in plain for sign in signs)), "failed")
 
 
 def count(value: float) -> str:

@@ -15,17 +15,21 @@ from click.testing import CliRunner
 from PIL import Image
 
 from benchmarks.compare_figures import good
-from benchmarks.figures import merged
+from benchmarks.figures import is_enough, merged
 from benchmarks.main import main
 from benchmarks.report_command import report
 from benchmarks.report_drawing import Palette
-from benchmarks.report_findings import findings, findings_table, summary
+from benchmarks.report_findings import findings
 from benchmarks.report_growth import memory_chart, rate_charts, stages_of
 from benchmarks.report_latency import percentile_chart, percentile_table
 from benchmarks.report_page import Chart, Page, html, markdown_page
 from benchmarks.report_parts import report_page
-from benchmarks.report_words import ms, wall_kind
+from benchmarks.report_verdicts import findings_table, leads, summary
+from benchmarks.report_walls import wall_kind
+from benchmarks.report_words import ms
 from benchmarks.results import Measurement, Result, alike
+from benchmarks.stored_suite import FAIL_OVER
+from benchmarks.workloads import Workload
 from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall
 
 SOURCES = Path(__file__).parents[2]
@@ -198,7 +202,7 @@ def _claims(measurements: Sequence[Measurement], hbase_factor: float) -> list[Me
     """Return the claims of ZooKeeper at a steady rate, and those of HBase at a known multiple of it."""
     factors = {"zookeeper": 1.0, "hbase": hbase_factor}
     return [
-        replace(each, count=round((1000.0 + each.round) * factors[each.driver] * 100), seconds=100.0)
+        replace(each, count=round((1000.0 + each.round) * factors[each.driver] * 100), seconds=100.0, histograms={})
         for each in measurements
         if each.workload.name == "claim" and each.driver in factors
     ]
@@ -225,7 +229,13 @@ def test_one_round_is_no_verdict() -> None:
     found = findings("hedwig-bench metadata", claims, "zookeeper", "hbase")
     assert [each.better for each in found] == [None, None]
     assert findings_table("", found).lines[0][4] == "noise unknown; HBase 4.00 ×"
-    assert "Of 2 nobody can tell: with a single round the noise is not known" in summary(found)
+    assert "Without a winner: 2 since a single round does not tell the noise" in summary(found)
+    assert leads(found, "synced") == [
+        "Where ZooKeeper is better (synced): nowhere, at 300 and 3,000 topics.",
+        "Where HBase is better (synced): nowhere, at 300 and 3,000 topics.",
+        "In a single round, which proves nothing, HBase was ahead (synced): at 300 topics in claim, 64 in flight "
+        "(4.00 ×) – at 3,000 topics in claim, 64 in flight (4.00 ×).",
+    ]
 
 
 def test_who_met_a_wall_was_not_better() -> None:
@@ -235,7 +245,7 @@ def test_who_met_a_wall_was_not_better() -> None:
     ]
     (line, _) = findings_table("", found := findings("hedwig-bench metadata", claims, "zookeeper", "hbase")).lines
     assert [each.better for each in found] == ["hbase", "hbase"]
-    assert line[2:] == ["wall: zookeeper-1 ended: java.lang.OutOfMemoryError", "measured", "HBase", "a wall decides"]
+    assert line[2:6] == ["wall: zookeeper-1 ended: java.lang.OutOfMemoryError", "measured", "HBase", "a wall decides"]
 
 
 def test_the_figures_are_those_of_the_result(made: Path) -> None:
@@ -250,7 +260,9 @@ def test_the_figures_are_those_of_the_result(made: Path) -> None:
         table = percentile_table("", [group])
         assert table is not None
         whole = merged(good(group), "response")
-        assert table.lines[0][2:7] == [f"{whole.count:,}", *(ms(whole.percentile_us(at)) for at in (50, 90, 99, 99.9))]
+        shown = [ms(whole.percentile_us(at)) if is_enough(whole.count, at) else "–" for at in (50, 90, 99, 99.9)]
+        assert table.lines[0][2:7] == [f"{whole.count:,}", *shown]
+        assert shown[3] == "–"  # Of less than 10,000 operations, fewer than ten lie beyond it.
         assert "| " + " | ".join(table.lines[0][:7]) in text
 
 
@@ -263,8 +275,9 @@ def _sections(page: Page) -> dict[str, list[Chart]]:
 
 def test_walls_are_drawn_and_told_where_they_stood(made_of_walls: Path) -> None:
     text = (made_of_walls / "report.md").read_text()
-    assert "SQLite met a wall at 20,000 topics: the time for it was over." in text
-    assert "| synced: fill, 20,000 topics × 2 | SQLite | time | the time for it was over |" in text
+    how_far = "the time for it was over: 6,825 of 69,930 records after 1.1 s"
+    assert f"SQLite met a wall at 20,000 topics: {how_far}." in text
+    assert f"| synced: fill, 20,000 topics × 2 | SQLite | 1 | this run's time limit | {how_far} |" in text
     result = Result.read(OUT_OF_TIME)
     (stage,) = stages_of(result.measurements)
     with_wall = {chart.name: chart for chart in rate_charts(stage, Palette())}
@@ -293,7 +306,15 @@ def _picture(chart: Chart) -> Image.Image:
     [
         ("zookeeper-1 ended: java.lang.OutOfMemoryError: Java heap space", "memory"),
         ("a reply of 4,194,305 bytes: the packet is longer than jute.maxbuffer", "packet limit"),
-        ("the time for it was over", "time"),
+        ("regionserver-1 ended: java.lang.OutOfMemoryError: GC overhead limit exceeded", "memory"),
+        ("os::commit_memory(0x0, 65536, 0) failed; error='Cannot allocate memory'", "memory"),
+        ("MetadataUnavailableError: the memory store is above its high water mark: heap use 0.4", "failed"),
+        ("the time for it was over", "this run's time limit"),
+        ("not all of 200 topics could be read 600 s after the restart", "this run's time limit"),
+        ("nothing was finished in time", "this run's time limit"),
+        ("MetadataUnavailableError: the connection timed out", "no answer in time"),
+        ("zookeeper-1 ended; the load generator did not say 'summary' in time", "server ended"),
+        ("all failed: 12 × MetadataUnavailableError", "all failed"),
         ("regionserver-1 ended", "server ended"),
         ("a record is missing", "failed"),
     ],
@@ -364,7 +385,11 @@ def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Pa
         ("hub-publish-50-topics", ["publish: operations/s", "publish: response times"], "5,000/s offered"),
         ("hub-memory-of-a-million-topics", ["idle-topics: bytes for each topic"], "664"),
         ("listing-sqlite", ["Whole listings: seconds"], "topic list --all -o ndjson"),
-        ("takeover-80000-topics", ["A hub is killed: 80,000 topics, 4 hubs"], "Session timeout 10 s"),
+        (
+            "takeover-80000-topics",
+            ["A hub is killed: 80,000 topics, 4 hubs, metadata in HBase 2.6.1"],
+            "published to once",
+        ),
     ],
 )
 def test_each_kind_of_result_has_its_charts(name: str, titles: Sequence[str], words: str) -> None:
@@ -374,6 +399,35 @@ def test_each_kind_of_result_has_its_charts(name: str, titles: Sequence[str], wo
     assert all(chart.says for chart in page.charts())
     assert words in html(page)
     assert words in markdown_page(page, "")
+
+
+def test_a_storm_has_no_colour_of_a_backend_and_says_how_often_topics_are_asked_for() -> None:
+    page = report_page([("x", Result.read(COMMITTED / "takeover-80000-topics.json"))])
+    (chart,) = page.charts()
+    for colour in (BLUE, ORANGE, GREEN):
+        assert _share(_picture(chart), colour) == 0
+    assert "Metadata in HBase 2.6.1." in chart.says
+    # 800 topics, 400 messages a second.
+    assert "A topic in use is published to once in 2 s, and asked for only then" in chart.says
+
+
+def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:
+    def killed(on: str, serves_s: float, all_s: float) -> Measurement:
+        workload = Workload(name=FAIL_OVER, topics=1000, sample=100, operations=100, in_flight=100)
+        values = {"hub_serves_s": serves_s, "all_served_s": all_s}
+        return Measurement(workload=workload, driver="raw", on=on, round=1, count=100, seconds=0.5, values=values)
+
+    result = Result.read(COMMITTED / "hub-publish-50-topics.json")
+    result.measurements = [killed("zookeeper", 1.5, 3.5), killed("hbase", 1.4, 7.25)]
+    all_served, serves = report_page([("x", result)]).charts()
+    assert all_served.title == "fail-over: seconds until all topics were served"
+    assert "raw, ZooKeeper: 3.5 s" in all_served.says
+    assert "7.2 s" in all_served.says
+    assert serves.title == "fail-over: seconds until the hub served again"
+    assert "1.5 s" in serves.says
+    for colour in (BLUE, ORANGE):
+        assert _share(_picture(all_served), colour) > 0.005
+    assert not any("operations/s" in chart.title for chart in (all_served, serves))
 
 
 # --------------------------------------------------------------------------------------------------------- the command
