@@ -25,17 +25,24 @@ _PERCENTILES: Final = tuple(f"p{percentile:g}" for percentile in PERCENTILES)
 _EXPLAINED: Final = (
     "B ÷ A: the ratio of B's figure to A's, and between what it lies in 95 of 100 such cases (Welch's interval of the "
     "rounds' logarithms). Faster or slower is what has an interval beyond 1 and differs by 2 % at least; an interval "
-    "that holds 1 is within the noise; from a single round the noise is unknown. p50 … p99.9: B ÷ A of the times, from "
+    "that holds 1 is within the noise; from a single round the noise is unknown. Of 100 such verdicts about five are "
+    "wrong by chance. p50 … p99.9: B ÷ A of the times, from "
     "merged histograms; with * where it is beyond the noise."
 )
+_ONE_RUN: Final = (
+    "One run a side: how much whole runs differ, with servers started anew, at another time, is not known, and not in "
+    "these intervals, which are of the rounds within a run. With several files a side (A1,A2,A3 B1,B2,B3) each run is "
+    "one sample."
+)
+_RUNS: Final = "Several runs a side: “round” above is a run, and a figure the median of the runs."
 
 
 @click.command(
     "compare",
     epilog="Example: hedwig-bench compare before.json after.json --fail-slower-than 10",
 )
-@click.argument("first", metavar="A", type=click.Path(path_type=Path))
-@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+@click.argument("first", metavar="A[,A2...]")
+@click.argument("second", metavar="B[,B2...]")
 @click.option(
     "--anyway", is_flag=True, help="Also if durability, heap, machine or other terms differ; the differences are told."
 )
@@ -44,27 +51,34 @@ _EXPLAINED: Final = (
     "percent",
     type=click.FloatRange(min=0),
     metavar="PERCENT",
-    help="End with 1 if B is slower at something by more than this, beyond the noise, or meets a wall that A did not; "
-    "with 3 if that cannot be told, because of single rounds or missing cases.",
+    help="End with 1 if B is slower at something by more than this, beyond the noise, or meets a wall or fails where A "
+    "did not; with 3 if that cannot be told, because of single rounds or missing cases.",
 )
 @click.option("--json", "as_json", is_flag=True, help="All figures, as JSON.")
-def compare_command(first: Path, second: Path, anyway: bool, percent: float | None, as_json: bool) -> None:
+def compare_command(first: str, second: str, anyway: bool, percent: float | None, as_json: bool) -> None:
     """Compare the result B with A, case by case: faster, slower, or within the noise of the rounds.
 
-    A and B are result files, or directories of runs. Rates are compared where as much as possible was done, times where
-    a rate was offered and kept up. Both results must hold for the same terms: program, durability, heap, sizes and
-    machine.
+    A and B are result files, or directories of runs. Several of one side, separated by commas, are runs of the same,
+    and each is one sample: only so the noise from run to run is in the verdicts. Rates are compared where as much as
+    possible was done, times where a rate was offered and kept up. All results must hold for the same terms: program,
+    durability, heap, sizes and machine.
     """
     try:
-        found = compare(Result.read(first), Result.read(second), anyway=anyway)
+        found = compare(_read(first), _read(second), anyway=anyway)
     except BenchmarkError as exc:
         raise click.ClickException(str(exc)) from exc
     if as_json:
-        click.echo(json.dumps({"first": str(first), "second": str(second), **found.to_json()}, indent=1))
+        click.echo(json.dumps({"first": first, "second": second, **found.to_json()}, indent=1))
     else:
         _print(found, first, second, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
     if percent is not None:
         _judge(found, percent)
+
+
+def _read(given: str) -> list[Result]:
+    """Return the results of a side: one, or several with commas between them."""
+    paths = [given] if Path(given).exists() else given.split(",")
+    return [Result.read(Path(path)) for path in paths]
 
 
 def _judge(found: Comparison, percent: float) -> None:
@@ -83,11 +97,13 @@ def _judge(found: Comparison, percent: float) -> None:
 def _change(line: ComparedLine) -> str:
     if line.walls[1] is not None:
         return line.walls[1]
+    if line.is_failing:
+        return f"{line.failed[1]:.0%} of the operations failed"
     figure = line.figures[0]
     return f"{figure.first.name} {figure.first.text()} → {figure.second.text()}"
 
 
-def _print(found: Comparison, first: Path, second: Path, console: Console) -> None:
+def _print(found: Comparison, first: str, second: str, console: Console) -> None:
     console.print(f"A {first}\nB {second}", highlight=False, markup=False)
     for each in found.differences:
         mark = "NOT COMPARABLE: " if each.forbids else "differs: "
@@ -101,7 +117,8 @@ def _print(found: Comparison, first: Path, second: Path, console: Console) -> No
     for side, only in (("A", found.only_first), ("B", found.only_second)):
         for what in only:
             console.print(f"only in {side}: {what}", highlight=False, markup=False)
-    console.print(_EXPLAINED, highlight=False, markup=False)
+    for said in (_EXPLAINED, _ONE_RUN if max(found.runs) == 1 else _RUNS):
+        console.print(said, highlight=False, markup=False)
 
 
 def _cells(line: ComparedLine) -> list[str]:

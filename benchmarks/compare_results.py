@@ -1,14 +1,16 @@
-"""Two results beside each other: how the second came out against the first, and how sure that is."""
+"""Results of two sides beside each other: how the second came out against the first, and how sure that is."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from benchmarks.compare_figures import Figure, compared, figures, good, is_reached
+from benchmarks.compare_figures import FAILED_MAX, Figure, compared, failed_share, good, is_reached
 from benchmarks.compare_rounds import Difference, Verdict
+from benchmarks.compare_runs import figures_of_runs
 from benchmarks.compare_terms import TermDifference, term_differences
 from benchmarks.errors import BenchmarkError
+from benchmarks.report_walls import wall_of
 from benchmarks.report_words import case_words, side_words
 from benchmarks.results import Measurement, Result
 
@@ -62,6 +64,7 @@ class ComparedLine:
     """One workload on one driver. `figures`: that first by which it is judged; none if a side met a wall.
 
     side: the driver and what it ran on, in words. walls: how the first and the second failed, if they did.
+    failed: which share of the first's and of the second's operations failed.
     notes: what a reader of the figures must know.
     """
 
@@ -73,6 +76,7 @@ class ComparedLine:
     subscribers: int
     figures: tuple[ComparedFigure, ...] = ()
     walls: tuple[str | None, str | None] = (None, None)
+    failed: tuple[float, float] = (0.0, 0.0)
     notes: tuple[str, ...] = ()
 
     @property
@@ -84,7 +88,21 @@ class ComparedLine:
             return "met a wall"
         if first is not None:
             return "met no wall any more"
+        if self.is_failing:
+            return "failing"
+        if self.failed[0] > FAILED_MAX:
+            return "failing on both sides" if self.failed[1] > FAILED_MAX else "failing no more"
         return self.figures[0].word if self.figures else "nothing was finished"
+
+    @property
+    def is_failing(self) -> bool:
+        """Say whether too many operations of the second side failed, and not of the first."""
+        return self.failed[1] > FAILED_MAX >= self.failed[0]
+
+    @property
+    def are_figures_sound(self) -> bool:
+        """Say whether the figures may be held against each other: those of failing sides may be quick failures."""
+        return bool(self.figures) and max(self.failed) <= FAILED_MAX
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -96,6 +114,8 @@ class ComparedLine:
             "verdict": self.verdict,
             "first_wall": self.walls[0],
             "second_wall": self.walls[1],
+            "first_failed": self.failed[0],
+            "second_failed": self.failed[1],
             "figures": [figure.to_json() for figure in self.figures],
             "notes": list(self.notes),
         }
@@ -103,30 +123,44 @@ class ComparedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The second result against the first. `only_first`, `only_second`: what the other has not measured."""
+    """The second side against the first. `only_first`, `only_second`: what the other has not measured.
+
+    runs: how many results each side has.
+    """
 
     differences: Sequence[TermDifference]
     lines: Sequence[ComparedLine]
     only_first: Sequence[str] = field(default=())
     only_second: Sequence[str] = field(default=())
+    runs: tuple[int, int] = (1, 1)
 
     def slower_than(self, share: float) -> list[ComparedLine]:
-        """Return what is slower, or larger, by more than a share, and beyond the noise; and new walls."""
+        """Return what is slower, or larger, by more than a share, and beyond the noise; new walls, and new failures."""
         return [
             line
             for line in self.lines
             if line.verdict == "met a wall"
-            or (line.figures and line.figures[0].is_worse and line.figures[0].loss() > share)
+            or line.is_failing
+            or (line.are_figures_sound and line.figures[0].is_worse and line.figures[0].loss() > share)
         ]
 
     def undecided(self, share: float) -> list[str]:
-        """Return what may be slower by more than a share, for all that is known: single rounds, and what is missing."""
+        """Return what may be slower by more than a share, for all that is known.
+
+        That are single rounds, cases whose first side failed in part already, and those that are missing.
+        """
         found = [
             f"{line.side}: {line.what}: {line.figures[0].difference.how}"
             for line in self.lines
-            if line.figures
+            if line.are_figures_sound
             and line.figures[0].difference.verdict is Verdict.UNKNOWN
             and (line.figures[0].difference.ratio is None or line.figures[0].loss() > share)
+        ]
+        failing = f"more than {FAILED_MAX:.0%} of the first side's operations failed"
+        found += [
+            f"{line.side}: {line.what}: {failing}"
+            for line in self.lines
+            if line.figures and line.failed[0] > FAILED_MAX
         ]
         return [*found, *(f"{what}: only the first result has it" for what in self.only_first)]
 
@@ -139,15 +173,18 @@ class Comparison:
             "lines": [line.to_json() for line in self.lines],
             "only_first": list(self.only_first),
             "only_second": list(self.only_second),
+            "runs": list(self.runs),
         }
 
 
-def compare(first: Result, second: Result, *, anyway: bool = False) -> Comparison:
-    """Compare two results.
+def compare(first: Sequence[Result], second: Sequence[Result], *, anyway: bool = False) -> Comparison:
+    """Compare two sides, each one result or several runs of the same; of several, each run is one sample.
 
     Raises: BenchmarkError - their terms forbid it, unless `anyway`; they have no case in common.
     """
-    differences = term_differences(first, second)
+    base, *others = (*first, *second)
+    differences = list(dict.fromkeys(each for other in others for each in term_differences(base, other)))
+    differences.sort(key=lambda each: not each.forbids)
     if not anyway and (forbidding := [str(each) for each in differences if each.forbids]):
         raise BenchmarkError(
             f"these results cannot be compared, which --anyway would do: they differ in {'; in '.join(forbidding)}"
@@ -160,58 +197,72 @@ def compare(first: Result, second: Result, *, anyway: bool = False) -> Compariso
         )
     return Comparison(
         differences=differences,
-        lines=[_line(first.program, mine[case], other[case]) for case in shared],
-        only_first=[_named(mine[case][0]) for case in mine if case not in other],
-        only_second=[_named(other[case][0]) for case in other if case not in mine],
+        lines=[_line(base.program, mine[case], other[case], are_runs=bool(others[1:])) for case in shared],
+        only_first=[_named(mine[case][0][0]) for case in mine if case not in other],
+        only_second=[_named(other[case][0][0]) for case in other if case not in mine],
+        runs=(len(first), len(second)),
     )
 
 
-def _cases(result: Result) -> dict[str, list[Measurement]]:
-    """Return the measurements of a result by what was done, on what; rounds of the same are together."""
-    found: dict[str, list[Measurement]] = {}
-    for each in result.measurements:
-        workload: Mapping[str, Any] = each.workload.to_json()
-        plain = {name: value for name, value in workload.items() if name not in _NOT_OF_A_CASE}
-        found.setdefault(json.dumps([each.on, each.driver, plain], sort_keys=True), []).append(each)
+_Runs = Sequence[Sequence[Measurement]]
+
+
+def _cases(results: Sequence[Result]) -> dict[str, list[list[Measurement]]]:
+    """Return the measurements of a side by what was done, on what: of each run that has it, its rounds."""
+    found: dict[str, list[list[Measurement]]] = {}
+    for result in results:
+        of_run: dict[str, list[Measurement]] = {}
+        for each in result.measurements:
+            workload: Mapping[str, Any] = each.workload.to_json()
+            plain = {name: value for name, value in workload.items() if name not in _NOT_OF_A_CASE}
+            of_run.setdefault(json.dumps([each.on, each.driver, plain], sort_keys=True), []).append(each)
+        for case, rounds in of_run.items():
+            found.setdefault(case, []).append(rounds)
     return found
 
 
-def _first_of(cases: Mapping[str, Sequence[Measurement]]) -> str:
-    return next((_named(rounds[0]) for rounds in cases.values()), "nothing")
+def _first_of(cases: Mapping[str, _Runs]) -> str:
+    return next((_named(runs[0][0]) for runs in cases.values()), "nothing")
 
 
 def _named(measurement: Measurement) -> str:
     return f"{side_words(measurement)}: {case_words(measurement.workload)}"
 
 
-def _line(program: str, first: Sequence[Measurement], second: Sequence[Measurement]) -> ComparedLine:
-    are_reached = first[0].workload.is_open_loop and is_reached(good(first)) and is_reached(good(second))
-    mine = {figure.name: figure for figure in figures(program, first, are_times_first=are_reached)}
-    other = {figure.name: figure for figure in figures(program, second, are_times_first=are_reached)}
+def _line(program: str, first: _Runs, second: _Runs, *, are_runs: bool) -> ComparedLine:
+    all_first, all_second = ([each for rounds in runs for each in rounds] for runs in (first, second))
+    workload = all_first[0].workload
+    are_reached = workload.is_open_loop and is_reached(good(all_first)) and is_reached(good(all_second))
+    mine, other = (
+        {
+            figure.name: figure
+            for figure in figures_of_runs(program, runs, are_times_first=are_reached, is_each_one_sample=are_runs)
+        }
+        for runs in (first, second)
+    )
     shared: list[ComparedFigure] = []
     for name, figure in mine.items():
         if name in other:
             difference, word = compared(figure, other[name])
+            if are_runs:
+                difference = replace(difference, how=difference.how.replace("round", "run"))
             shared.append(ComparedFigure(first=figure, second=other[name], difference=difference, word=word))
     notes: dict[str, None] = {}
-    for each in (*first, *second):
+    for each in (*all_first, *all_second):
         notes |= dict.fromkeys(note for note in each.notes() if note != each.wall)
-    workload = first[0].workload
+    for side, runs in (("A", first), ("B", second)):
+        walls = [why for rounds in runs if (why := wall_of(rounds)) is not None]
+        if 0 < len(walls) < len(runs):
+            notes[f"{side}: {len(walls)} of {len(runs)} runs left out: {walls[0]}"] = None
     return ComparedLine(
         what=case_words(workload),
-        driver=first[0].driver,
-        side=side_words(first[0]),
-        on=first[0].on,
+        driver=all_first[0].driver,
+        side=side_words(all_first[0]),
+        on=all_first[0].on,
         topics=workload.topics,
         subscribers=workload.subscribers,
         figures=tuple(shared),
-        walls=(_wall(first), _wall(second)),
+        walls=(wall_of(all_first), wall_of(all_second)),
+        failed=(failed_share(all_first), failed_share(all_second)),
         notes=tuple(notes),
     )
-
-
-def _wall(rounds: Sequence[Measurement]) -> str | None:
-    """Return how all rounds failed; None if one of them did not."""
-    if good(rounds):
-        return None
-    return next((each.wall for each in rounds if each.wall is not None), None)

@@ -1,6 +1,7 @@
 """Prove that `hedwig-bench compare` tells changes from noise, and refuses what cannot be compared."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,12 @@ def test_times_are_compared_by_merged_histograms(tmp_path: Path) -> None:
         return replace(measurement, histograms={"service": longer, "response": longer})
 
     second = changed(first, tmp_path / "second.json", slower)
-    for line in _lines(first, second):
-        figures = {figure["figure"]: figure for figure in line["figures"]}
-        for name in ("response p50, ms", "response p90, ms"):
-            assert figures[name]["ratio"] == pytest.approx(2, rel=0.05)
+    few, many = _lines(first, second)
+    # 25 operations a round tell a median and no more, 166 a 90th percentile too: ten times must lie beyond it.
+    for line, names in ((few, {"response p50, ms"}), (many, {"response p50, ms", "response p90, ms"})):
+        times = {figure["figure"]: figure for figure in line["figures"] if figure["figure"] != "operations/s"}
+        assert set(times) == names
+        assert all(figure["ratio"] == pytest.approx(2, rel=0.05) for figure in times.values())
 
 
 def test_a_rate_that_was_offered_and_kept_up_is_compared_by_its_times() -> None:
@@ -127,6 +130,94 @@ def test_the_exit_code_says_what_became_slower(tmp_path: Path, change: Any, code
     assert ran.exit_code == code, ran.output
     assert words in ran.stderr
     assert _run(before, after).exit_code == 0
+
+
+def _failing(measurement: Measurement, failed: int) -> Measurement:
+    return replace(measurement, errors=Counter({"MetadataUnavailableError": failed}), histograms={})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "code"),
+    [
+        (0, 50, "within the noise", 0),
+        (0, 6000, "failing", 1),
+        (6000, 6000, "failing on both sides", 3),
+        (6000, 0, "failing no more", 3),
+    ],
+)
+def test_operations_that_failed_are_no_speed(tmp_path: Path, first: int, second: int, verdict: str, code: int) -> None:
+    steady = changed(THREE_BACKENDS, tmp_path / "steady.json", _steady)
+    before = changed(steady, tmp_path / "before.json", lambda each: _failing(each, first))
+    after = changed(steady, tmp_path / "after.json", lambda each: _failing(each, second))
+    ran = _run(before, after, "--json", "--fail-slower-than", "10")
+    assert ran.exit_code == code, ran.output
+    lines = json.loads(ran.stdout)["lines"]
+    assert {line["verdict"] for line in lines} == {verdict}
+    for line in lines:
+        notes = [note for note in line["notes"] if "operations failed: MetadataUnavailableError" in note]
+        assert bool(notes) == bool(first or second)
+    if code == 1:
+        assert "claim, 300 topics × 1, 64 in flight: 37% of the operations failed" in ran.stderr
+    if code == 3:
+        assert "more than 1% of the first side's operations failed" in ran.stderr
+
+
+def test_all_that_failed_at_once_is_a_wall_with_its_reason(tmp_path: Path) -> None:
+    steady = changed(THREE_BACKENDS, tmp_path / "steady.json", _steady)
+    dead = changed(steady, tmp_path / "dead.json", lambda each: replace(_failing(each, 7), count=0))
+    for line in _lines(steady, dead):
+        assert (line["verdict"], line["second_wall"]) == ("met a wall", "all failed: 21 × MetadataUnavailableError")
+
+
+def _runs(tmp_path: Path, name: str, factors: list[float]) -> str:
+    """Write runs of steady claims, each at a speed of its own; return them as the command takes them."""
+    paths = []
+    for number, factor in enumerate(factors, 1):
+
+        def speed(each: Measurement, factor: float = factor) -> Measurement | None:
+            steady = _steady(each)
+            return None if steady is None else _times(steady, factor)
+
+        paths.append(changed(THREE_BACKENDS, tmp_path / f"{name}-{number}.json", speed))
+    return ",".join(map(str, paths))
+
+
+def test_with_one_file_a_side_the_noise_between_runs_is_called_unknown(tmp_path: Path) -> None:
+    first = _runs(tmp_path, "a", [1.0])
+    said = " ".join(_run(first, first).output.split())
+    assert "One run a side: how much whole runs differ" in said
+    assert "is not known" in said
+
+
+def test_several_files_of_a_side_are_one_sample_each(tmp_path: Path) -> None:
+    """Rounds within a run are nearly alike, runs are not: what one run each would call faster is noise."""
+    first, second = _runs(tmp_path, "a", [1.0, 0.7, 1.3]), _runs(tmp_path, "b", [1.2, 0.9, 1.4])
+    assert {line["verdict"] for line in _lines(first.split(",")[0], second.split(",")[0])} == {"faster"}
+    ran = _run(first, second)
+    assert "One run a side" not in ran.output
+    assert "Several runs a side" in ran.output
+    lines = _lines(first, second)
+    assert {line["verdict"] for line in lines} == {"within the noise"}
+    for line in lines:
+        rate = line["figures"][0]
+        assert rate["first_rounds"] == pytest.approx([10_002, 7_001, 13_003], rel=0.001)
+        assert rate["ratio"] == pytest.approx(1.2, rel=0.001)
+    apart = _lines(first, _runs(tmp_path, "c", [3.0, 2.7, 3.3]))
+    assert {line["verdict"] for line in apart} == {"faster"}
+
+
+def test_a_single_run_against_several_says_that_its_noise_is_unknown(tmp_path: Path) -> None:
+    lines = _lines(_runs(tmp_path, "a", [1.0]), _runs(tmp_path, "b", [1.2, 1.3]))
+    assert {line["verdict"] for line in lines} == {"noise unknown"}
+    assert {line["figures"][0]["how"] for line in lines} == {"1 run on one side"}
+
+
+def test_a_run_that_met_a_wall_is_left_out_and_named(tmp_path: Path) -> None:
+    first, second = _runs(tmp_path, "a", [1.0, 1.1]), _runs(tmp_path, "b", [1.0, 1.1])
+    lost = changed(Path(second.split(",")[1]), tmp_path / "lost.json", lambda each: wall(each, "zookeeper-1 ended"))
+    for line in _lines(first, f"{second},{lost}"):
+        assert line["notes"] == ["B: 1 of 3 runs left out: zookeeper-1 ended"]
+        assert len(line["figures"][0]["second_rounds"]) == 2
 
 
 def test_a_case_that_only_one_side_has_is_named(tmp_path: Path) -> None:
@@ -162,7 +253,7 @@ def test_what_was_measured_longer_or_with_other_versions_is_compared_and_told() 
     found = term_differences(three_backends(), other)
     assert {each.name for each in found} == {"label", "seconds", "rounds", "seed", "commit", "python"}
     assert not any(each.forbids for each in found)
-    assert compare(three_backends(), other).lines
+    assert compare([three_backends()], [other]).lines
 
 
 def test_another_durability_of_one_server_forbids_and_a_server_more_does_not() -> None:
@@ -185,7 +276,7 @@ def test_results_without_a_common_case_have_one_clear_line(tmp_path: Path) -> No
     (line,) = ran.output.splitlines()
     assert "no case in common: one begins with SQLite, synced: fill, 300 topics" in line
     with pytest.raises(BenchmarkError, match="no case in common"):
-        compare(three_backends(), type(three_backends()).read(OUT_OF_TIME), anyway=True)
+        compare([three_backends()], [type(three_backends()).read(OUT_OF_TIME)], anyway=True)
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"format": 99}'])
