@@ -67,7 +67,7 @@ def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int |
         charts += [chart] if chart is not None else []
         ladder = sorted({each.workload.topics for each in found}, reverse=True)
         shown = _shown(found)
-        says += leads(found, stage.words)
+        says += leads(found, stage.words, shown)
         for topics in ladder:
             step = [each for each in found if each.workload.topics == topics]
             title = f"{stage.words}, {topics:,} topics"

@@ -1,12 +1,14 @@
 """What the findings come to: in sentences, and in a table of all cases."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 from benchmarks.compare_figures import FAILED_MAX, RATE
 from benchmarks.metadata_suite import FILL
 from benchmarks.report_findings import OPERATIONS_MIN, Finding, Outcome, side_remarks
 from benchmarks.report_page import Table
+from benchmarks.report_walls import ALL_FAILED, wall_kind
 from benchmarks.report_words import driver_title
 
 __all__ = ["findings_table", "leads", "summary"]
@@ -46,35 +48,57 @@ def summary(found: Sequence[Finding]) -> str:
     return f"{text} Without a winner: {'; '.join(others)}." if others else text
 
 
-def leads(found: Sequence[Finding], words: str) -> list[str]:
+def leads(found: Sequence[Finding], words: str, unproved_at: Collection[int]) -> list[str]:
     """Return in what each side is better at each number of topics; then in what each is ahead, but not proved to be.
 
-    The latter only for want of rounds, or because its rival may have been held back by something else than its store.
+    In between stands what one side could not do at all. Unproved is what lacks but more rounds, and where the rival may
+    have been held back by something else than its store: perhaps nearly everything, so `unproved_at` says at which
+    numbers of topics it is told.
     """
     told = []
     for side in found[0].sides:
         better = [each for each in found if each.better == side]
         told.append(f"Where {driver_title(side)} is better ({words}): {_at_each_step(found, better)}")
+    for place, side in enumerate(found[0].sides):
+        other = found[0].sides[1 - place]
+        failed = [each for each in found if _all_failed(each.walls[place]) and each.walls[1 - place] is None]
+        if failed:
+            told.append(
+                f"Where all that was asked of {driver_title(side)} failed, and not of {driver_title(other)} ({words}): "
+                + _at_each_step(failed, failed, partial(_with_wall, place))
+            )
     for outcome, why in _UNPROVED:
         for side in found[0].sides:
             ahead = [
                 each
                 for each in found
-                if (each.outcome, each.ahead) == (outcome, side) and _distance(each) >= _AHEAD_MIN
+                if (each.outcome, each.ahead) == (outcome, side)
+                and each.workload.topics in unproved_at
+                and _distance(each) >= _AHEAD_MIN
             ]
             if ahead:
                 told.append(f"{why}, {driver_title(side)} was ahead ({words}): {_at_each_step(ahead, ahead)}")
     return told
 
 
-def _at_each_step(found: Sequence[Finding], chosen: Sequence[Finding]) -> str:
+def _all_failed(wall: str | None) -> bool:
+    return wall is not None and wall_kind(wall) == ALL_FAILED
+
+
+def _with_wall(place: int, finding: Finding) -> str:
+    return f"{finding.case} ({finding.walls[place]})"
+
+
+def _at_each_step(
+    found: Sequence[Finding], chosen: Sequence[Finding], named: Callable[[Finding], str] | None = None
+) -> str:
     """Return the chosen ones of the findings by name, at each number of topics that the findings are of."""
     steps = sorted({each.workload.topics for each in found})
     if not chosen:
         return f"nowhere, at {_listed([f'{topics:,}' for topics in steps])} topics."
     parts = []
     for topics in steps:
-        own = [_named(each) for each in chosen if each.workload.topics == topics]
+        own = [(named or _named)(each) for each in chosen if each.workload.topics == topics]
         parts.append(f"at {topics:,} topics in {'; '.join(own)}" if own else f"at {topics:,} topics nowhere")
     return f"{' – '.join(parts)}."
 

@@ -90,6 +90,10 @@ def test_where_all_failed_it_is_not_said_that_there_was_no_time() -> None:
     assert wall_of(case["zookeeper"]) == "all failed: 1,500 × A, 60 × B, 9 × C"
     finding = _one(case)
     assert (finding.outcome, finding.better) == (Outcome.FAILED, None)
+    assert leads([finding], "synced", ())[2:] == [
+        "Where all that was asked of ZooKeeper failed, and not of HBase (synced): at 300 topics in claim, 64 in flight "
+        "(all failed: 1,500 × A, 60 × B, 9 × C)."
+    ]
     table = walls_table([each for rounds in case.values() for each in rounds])
     assert table is not None
     assert [line[2:] for line in table.lines] == [
@@ -175,7 +179,7 @@ def test_who_was_held_back_by_the_client_was_not_worse(
     assert "Without a winner: 1 since one side was ahead, but the client of the other, or the machine, was" in summary(
         [finding]
     )
-    assert leads([finding], "synced")[2:] == [
+    assert leads([finding], "synced", {300})[2:] == [
         "Where its rival's client, or the machine, was at its own limit, HBase was ahead (synced): at 300 topics in "
         "claim, 64 in flight (2.00 ×)."
     ]
