@@ -53,7 +53,7 @@ def command(
     from pipeline.audit_page import audit_html
     from pipeline.existing_ledgers import LedgerPlace
     from pipeline.folder import Folder
-    from pipeline.living_hubs import hubs_frame
+    from pipeline.living_hubs import cluster_hubs, hubs_frame
     from pipeline.page import check_libraries
     from pipeline.reaching import check_readable, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
@@ -64,6 +64,8 @@ def command(
     check_libraries()
     if is_store(source):
         check_readable(source)
+    if cluster is not None:
+        cluster_hubs(cluster)  # A name that was mistyped is told at once; who is alive is asked later.
     place = LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster) if data or bookkeeper else None
     with job.session() as spark:
         folder = Folder(spark, directory)
