@@ -111,7 +111,7 @@ def command(
             folder.write_text("audit.html", audit_html(figures, facts))
             result = {
                 "source": source,
-                "prefix": show_name(prefix),
+                "prefix": show_name(prefix) or None,
                 "audit": directory,
                 "page": f"{directory}/audit.html",
                 "rows": figures.rows,

@@ -51,6 +51,6 @@ def command(
         with job.progress(spark, "comparing"), found:
             for table in both:
                 found.compare(table, one.frames[table], other.frames[table])
-    job.write({"before": before, "after": after, "prefix": show_name(prefix), **found.result()})
+    job.write({"before": before, "after": after, "prefix": show_name(prefix) or None, **found.result()})
     if found.count:
         ctx.exit(ExitCode.FAILED)

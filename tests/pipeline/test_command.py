@@ -134,7 +134,7 @@ def test_a_part_is_compared_with_the_same_part(run: Run, tmp_path: Path) -> None
     for one, another in ((part, store), (whole, part)):
         found = run("diff", one, another)
         assert (found["differences"], found["prefix"]) == (0, "b/")
-    assert run("diff", whole, store)["prefix"] == ""
+    assert run("diff", whole, store)["prefix"] is None
     assert "different parts, of topics that begin with 'a/' and 'b/'" in run("diff", part, other, code=ExitCode.USAGE)
     said = run("diff", store, part, "--with-owners", code=ExitCode.USAGE)
     assert f"{part} has no owners to compare" in said
