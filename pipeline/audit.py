@@ -8,6 +8,7 @@ of what is asked here needs a table more than once.
     DIR/topics/*.parquet       a row for each topic: positions, subscriptions, backlog
     DIR/hubs/*.parquet         a row for each incarnation of a hub
     DIR/fan_outs/*.parquet     the topics with the most subscriptions
+    DIR/existing/*.parquet     the ledgers that exist, where somebody said where they are
     DIR/audit.json             the figures; written last
     DIR/audit.html             the page
 """
@@ -36,15 +37,19 @@ _YOUNG_MS: Final = 3_600_000
 class AuditInput:
     """What is audited: the tables of one snapshot, read at `read_ms` (ms since 1970).
 
-    `living` hubs (columns host, port, ssl_port, epoch) and `existing` ledgers (ledger_id, made_ms, is_ours, topic) are
-    None where nobody said where to ask; `orphans` says whether ledgers can be told from those of others.
+    `living` hubs (columns host, port, ssl_port, epoch) and `existing` ledgers (those of `LedgerListing`) are None where
+    nobody said where to ask. `existing` is from after the records were read; `existed`, from before, is there where
+    ledgers do not tell when they were made. `why_no_orphans` says why these are not looked for. `prefix`: only topics
+    that begin so are in the tables.
     """
 
     frames: Mapping[Table, DataFrame]
     read_ms: int
     living: DataFrame | None = None
     existing: DataFrame | None = None
-    orphans: bool = False
+    existed: DataFrame | None = None
+    why_no_orphans: str | None = None
+    prefix: bytes = b""
 
 
 @dataclass(slots=True)
@@ -66,8 +71,8 @@ class AuditFigures:
 
     @property
     def skew(self) -> float | None:
-        """Return how many times the mean of all hubs the largest has."""
-        return max((hub["skew"] for hub in self.hubs), default=None)
+        """Return how many times the mean of all hubs the largest has; None where none of them owns anything."""
+        return max((hub["skew"] for hub in self.hubs if hub["skew"] is not None), default=None)
 
 
 def audit(spark: SparkSession, given: AuditInput, directory: str, most: int) -> AuditFigures:
@@ -114,15 +119,14 @@ class _Audit:
             for kind in (FindingKind.MISSING_LEDGER, FindingKind.ORPHAN_LEDGER):
                 unchecked[kind] = "nobody said where the ledgers are; give --data DIR or --bookkeeper URL"
         else:
-            found.append(findings.missing_ledgers(self._ledgers, self._given.existing))
+            found.append(findings.missing_ledgers(self._ledgers, self._ever_existing(self._given.existing)))
             looked.append(FindingKind.MISSING_LEDGER)
-            if self._given.orphans:
+            why_not = self._why_no_orphans()
+            if why_not is None:
                 found.append(findings.orphan_ledgers(self._ledgers, self._old_and_ours(self._given.existing)))
                 looked.append(FindingKind.ORPHAN_LEDGER)
             else:
-                unchecked[FindingKind.ORPHAN_LEDGER] = (
-                    "others may have ledgers there; give --cluster URL as the hubs have it"
-                )
+                unchecked[FindingKind.ORPHAN_LEDGER] = why_not
         every = found[0]
         for more in found[1:]:
             every = every.unionByName(more)
@@ -178,9 +182,26 @@ class _Audit:
         frame.write.parquet(place)
         return self._spark.read.parquet(place)
 
+    def _why_no_orphans(self) -> str | None:
+        if self._given.prefix:
+            return (
+                f"only topics that begin with '{show_name(self._given.prefix)}' are audited, and the ledgers of all "
+                "others are there, too; audit the whole store"
+            )
+        return self._given.why_no_orphans
+
+    def _ever_existing(self, existing: DataFrame) -> DataFrame:
+        """Return the ledgers that existed at some time around the reading: one that was deleted meanwhile was there."""
+        if self._given.existed is None:
+            return existing.select("ledger_id")
+        return existing.select("ledger_id").union(self._given.existed.select("ledger_id"))
+
     def _old_and_ours(self, existing: DataFrame) -> DataFrame:
-        is_old = F.col("made_ms").isNull() | (F.col("made_ms") < self._given.read_ms - _YOUNG_MS)
-        return existing.where(F.col("is_ours") & is_old)
+        """Return the ledgers that exist and would be on record if they ever will be."""
+        ours = existing.where("is_ours")
+        if self._given.existed is None:
+            return ours.where(F.col("made_ms") < self._given.read_ms - _YOUNG_MS)
+        return ours.join(self._given.existed.select("ledger_id"), on="ledger_id", how="left_semi")
 
 
 def _count_by(frame: DataFrame, column: str) -> Sequence[Row]:

@@ -36,7 +36,10 @@ def _hubs(figures: AuditFigures) -> list[Section]:
         return []
     hubs = figures.hubs[:_BARS]
     dead = [hub["hub"] for hub in hubs if hub["is_alive"] is False]
-    says = [f"The largest has {figures.skew:.2f} times the mean of all that are named."]
+    if figures.skew is None:
+        says = ["None of them owns a topic."]
+    else:
+        says = [f"The largest has {figures.skew:.2f} times the mean of all that are named."]
     if dead:
         says.append("Hubs in orange are not alive: their topics wait for whoever is asked for them next.")
     chart = bars(

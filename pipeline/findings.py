@@ -85,9 +85,9 @@ def shared_ledgers(ledgers: DataFrame) -> DataFrame:
 def missing_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
     """Return a finding for each ledger on record that may hold messages and is not among the `existing`.
 
-    One that was deleted between the two readings is among them: look again before anything is done about it.
+    One that was deleted after the records were read is among them: look again before anything is done about it.
 
-    Args: existing - column ledger_id, a row for each ledger that exists.
+    Args: existing - column ledger_id, a row for each ledger that exists, or did when it was asked for the first time.
     """
     held = _named_ledgers(ledgers).where(~_is_emptied(F.col("range")))
     missing = held.join(existing.select(F.col("ledger_id").cast(UINT64)), on="ledger_id", how="left_anti")
@@ -99,7 +99,7 @@ def orphan_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
     """Return a finding for each existing ledger to which no topic refers.
 
     Args: existing - columns ledger_id and topic (binary, null if its maker did not say), of ledgers that are this
-        deployment's and old enough to be on record if they ever will be.
+        deployment's, and were made so long before the records were read that they are on record if they ever will be.
     """
     named = _named_ledgers(ledgers).select("ledger_id")
     orphans = existing.select(F.col("ledger_id").cast(UINT64), "topic").join(named, on="ledger_id", how="left_anti")

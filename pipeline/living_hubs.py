@@ -7,6 +7,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
 from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo
@@ -33,31 +34,46 @@ def cluster_hubs(url: str) -> list[HubInfo]:
     """Return the hubs that are alive in the cluster at `url`, zookeeper://host:2181/hedwig/REGION.
 
     Raises: ConfigurationError - it is no such URL, or the extra `zookeeper` is missing; JobError - ZooKeeper does not
-        answer.
+        answer, or, NOT_FOUND, no hub was ever registered there.
     """
     hosts, prefix = zookeeper_place(url)
     try:
         from hedwig.zookeeper import Bridge, BridgeOptions
         from hub.liveness import read_hubs
+        from hub.liveness.asking import exists, read
+        from hub.liveness.places import Places
     except ImportError as exc:
         raise ConfigurationError(
             f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"
         ) from exc
 
-    async def read() -> list[HubInfo]:
+    async def living() -> list[HubInfo] | None:
         bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=_TIMEOUT_S))
         try:
             await bridge.connect()
-            return [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=_TIMEOUT_S)]
+            hubs = [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=_TIMEOUT_S)]
+            if hubs:
+                return hubs
+            # Where all hubs are down the node of hubs is there, without any in it.
+            node = Places(prefix).hosts
+            deadline = Deadline.after(SystemClock(), _TIMEOUT_S)
+            return None if await read(bridge, deadline, f"look for {node}", exists(node)) is None else []
         finally:
             await bridge.close()
 
     try:
-        return asyncio.run(read())
+        hubs = asyncio.run(living())
     except (NotAppliedError, ServiceDownError) as exc:
         raise JobError(
             f"the cluster {url} does not answer: {exc}; see that ZooKeeper is up", ExitCode.UNAVAILABLE
         ) from exc
+    if hubs is None:
+        raise JobError(
+            f"no hub was ever registered at {url}: give --cluster to the letter as the hubs have it in "
+            "cluster.zookeeper",
+            ExitCode.NOT_FOUND,
+        )
+    return hubs
 
 
 def standalone_hubs(url: str) -> list[HubInfo] | None:

@@ -1,5 +1,6 @@
 """A page of what a job found: sections with pictures and tables, in one HTML file that needs nothing else."""
 
+import importlib
 import importlib.resources
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Chart", "Lines", "Page", "Section", "bars", "curves", "html"]
+__all__ = ["Chart", "Lines", "Page", "Section", "bars", "check_libraries", "curves", "html"]
 
 _TEMPLATE: Final = "page.html"
 _WIDTH: Final = 7.5
@@ -67,6 +68,12 @@ class Page:
     title: str
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section]
+
+
+def check_libraries() -> None:
+    """Raise ModuleNotFoundError if a page cannot be made here: to be asked before hours of work for it."""
+    for name in ("jinja2", "matplotlib"):
+        importlib.import_module(name)
 
 
 def html(page: Page) -> str:

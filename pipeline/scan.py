@@ -1,13 +1,13 @@
 """Reading a range of a store as Arrow batches, inside of one task.
 
-A task has one event loop of its own, which runs while Spark waits for a batch. The next page is asked for before a
-batch is handed over, so that it is on its way while Spark is busy with that.
+A task has one event loop, in a thread of its own: it goes on while Spark is busy with a batch, however long that is.
+The next page is asked for before a batch is handed over, so that it is on its way meanwhile.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, closing
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from hedwig.versions import Versioned
 from metadata import KeyRange, MetadataStore, RecordKey, ScannedRecord, open_metadata
 from metadata.url import MetadataUrl
 from pipeline.collector import few_collections
+from pipeline.hand_over import handed_over
 from pipeline.plan import ScanConfig
 from pipeline.schemas import batch_of
 from pipeline.tables import OnCorrupt
@@ -28,7 +29,7 @@ _NAMED_MAX: Final = 20
 """So many records that cannot be read are named by each task; all are counted."""
 
 
-def scan(config: ScanConfig, keys: KeyRange) -> Iterator[pa.RecordBatch]:
+def scan(config: ScanConfig, keys: KeyRange) -> Generator[pa.RecordBatch, None, None]:
     """Iterate over the rows in a range, in the backend's key order, as batches of the table's schema.
 
     Nothing of this is one moment in time: a record that is there from start to end is met once, as it was meanwhile.
@@ -36,17 +37,8 @@ def scan(config: ScanConfig, keys: KeyRange) -> Iterator[pa.RecordBatch]:
     Raises: CorruptRecordError - a record cannot be read, and none is to be passed over; MetadataUnavailableError - the
         store stopped answering; as `plan`.
     """
-    with few_collections(), asyncio.Runner() as runner:
-        batches = _opened(config, keys)
-        try:
-            while (batch := runner.run(_next(batches))) is not None:
-                yield batch
-        finally:
-            runner.run(batches.aclose())
-
-
-async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
-    return await anext(batches, None)
+    with few_collections(), closing(handed_over(_opened(config, keys))) as batches:
+        yield from batches
 
 
 async def _opened(config: ScanConfig, keys: KeyRange) -> AsyncGenerator[pa.RecordBatch, None]:

@@ -74,9 +74,9 @@ def topic_standings(positions: DataFrame, lags: DataFrame) -> DataFrame:
 def hub_loads(owners: DataFrame, living: DataFrame | None) -> DataFrame:
     """Return how many topics each incarnation of a hub owns, most first.
 
-    Columns: hub (host:port:sslport and epoch), topics (bigint), share (of all owned topics), skew (times the mean of
-    all hubs that are named), is_alive (null if `living`, with columns host, port, ssl_port and epoch, is None). Hubs
-    that are alive and own nothing are there, too.
+    Columns: hub (host:port:sslport and epoch), topics (bigint), share (of all owned topics) and skew (times the mean of
+    all hubs that are named), both null where nobody owns anything, is_alive (null if `living`, with columns host, port,
+    ssl_port and epoch, is None). Hubs that are alive and own nothing are there, too.
     """
     counted = owners.groupBy("host", "port", "ssl_port", "epoch").agg(F.count(F.lit(1)).alias("topics"))
     named = counted.select(hub_name().alias("hub"), "topics")
@@ -93,8 +93,8 @@ def hub_loads(owners: DataFrame, living: DataFrame | None) -> DataFrame:
     return marked.select(
         "hub",
         "topics",
-        (F.col("topics") / F.sum("topics").over(everyone)).alias("share"),
-        (F.col("topics") / F.avg("topics").over(everyone)).alias("skew"),
+        F.try_divide("topics", F.sum("topics").over(everyone)).alias("share"),
+        F.try_divide("topics", F.avg("topics").over(everyone)).alias("skew"),
         "is_alive",
     ).orderBy(F.desc("topics"), "hub")
 

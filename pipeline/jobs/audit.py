@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hedwig.names import show_name
 from pipeline.command import Job, JobCommand, pass_job
 
 if TYPE_CHECKING:
@@ -50,22 +51,31 @@ def command(
     """
     from pipeline.audit import AuditInput, audit
     from pipeline.audit_page import audit_html
-    from pipeline.existing_ledgers import LedgerPlace, ledgers_frame
+    from pipeline.existing_ledgers import LedgerPlace
     from pipeline.folder import Folder
-    from pipeline.living_hubs import hubs_frame
+    from pipeline.living_hubs import cluster_hubs, hubs_frame
+    from pipeline.page import check_libraries
     from pipeline.reaching import check_readable, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
     from pipeline.store_tables import read_table
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
+    check_libraries()
     if is_store(source):
         check_readable(source)
+    if cluster is not None:
+        cluster_hubs(cluster)  # A name that was mistyped is told at once; who is alive is asked later.
+    place = LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster) if data or bookkeeper else None
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()
         with folder.deleted_on_failure():
             path = source
+            existed = None
+            if place is not None and not place.is_dated and is_store(source):
+                # What is made from here on is not on record when that is read, and no orphan.
+                existed = place.list_into(spark, f"{directory}/existing/before.parquet")
             if is_store(source):
                 path = f"{directory}/snapshot"
                 with job.progress(spark, "reading"):
@@ -77,26 +87,31 @@ def command(
                     snapshot.verify()
             # Asked after the records were read: who owns a topic by then has begun before.
             living = _living(source, named, cluster)
-            place = (
-                LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster) if data or bookkeeper else None
-            )
+            exist = None if place is None else place.list_into(spark, f"{directory}/existing/after.parquet")
+            prefix = bytes.fromhex(snapshot.manifest.prefix)
             given = AuditInput(
                 frames=snapshot.frames,
                 read_ms=int(datetime.fromisoformat(snapshot.manifest.began).timestamp() * 1000),
                 living=None if living is None else hubs_frame(spark, living),
-                existing=None if place is None else ledgers_frame(spark, place.read()),
-                orphans=place is not None and place.can_tell_orphans,
+                existing=None if exist is None else exist.frame,
+                existed=None if existed is None else existed.frame,
+                why_no_orphans=None
+                if place is None or exist is None
+                else place.why_no_orphans(exist, is_from_store=existed is not None),
+                prefix=prefix,
             )
             with job.progress(spark, "auditing"):
                 figures = audit(spark, given, directory, top)
             facts = [
                 ("source", source),
+                ("topics that begin with", show_name(prefix) if prefix else "anything"),
                 ("read", f"{snapshot.manifest.began} to {snapshot.manifest.ended}"),
                 ("hubs alive", "not asked" if living is None else ", ".join(_hub(hub) for hub in living) or "none"),
             ]
             folder.write_text("audit.html", audit_html(figures, facts))
             result = {
                 "source": source,
+                "prefix": show_name(prefix) or None,
                 "audit": directory,
                 "page": f"{directory}/audit.html",
                 "rows": figures.rows,

@@ -23,7 +23,9 @@ def command(job: Job, directory: str, files: tuple[str, ...]) -> None:
     from pipeline.bench_results import measurements, medians
     from pipeline.errors import JobError
     from pipeline.folder import Folder
+    from pipeline.page import check_libraries
 
+    check_libraries()
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()

@@ -1,18 +1,10 @@
 """The job `diff`: what differs between two snapshots, two stores, or one of each."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from hedwig.exit_codes import ExitCode
+from hedwig.names import show_name
 from pipeline.command import Job, JobCommand, pass_job
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from pipeline.tables import Table
 
 __all__ = ["command"]
 
@@ -33,34 +25,32 @@ def command(
     """Compare BEFORE with AFTER, each the folder of a snapshot or the URL of a store: all but versions.
 
     Ends with 0 if both hold the same, and with 1 if not. Each side is read once; a store that changes meanwhile is no
-    one moment.
+    one moment. If one of them is a snapshot of a part, by --prefix, that part is compared.
     """
     from pipeline.differences import Differences
     from pipeline.reaching import check_readable, is_store
+    from pipeline.sides import two_sides
     from pipeline.tables import Table
 
     for place in (before, after):
         if is_store(place):
             check_readable(place)
     with job.session() as spark:
-        one, other = _frames(spark, before), _frames(spark, after)
-        both = [table for table in one if table in other and (with_owners or table is not Table.OWNERS)]
+        one, other, prefix = two_sides(spark, before, after)
+        for side in (one, other):
+            if with_owners and Table.OWNERS not in side.frames:
+                raise click.UsageError(
+                    f"{side.place} has no owners to compare: leave out --with-owners, or take a snapshot of it without "
+                    "--without-owners"
+                )
+        with job.progress(spark, "checking snapshots"):
+            for side in (one, other):
+                side.verify()
+        both = [table for table in one.frames if table in other.frames and (with_owners or table is not Table.OWNERS)]
         found = Differences(spark, directory, show)
         with job.progress(spark, "comparing"), found:
             for table in both:
-                found.compare(table, one[table], other[table])
-    job.write({"before": before, "after": after, **found.result()})
+                found.compare(table, one.frames[table], other.frames[table])
+    job.write({"before": before, "after": after, "prefix": show_name(prefix) or None, **found.result()})
     if found.count:
         ctx.exit(ExitCode.FAILED)
-
-
-def _frames(spark: "SparkSession", place: str) -> "Mapping[Table, DataFrame]":
-    from pipeline.reaching import existing, is_store
-    from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
-    from pipeline.store_tables import read_table
-
-    if is_store(place):
-        return {table: read_table(spark, existing(place), table, {}) for table in SNAPSHOT_TABLES}
-    snapshot = read_snapshot(spark, place)
-    snapshot.verify()
-    return snapshot.frames

@@ -1,15 +1,21 @@
 """One Spark session for all tests of the pipeline: making one takes longer than most tests."""
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from hedwig.exit_codes import ExitCode
 from pipeline.datasource import register
+from pipeline.main import jobs
 
-__all__: list[str] = []
+__all__ = ["Run"]
+
+Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +42,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def run(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a job that has to end with `code`, and returns its result; or what it said, where that is no success."""
+
+    def run_job(*arguments: object, code: ExitCode = ExitCode.DONE) -> Any:
+        capfd.readouterr()
+        found = jobs.run_line([*map(str, arguments), "--json"])
+        out, err = capfd.readouterr()
+        assert found == code, err
+        if code is ExitCode.DONE or out:
+            return json.loads(out)
+        lines = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1, err
+        return lines[0]
+
+    return run_job

@@ -1,9 +1,11 @@
 """Stores that the pipeline is tried on: files of SQLite, filled and looked at through the metadata layer."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -14,9 +16,11 @@ from pipeline.plan import ScanConfig, plan
 from pipeline.scan import scan
 from pipeline.tables import Table
 
-__all__ = ["new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]
+__all__ = ["check_pauses", "new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]
 
 T = TypeVar("T")
+
+_TIMEOUT_S: Final = 1.0
 
 
 def new_store(folder: Path, name: str = "store") -> str:
@@ -64,3 +68,16 @@ def rows_of_table(url: str, table: Table, **how: Any) -> pa.Table:
     config = ScanConfig(url=url, table=table, **how)
     batches = [batch for _, found in scanned(config) for batch in found]
     return pa.Table.from_batches(batches, batches[0].schema if batches else pa.schema([]))
+
+
+def check_pauses(url: str, pauses: int) -> None:
+    """Read subscriptions, and be at something else behind the first batches for longer than a request may take."""
+    config = ScanConfig(url=url, table=Table.SUBSCRIPTIONS, fetch_rows=5, batch_rows=5, operation_timeout_s=_TIMEOUT_S)
+    rows = 0
+    for keys in plan(config):
+        with closing(scan(config, keys)) as batches:
+            for number, batch in enumerate(batches):
+                rows += batch.num_rows
+                if number < pauses:
+                    time.sleep(1.2 * _TIMEOUT_S)  # This is what Spark does.
+    assert rows == len(records(url, Table.SUBSCRIPTIONS))

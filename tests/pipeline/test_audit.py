@@ -6,7 +6,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,7 +15,6 @@ from metadata.findings import FindingKind
 from pipeline import findings, standing
 from pipeline.audit import AuditInput, audit
 from pipeline.audit_page import audit_html
-from pipeline.existing_ledgers import ledgers_frame
 from pipeline.living_hubs import hubs_frame, named_hub
 from pipeline.tables import Table
 from tests.pipeline.frames import ledgers, owners, subscriptions
@@ -159,6 +157,11 @@ def test_fan_outs_and_classes_of_sizes(spark: SparkSession) -> None:
     assert classes == {0: 1, 1: 1, 2: 2, 4: 2, 8: 1}
 
 
+def _listed(spark: SparkSession, *ledgers: tuple[int, int | None, bool, bytes | None]) -> DataFrame:
+    rows = [(Decimal(ledger_id), *rest) for ledger_id, *rest in ledgers]
+    return spark.createDataFrame(rows, "ledger_id decimal(20,0), made_ms bigint, is_ours boolean, topic binary")
+
+
 def _planted(spark: SparkSession) -> dict[str, Any]:
     frames = {
         Table.LEDGERS: ledgers(spark, {b"fine": SOUND, b"gap <b>": [(8, 1, 10), (9, 12, 30)], b"\xff": []}),
@@ -169,19 +172,17 @@ def _planted(spark: SparkSession) -> dict[str, Any]:
 
 
 def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    listed = pa.table(
-        {
-            "ledger_id": ["1", "2", "3", "8", "77", "78", "79"],
-            "made_ms": [None, None, None, None, 1, 99_999_999, 1],
-            "is_ours": [True, True, True, True, True, True, False],
-            "topic": pa.array([None, None, None, None, b"t", b"t", b"t"], pa.binary()),
-        }
-    )
     given = AuditInput(
         **_planted(spark),
         living=hubs_frame(spark, [HubInfo(host="one", port=4080, epoch=1)]),
-        existing=ledgers_frame(spark, listed),
-        orphans=True,
+        existing=_listed(
+            spark,
+            *((number, None, True, None) for number in (1, 2, 3, 8)),
+            (77, 1, True, b"t"),
+            (78, 99_999_999, True, b"t"),
+            (79, 1, False, b"t"),
+            (80, None, True, b"t"),
+        ),
     )
     figures = audit(spark, given, str(tmp_path / "audit"), 5)
     assert figures.findings == {
@@ -190,7 +191,7 @@ def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, t
         "shared-ledger": 0,
         "lone-subscription": 1,
         "dead-owner": 1,
-        # 9 is on record; 78 is too young to be told, and 79 is somebody else's.
+        # 9 is on record; 78 is too young to be told, 79 is somebody else's, and of 80 nobody knows how old it is.
         "missing-ledger": 1,
         "orphan-ledger": 1,
     }
@@ -208,6 +209,43 @@ def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, t
     json.dumps([figures.examples, figures.hubs, figures.backlogs, figures.fan_outs])
     kept = spark.read.parquet(str(tmp_path / "audit" / "findings"))
     assert kept.count() == 5
+
+
+def test_ledgers_without_an_age_are_orphans_if_they_were_there_before_the_records_were_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before, after = ([(each, None, True, None) for each in ids] for ids in ((1, 2, 3, 8, 9, 77), (1, 2, 3, 8, 77, 78)))
+    given = AuditInput(**_planted(spark), existed=_listed(spark, *before), existing=_listed(spark, *after))
+    figures = audit(spark, given, str(tmp_path / "audit"), 5)
+    # 78 was made, and 9 deleted, while the records were read.
+    assert [each["ledger_id"] for each in figures.examples if each["kind"] == "orphan-ledger"] == [77]
+    assert figures.findings["missing-ledger"] == 0
+
+
+def test_orphans_are_not_looked_for_in_a_part_of_the_topics(spark: SparkSession, tmp_path: Path) -> None:
+    listed = _listed(spark, (77, 1, True, b"t"))
+    given = AuditInput(**_planted(spark), existing=listed, existed=listed, prefix=b"eu/\xff")
+    figures = audit(spark, given, str(tmp_path / "audit"), 5)
+    assert "orphan-ledger" not in figures.findings
+    assert "only topics that begin with 'eu/\\xff' are audited" in figures.unchecked["orphan-ledger"]
+    assert figures.findings["missing-ledger"] == 5
+
+
+def test_hubs_that_own_nothing_and_a_store_with_nothing_in_it(spark: SparkSession, tmp_path: Path) -> None:
+    frames = {
+        Table.LEDGERS: ledgers(spark, {}),
+        Table.SUBSCRIPTIONS: subscriptions(spark, {}),
+        Table.OWNERS: owners(spark, {}),
+    }
+    one = hubs_frame(spark, [HubInfo(host="one", port=4080, epoch=1)])
+    for name, living, hubs in (("idle", one, [(0, None, None)]), ("nobody", None, [])):
+        given = AuditInput(frames=frames, read_ms=100_000_000, living=living)
+        figures = audit(spark, given, str(tmp_path / name), 5)
+        assert [(hub["topics"], hub["share"], hub["skew"]) for hub in figures.hubs] == hubs
+        assert figures.skew is None
+        assert sum(figures.findings.values()) == 0
+        page = audit_html(figures, [])
+        assert ("None of them owns a topic." in page) == bool(hubs)
 
 
 def test_the_page_needs_nothing_else_and_shows_names_as_text(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,42 +4,25 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import ANY
 from metadata import MetadataStore, RecordKey
 from pipeline.main import jobs
+from pipeline.snapshot import Snapshot
 from pipeline.tables import Table
+from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, records, with_store
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
-Run = Callable[..., Any]
-
-
-@pytest.fixture
-def run(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a job that has to end with `code`, and returns its result; or what it said, where that is no success."""
-
-    def run_job(*arguments: object, code: ExitCode = ExitCode.DONE) -> Any:
-        capfd.readouterr()
-        found = jobs.run_line([*map(str, arguments), "--json"])
-        out, err = capfd.readouterr()
-        assert found == code, err
-        if code is ExitCode.DONE or out:
-            return json.loads(out)
-        lines = [line for line in err.splitlines() if line.startswith("error: ")]
-        assert len(lines) == 1, err
-        return lines[0]
-
-    return run_job
 
 
 def _change(store_url: str, topic: bytes, subscriber: bytes, consumed: int) -> None:
@@ -138,6 +121,66 @@ def test_a_part_of_a_store_is_snapshotted_by_prefix_and_restored(run: Run, tmp_p
     run("snapshot", first, tmp_path / "snapshot", "--prefix", "b/")
     assert run("restore", tmp_path / "snapshot", second)["rows"] == 2
     assert {key.topic for key in records(second, Table.TOPICS)} == {b"b/1", b"b/2"}
+
+
+def test_a_part_is_compared_with_the_same_part(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "all.tsv").write_text("a/1\nb/1\nb/2\n")
+    store = new_store(tmp_path)
+    run("load", store, "--topics", tmp_path / "all.tsv")
+    part, other, whole = (tmp_path / name for name in ("part", "other", "whole"))
+    run("snapshot", store, part, "--prefix", "b/", "--without-owners")
+    run("snapshot", store, other, "--prefix", "a/")
+    run("snapshot", store, whole)
+    for one, another in ((part, store), (whole, part)):
+        found = run("diff", one, another)
+        assert (found["differences"], found["prefix"]) == (0, "b/")
+    assert run("diff", whole, store)["prefix"] is None
+    assert "different parts, of topics that begin with 'a/' and 'b/'" in run("diff", part, other, code=ExitCode.USAGE)
+    said = run("diff", store, part, "--with-owners", code=ExitCode.USAGE)
+    assert f"{part} has no owners to compare" in said
+    audited = run("audit", part, tmp_path / "audit")
+    assert audited["prefix"] == "b/"
+    assert "<dt>topics that begin with</dt><dd>b/</dd>" in (tmp_path / "audit" / "audit.html").read_text()
+    assert json.loads((tmp_path / "audit" / "audit.json").read_text())["prefix"] == "b/"
+
+
+def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    under: list[str] = []
+
+    @contextmanager
+    def recorded(_spark: object, title: str, *, rows: int | None = None) -> Iterator[None]:
+        del rows
+        told.append(title)
+        yield
+        told.pop()
+
+    verify = Snapshot.verify
+
+    def verified(snapshot: Snapshot) -> None:
+        under.append(told[-1] if told else "nothing")
+        verify(snapshot)
+
+    store = new_store(tmp_path)
+    run("snapshot", store, tmp_path / "snapshot")
+    monkeypatch.setattr("pipeline.progress.progress", recorded)
+    monkeypatch.setattr(Snapshot, "verify", verified)
+    run("diff", tmp_path / "snapshot", store)
+    assert under == ["diff: checking snapshots"]
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
+def test_a_page_that_cannot_be_made_is_told_before_the_work(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    for job in ("audit", "bench-report"):
+        # That the source is not there would be told next.
+        nowhere, target = tmp_path / "nowhere", tmp_path / "target"
+        arguments = (nowhere, target) if job == "audit" else (target, nowhere)
+        assert f"jobs need {missing}" in run(job, *arguments, code=ExitCode.USAGE)
 
 
 def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:

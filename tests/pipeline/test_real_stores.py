@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pipeline.tables import Table
 from tests.metadata.bulk_contents import fill
 from tests.metadata.place import BACKENDS, BackendRow, Place, Surroundings
-from tests.pipeline.stores import new_store, records, with_store
+from tests.pipeline.stores import check_pauses, new_store, records, with_store
 from tests.servers import RunningServers
 
 ROWS = {row.label: row for row in BACKENDS if row.label in ("hbase", "hbase+thrift", "zookeeper")}
@@ -37,3 +37,8 @@ def test_tables_go_there_and_come_back(spark: SparkSession, place: Place, tmp_pa
         expected = {key: found.value for key, found in records(source, table).items()}
         assert {key: found.value for key, found in records(place.url, table).items()} == expected
         assert {key: found.value for key, found in records(target, table).items()} == expected
+
+
+def test_a_reader_may_be_kept_waiting_for_longer_than_the_store_may_take(place: Place) -> None:
+    with_store(place.url, fill)
+    check_pauses(place.url, 1)

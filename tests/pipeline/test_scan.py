@@ -1,6 +1,7 @@
 """Plans and scans hold every record of a table once, in bounded batches."""
 
 import sqlite3
+import threading
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +16,7 @@ from pipeline.scan import scan
 from pipeline.schemas import arrow_schema, rows_of
 from pipeline.tables import OnCorrupt, Table
 from tests.metadata.bulk_contents import fill
-from tests.pipeline.stores import new_store, records, rows_of_table, scanned, with_store
+from tests.pipeline.stores import check_pauses, new_store, records, rows_of_table, scanned, with_store
 
 
 @pytest.fixture
@@ -117,6 +118,27 @@ def test_scan_may_be_left_after_any_batch(filled: str) -> None:
     assert next(batches).num_rows == 5
     del batches
     assert sum(batch.num_rows for batch in scan(config, keys)) == len(records(filled, Table.SUBSCRIPTIONS))
+
+
+def test_a_reader_may_be_kept_waiting_for_longer_than_the_store_may_take(filled: str) -> None:
+    # Now and then SQLite answers before the pause begins.
+    check_pauses(filled, 4)
+
+
+def test_nothing_of_a_scan_goes_on_after_it(filled: str) -> None:
+    before = threading.active_count()
+    config = ScanConfig(url=filled, table=Table.SUBSCRIPTIONS, fetch_rows=5, batch_rows=5)
+    (keys,) = plan(config)
+    left = scan(config, keys)
+    next(left)
+    left.close()
+    assert threading.active_count() == before
+    failing = scan(config, keys)
+    next(failing)
+    with pytest.raises(ValueError, match="Spark"):
+        failing.throw(ValueError("Spark"))
+    list(scan(config, keys))
+    assert threading.active_count() == before
 
 
 def test_some_columns_are_read(filled: str) -> None:

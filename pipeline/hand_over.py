@@ -1,0 +1,103 @@
+"""Items that an event loop makes, for a thread that has none: the loop goes on while that thread is at something else.
+
+Whoever takes the items may be kept for long between two of them. A loop that ran only while it is asked for one would
+leave answers unread meanwhile, and find afterwards that its requests had taken too long.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Final, Generic, TypeVar
+
+__all__ = ["handed_over"]
+
+T = TypeVar("T")
+
+_AHEAD: Final = 1
+
+
+def handed_over(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    """Iterate over `items`, which are made in an event loop in a thread of its own, one ahead of those that are taken.
+
+    Close it if it is left early: what makes the items is cancelled then, and has ended when this returns. Raises what
+    they raise.
+    """
+    making = _Making(items)
+    making.start()
+    try:
+        while (item := making.take()) is not None:
+            yield item.value
+    finally:
+        making.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item(Generic[T]):
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """There are no more, because of an error or because that was all."""
+
+    error: BaseException | None
+
+
+class _Making(Generic[T]):
+    """The thread, its loop, and the one task in it; all methods are for the thread that takes."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._handed: SimpleQueue[_Item[T] | _End] = SimpleQueue()
+        self._room = asyncio.Semaphore(_AHEAD)
+        self._begun = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="hand-over", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._begun.wait()
+
+    def take(self) -> _Item[T] | None:
+        """Wait for the next item, None behind the last one; another one is made while this one is worked on."""
+        found = self._handed.get()
+        if isinstance(found, _Item):
+            self._tell(self._room.release)
+            return found
+        if found.error is not None:
+            raise found.error
+        return None
+
+    def end(self) -> None:
+        """Cancel what is under way, and wait for its end."""
+        if self._task is not None:
+            self._tell(self._task.cancel)
+        self._thread.join()
+
+    def _tell(self, what: Callable[[], object]) -> None:
+        assert self._loop is not None, "it has begun"
+        # Behind the last item the loop closes by itself.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(what)
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(self._make())
+        except BaseException as exc:
+            error = exc
+        self._handed.put(_End(error))
+        self._begun.set()
+
+    async def _make(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._begun.set()
+        async with aclosing(self._items) as items:
+            await self._room.acquire()
+            async for item in items:
+                self._handed.put(_Item(item))
+                await self._room.acquire()

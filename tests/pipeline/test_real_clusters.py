@@ -1,0 +1,171 @@
+"""Audits that ask real hubs: who is registered in a real ZooKeeper, which ledgers a hub and real bookies have."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.clock import SystemClock
+from hedwig.exit_codes import ExitCode
+from hedwig.model import HubInfo, Topic
+from hedwig.versions import ANY, NEW
+from hub.ledgers.bookkeeper.digests import DigestKind
+from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hub.ledgers.bookkeeper.quorums import Quorums
+from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hub.liveness import ClusterLiveness, LivenessOptions
+from metadata import MetadataStore, format_metadata
+from pipeline.errors import JobError
+from pipeline.living_hubs import cluster_hubs
+from tests.cli.hub_and_admin import HubAndAdmin
+from tests.cli.planted import ranges, set_ranges
+from tests.hub.ledgers.bookkeeper.sessions import session_with
+from tests.hub.running import RunningHub
+from tests.pipeline.conftest import Run
+from tests.pipeline.stores import new_store, with_store
+from tests.servers import RunningServers
+
+HUB = HubInfo(host="127.0.0.1", port=4081, ssl_port=5081)
+
+
+@contextmanager
+def _registered(zookeeper: str, prefix: str) -> Iterator[HubInfo]:
+    """A hub as far as its registration goes; its session lives in threads of the client's own."""
+    with asyncio.Runner() as runner:
+        options = LivenessOptions(zookeeper=zookeeper, prefix=prefix, session_timeout_s=10.0)
+
+        async def make() -> ClusterLiveness:
+            return ClusterLiveness(HUB, options, admin="127.0.0.1:6081")
+
+        liveness = runner.run(make())
+        try:
+            yield runner.run(liveness.start()).hub
+        finally:
+            runner.run(liveness.close())
+
+
+def _own(url: str, owners: dict[bytes, HubInfo]) -> None:
+    async def own(store: MetadataStore) -> None:
+        for topic, hub in owners.items():
+            await store.ownership.write_owner_info(Topic(topic), hub, NEW)
+
+    with_store(url, own)
+
+
+def test_owners_are_held_against_the_hubs_of_a_cluster(run: Run, servers: RunningServers, tmp_path: Path) -> None:
+    zookeeper, name = servers.address("zookeeper"), uuid.uuid4().hex
+    cluster, store = f"zookeeper://{zookeeper}/hedwig/{name}", new_store(tmp_path)
+    with _registered(zookeeper, f"/hedwig/{name}") as hub:
+        assert cluster_hubs(cluster) == [hub]
+        before = HubInfo(host=hub.host, port=hub.port, ssl_port=hub.ssl_port, epoch=hub.epoch - 1)
+        _own(store, {b"served": hub, b"left": before})
+        result = run("audit", store, tmp_path / "audit", "--cluster", cluster)
+        assert result["findings"]["dead-owner"] == 1
+        assert {each["hub"]: each["is_alive"] for each in result["hubs"]} == {
+            f"{hub.address} epoch {hub.epoch}": True,
+            f"{hub.address} epoch {before.epoch}": False,
+        }
+    assert cluster_hubs(cluster) == [], "its node is there, and no hub"
+    mistyped = run("audit", store, tmp_path / "mistyped", "--cluster", f"{cluster}x", code=ExitCode.NOT_FOUND)
+    assert f"no hub was ever registered at {cluster}x: give --cluster to the letter" in mistyped
+    with pytest.raises(JobError, match="no hub was ever registered"):
+        cluster_hubs(f"zookeeper://{zookeeper}/hedwig")
+
+
+def test_ledgers_of_a_standalone_hub_are_held_against_its_records(run: Run, tmp_path: Path) -> None:
+    with HubAndAdmin(tmp_path) as pair:
+        for topic in ("eu/news", "us/news", "us/forgotten"):
+            pair.publish(topic, b"message")
+        pair.hub.stop()
+        store, data = pair.admin.url, pair.hub.data
+
+    async def forget(opened: MetadataStore) -> None:
+        await opened.persistence.delete_topic_persistence_info(Topic(b"us/forgotten"), ANY)
+
+    with_store(store, forget)
+    set_ranges(store, "eu/lost", ranges((1 << 63, 1, 5)))
+    result = run("audit", store, tmp_path / "audit", "--data", data)
+    assert (result["findings"]["missing-ledger"], result["findings"]["orphan-ledger"]) == (1, 1)
+    run("snapshot", store, tmp_path / "part", "--prefix", "eu/")
+    for name, source, why in (
+        ("of a part", tmp_path / "part", "only topics that begin with 'eu/' are audited"),
+        ("of a snapshot", tmp_path / "audit" / "snapshot", "do not tell when they were made"),
+    ):
+        result = run("audit", source, tmp_path / name, "--data", data)
+        assert why in result["unchecked"]["orphan-ledger"]
+        assert "orphan-ledger" not in result["findings"]
+        assert result["findings"]["missing-ledger"] == 1
+
+
+def _with_ledgers(zookeeper: str, work: Callable[[ZookeeperLedgerMetadata], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with session_with(zookeeper) as session:
+            return await work(await ZookeeperLedgerMetadata.open(session, LEDGERS_ROOT, SystemClock()))
+
+    return asyncio.run(run())
+
+
+def _orphan(zookeeper: str, cluster: str, topic: bytes) -> int:
+    """Make the record of a ledger that the hubs of a cluster made two hours ago."""
+    metadata = LedgerMetadata(
+        quorums=Quorums(ensemble=1, write=1, ack=1),
+        state=LedgerState.CLOSED,
+        ensembles=(Ensemble(first_entry_id=0, bookies=("127.0.0.1:3181",)),),
+        last_entry_id=4,
+        digest=DigestKind.CRC32C,
+        password=b"",
+        created_ms=int((time.time() - 7200) * 1000),
+        custom={"application": b"hedwig", "deployment": cluster.encode(), "topic": topic},
+    )
+
+    async def make(ledgers: ZookeeperLedgerMetadata) -> int:
+        made = await ledgers.new_ledger_id()
+        assert await ledgers.create(made, metadata) is not None
+        return made
+
+    ledger_id: int = _with_ledgers(zookeeper, make)
+    return ledger_id
+
+
+@pytest.mark.full
+def test_ledgers_on_bookies_are_held_against_the_records_of_a_cluster(
+    run: Run, servers: RunningServers, tmp_path: Path
+) -> None:
+    servers.address("bookkeeper")
+    zookeeper, name = servers.address("zookeeper"), uuid.uuid4().hex
+    url = f"zookeeper://{zookeeper}/hedwig/{name}"
+    bookkeeper = f"zookeeper://{zookeeper}{LEDGERS_ROOT}"
+    asyncio.run(format_metadata(url))
+    settings = (f"metadata={url}", f"cluster.zookeeper={url}", f"bookkeeper.zookeeper={bookkeeper}")
+    with RunningHub(tmp_path / "hub", *settings) as hub:
+        with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
+            for topic in (b"eu/news", b"us/news"):
+                client.publish(Topic(topic), b"message")
+        orphan = _orphan(zookeeper, url, b"eu/news")
+        given = ("--cluster", url, "--bookkeeper", bookkeeper)
+        result = run("audit", url, tmp_path / "audit", *given)
+        assert result["rows"]["owned topics"] == 2
+        assert {kind: count for kind, count in result["findings"].items() if count} == {"orphan-ledger": 1}
+        assert f"no topic refers to ledger {orphan}" in (tmp_path / "audit" / "audit.html").read_text()
+        raw = KazooClient(zookeeper)
+        raw.start(30)
+        raw.create(f"/hedwig/{name}-other/hosts", makepath=True)
+        raw.stop()
+        raw.close()
+        other = run("audit", url, tmp_path / "other", "--cluster", f"{url}-other", "--bookkeeper", bookkeeper)
+        assert other["findings"]["dead-owner"] == 2
+        assert "ledgers there was made by hubs of" in other["unchecked"]["orphan-ledger"]
+    _with_ledgers(zookeeper, lambda ledgers: _delete(ledgers, orphan))
+
+
+async def _delete(ledgers: ZookeeperLedgerMetadata, ledger_id: int) -> None:
+    """Leave no ledger that bookies were never told of to other tests."""
+    await ledgers.delete_at(ledger_id, (await ledgers.read(ledger_id)).version)
