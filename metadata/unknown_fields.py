@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData, UnknownFields
 
-__all__ = ["foreign_fields", "with_foreign_fields"]
+__all__ = ["foreign_fields", "has_unknown_fields", "with_foreign_fields"]
 
 _NATIVE: Final = "msgpack"
 
@@ -18,6 +18,11 @@ _NATIVE: Final = "msgpack"
 def foreign_fields(record: HubInfo | LedgerRanges | SubscriptionData) -> dict[str, UnknownFields]:
     """Return the unknown fields of a record's messages, by slot, but for those that its packed form has."""
     return {slot: fields for slot, fields in _slots(record) if fields is not None and fields.encoding != _NATIVE}
+
+
+def has_unknown_fields(record: HubInfo | LedgerRanges | SubscriptionData) -> bool:
+    """Say whether a record has fields that this code does not know, in any of its messages and encodings."""
+    return any(fields is not None for _, fields in _slots(record))
 
 
 def with_foreign_fields(record: Any, fields: Mapping[str, Any]) -> Any:

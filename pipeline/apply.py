@@ -7,18 +7,20 @@ many rows come. A task may end anywhere and be run again from its first row: wha
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from hedwig.clock import SystemClock
-from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
+from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError, MetadataUnavailableError
 from hedwig.versions import NEW
-from metadata import MetadataStore, Outcome, StoreOptions, Write, open_metadata
+from metadata import MetadataStore, Operation, Outcome, StoreOptions, Write, open_metadata
 from metadata.bulk import load_batches
 from metadata.copying import apply_to
 from metadata.freeze_watch import FreezeWatch, StoreFrozenError
+from metadata.operations import Read
+from metadata.unknown_fields import has_unknown_fields
 from metadata.url import MetadataUrl
 from pipeline.collector import few_collections
 from pipeline.places import check_shared
@@ -72,14 +74,16 @@ class ApplyConfig:
 
     @property
     def store_options(self) -> StoreOptions:
-        """Return how to open the store."""
+        """Return how a task opens the store: one that made what it did not find would write where nobody looks."""
         return StoreOptions(
-            in_flight_max=self.batch_rows * self.connections, operation_timeout_s=self.operation_timeout_s
+            in_flight_max=self.batch_rows * self.connections,
+            operation_timeout_s=self.operation_timeout_s,
+            makes=False,
         )
 
 
 def prepare(config: ApplyConfig) -> None:
-    """Find out, before any task begins, whether the store can be written to as `config` says.
+    """Find out, before any task begins, whether the store can be written to as `config` says; make it, where it may be.
 
     Raises: ConfigurationError, LayoutError, MetadataUnavailableError - as `open_metadata`; ConfigurationError - the
         policy is OVERWRITE, and the table has records; TargetFrozenError.
@@ -88,7 +92,7 @@ def prepare(config: ApplyConfig) -> None:
 
 
 async def _prepare(config: ApplyConfig) -> None:
-    async with await open_metadata(config.url, config.store_options) as store:
+    async with await open_metadata(config.url, replace(config.store_options, makes=True)) as store:
         with _advice_on_freezes(config):
             await FreezeWatch(store.named_records, SystemClock()).check()
         if config.policy is not Policy.OVERWRITE:
@@ -97,7 +101,8 @@ async def _prepare(config: ApplyConfig) -> None:
             async for page in pages:
                 raise ConfigurationError(
                     f"the policy {config.policy} needs an empty target, and {config.url} has {page[0].key}; wipe it "
-                    "first (hedwig-admin metadata format --wipe), or take the policy create or replace"
+                    "first (hedwig-admin metadata format --wipe), or take the policy create, which also finishes what "
+                    "an overwriting job has begun, or replace"
                 )
 
 
@@ -179,6 +184,8 @@ async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyCo
             pending.append((row, _operation(row, config.policy)))
         except HedwigError as exc:
             found.add(Result.FAILED, str(exc))
+    if config.policy is Policy.REPLACE:
+        pending = await _lossless(store, pending, config.table, found)
     for _ in range(_TRIES):
         if not pending:
             break
@@ -195,6 +202,32 @@ async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyCo
     if pending and unknown is not None:
         raise unknown
     return found
+
+
+async def _lossless(
+    store: MetadataStore, pending: list[tuple[InputRow, Write[Any]]], table: Table, found: Statistics
+) -> list[tuple[InputRow, Write[Any]]]:
+    """Return what can be written without a loss; count the rest as failed.
+
+    A row has no columns for the fields of a newer release, so what it replaces would lose them. This chooses no
+    condition: it only lets be what the store shows with such fields, at whatever version.
+
+    Raises: MetadataUnavailableError.
+    """
+    reads: list[Operation[Any]] = [Read(write.key) for _, write in pending]
+    kept = []
+    for (row, write), outcome in zip(pending, await apply_to(store, table.kind, reads), strict=True):
+        if isinstance(outcome.error, MetadataUnavailableError):
+            raise outcome.error
+        if outcome.record is not None and has_unknown_fields(outcome.record.value):
+            found.add(
+                Result.FAILED,
+                f"the {table.kind.noun} of {write.key} has fields of a newer release, which a row cannot hold, so it "
+                "is not replaced: use the release that wrote it",
+            )
+        else:
+            kept.append((row, write))
+    return kept
 
 
 def _operation(row: InputRow, policy: Policy) -> Write[Any]:

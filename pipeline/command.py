@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "JobCommand", "JobGroup", "Terminated", "pass_job"]
 
 PROGRAM_NAME: Final = "hedwig-pipeline"
+RUN_AGAIN: Final = "run the same job again"
 
 
 class Terminated(KeyboardInterrupt):
@@ -40,6 +41,8 @@ class Job:
     as_json: bool = False
     debug: bool = False
     began: float = field(default_factory=time.monotonic)
+    again: str = RUN_AGAIN
+    """What to do once what ended the job is mended."""
 
     @contextmanager
     def session(self) -> "Iterator[SparkSession]":
@@ -77,6 +80,11 @@ class Job:
         """Return how long the job has run."""
         return round(time.monotonic() - self.began, 1)
 
+    def warn(self, text: str | None) -> None:
+        """Tell on standard error what the result is not, None if there is nothing."""
+        if text is not None:
+            click.echo(f"warning: {text}", err=True)
+
     def write(self, result: Mapping[str, Any]) -> None:
         """Write the result to standard output."""
         write_result({**result, "seconds": self.seconds}, as_json=self.as_json)
@@ -101,7 +109,7 @@ class JobCommand(click.Command):
             as_json=given.pop("as_json"),
             debug=given.pop("debug"),
         )
-        ctx.find_root().meta["debug"] = ctx.obj.debug
+        ctx.find_root().meta["job"] = ctx.obj
         return super().invoke(ctx)
 
 
@@ -155,30 +163,38 @@ class JobGroup(click.Group):
             click.echo(f"error: {said}; see: {where} --help", err=True)
             return exc.exit_code
         except (click.Abort, KeyboardInterrupt) as exc:
-            click.echo("interrupted; the same job may be run again", err=True)
+            click.echo(f"interrupted; to go on, {_job_of(meta).again}", err=True)
             return _TERMINATED if isinstance(exc, Terminated) else ExitCode.INTERRUPTED
         except BrokenPipeError:
             return ExitCode.PIPE_CLOSED
         except Exception as exc:
-            if meta.get("debug"):
+            job = _job_of(meta)
+            if job.debug:
                 traceback.print_exc()
-            line, code = _told(exc, is_shown=bool(meta.get("debug")))
+            line, code = _told(exc, job)
             click.echo(f"error: {line}", err=True)
             return code
         return ExitCode.DONE
 
 
-def _told(error: Exception, *, is_shown: bool) -> tuple[str, ExitCode]:
+def _job_of(meta: Mapping[str, Any]) -> Job:
+    """Return the job that was run; one of no name if it did not come to that."""
+    job = meta.get("job", Job())
+    assert isinstance(job, Job), "it was put there"
+    return job
+
+
+def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:
     """Return the line about what ended a job, and the exit code."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA:
         return f"jobs need {error.name}; in the checkout of hedwig: pip install '.[spark]'", ExitCode.USAGE
     if isinstance(error, HedwigError):
         from pipeline.errors import explain
 
-        return explain(error)
+        return explain(error, job.again)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"the file {os.fsdecode(error.filename)}: {error.strerror}", ExitCode.FAILED
-    hint = "above is where" if is_shown else "run with --debug to see where"
+    hint = "above is where" if job.debug else "run with --debug to see where"
     said = f"{type(error).__name__}: {_last_cause(str(error))}"[:_SAID_MAX]
     return f"Spark, or a bug in {PROGRAM_NAME}: {said}; {hint}", ExitCode.FAILED
 

@@ -18,11 +18,12 @@ from pipeline.command import Job
 from pipeline.diff import diff
 from pipeline.errors import JobError
 from pipeline.jobs.options import WriteWish
-from pipeline.policies import Result
+from pipeline.policies import Policy, Result
 from pipeline.snapshot import Snapshot
 from pipeline.statistics import Statistics
-from pipeline.store_tables import read_table, write_table
+from pipeline.store_tables import apply_config, read_table, write_table
 from pipeline.tables import Table
+from pipeline.writing import check_writable
 
 __all__ = ["Written", "restore", "write_tables"]
 
@@ -90,17 +91,23 @@ def write_tables(
 ) -> Written:
     """Write `frames`, one after the other; `rows` is how many each has, if that is known.
 
-    Raises: what made a task fail for good; what was written until then stays, and the same job may be run again.
-        JobError - the tasks do not account for every row.
+    All of them are checked before the first is written, so that what refuses one leaves the store as it was.
+
+    Raises: as `check_writable`; what made a task fail for good: what was written until then stays, and `job.again` says
+        how to go on. JobError - the tasks do not account for every row.
     """
     written = Written(url)
     began = job.seconds
+    configs = {table: check_writable(frame, apply_config(url, table, write.options)) for table, frame in frames.items()}
+    if any(config.policy is Policy.OVERWRITE for config in configs.values()):
+        # The store was empty, so what is there now is what this job has written; and it is not empty any more.
+        job.again = f"run it again with --policy {Policy.CREATE}"
     for table, frame in frames.items():
         expected = None if rows is None else rows[table]
         with job.progress(spark, str(table), expected):
-            written.statistics[table] = found = write_table(frame, url, table, write.options)
+            written.statistics[table] = found = write_table(frame, configs[table])
         if expected is not None and found.rows != expected:
-            raise JobError(f"of {expected:,} rows of {table}, {found.rows:,} are accounted for: run the same job again")
+            raise JobError(f"of {expected:,} rows of {table}, {found.rows:,} are accounted for: {job.again}")
     written.seconds = job.seconds - began
     return written
 
@@ -128,12 +135,12 @@ def restore(
         for table in tables:
             with job.progress(spark, f"comparing {table}"):
                 stored = read_table(spark, url, table, options)
-                written.others[table] = _compare(table, frames[table], stored, written.url)
+                written.others[table] = _compare(job, table, frames[table], stored, written.url)
         written.verified = True
     return written
 
 
-def _compare(table: Table, frame: DataFrame, stored: DataFrame, url: str) -> int:
+def _compare(job: Job, table: Table, frame: DataFrame, stored: DataFrame, url: str) -> int:
     """Return how many records a store holds beside those of `frame`. Raises JobError: some of those are not there."""
     expected, found = (checksum_of(table, each, content_only=True) for each in (frame, stored))
     if found == expected:
@@ -144,7 +151,7 @@ def _compare(table: Table, frame: DataFrame, stored: DataFrame, url: str) -> int
     if missing or changed:
         raise JobError(
             f"{url} was written and does not hold the same: of {table} {missing:,} records are missing and {changed:,} "
-            "differ; stop whoever else writes there, then run the same job again"
+            f"differ; stop whoever else writes there, then {job.again}"
         )
     return changes.get("added", 0)
 

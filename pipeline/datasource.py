@@ -9,7 +9,8 @@ one call to the next but what travels: options, the ranges of a plan, and what t
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from pyspark.sql.types import StructType
 from hedwig.errors import ConfigurationError, HedwigError
 from metadata import KeyRange
 from pipeline.apply import ApplyConfig, apply, prepare
+from pipeline.places import master_of, url_for_tasks
 from pipeline.plan import ScanConfig, plan
 from pipeline.policies import Policy
 from pipeline.pushdown import narrowed
@@ -35,7 +37,7 @@ from pipeline.spark_types import check_frame, spark_schema, wanted_columns
 from pipeline.speculation import check_policy, is_speculating
 from pipeline.statistics import Statistics
 
-__all__ = ["HedwigDataSource", "RowsNotWrittenError", "register"]
+__all__ = ["HedwigDataSource", "KnownSession", "RowsNotWrittenError", "register", "source_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +46,23 @@ class RowsNotWrittenError(HedwigError):
     """Some rows were not written, and `onConflict` is not `report`; all others are in the store."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSession:
+    """What can be learned of a session in its driver only.
+
+    speculating: tasks may run twice at once. master: where it runs. directory: what relative paths start from.
+    """
+
+    speculating: bool
+    master: str
+    directory: str
+
+
 class HedwigDataSource(DataSource):
     """Makes readers and writers; the options are those of `source_options`."""
 
-    speculation: ClassVar[bool | None] = None
-    """Whether tasks of this session may run twice at once; None if nobody has looked."""
+    session: ClassVar[KnownSession | None] = None
+    """What is known of the session; None if nobody has looked."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +74,7 @@ class HedwigDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions(self.options)
         config = options.scan_config()
-        config = replace(config, columns=wanted_columns(config.table, schema))
+        config = replace(config, url=self._for_tasks(config.url), columns=wanted_columns(config.table, schema))
         return FilteringReader(config) if options.pushdown else HedwigReader(config)
 
     def writer(self, schema: StructType, overwrite: bool) -> "HedwigWriter":
@@ -71,32 +85,37 @@ class HedwigDataSource(DataSource):
             )
         options = SourceOptions(self.options)
         config = options.apply_config()
+        config = replace(config, url=self._for_tasks(config.url))
         check_frame(config.table, schema, with_versions=config.policy is Policy.REPLACE)
-        check_policy(config.policy, speculating=self.speculation)
+        check_policy(config.policy, speculating=None if self.session is None else self.session.speculating)
         prepare(config)
         return HedwigWriter(config, options.on_conflict)
 
+    def _for_tasks(self, url: str) -> str:
+        if self.session is None:
+            return url_for_tasks(url, master=None, directory=Path.cwd())
+        return url_for_tasks(url, master=self.session.master, directory=self.session.directory)
 
-class _SteadyDataSource(HedwigDataSource):
-    speculation = False
 
-
-class _SpeculatingDataSource(HedwigDataSource):
-    speculation = True
+def source_of(session: KnownSession) -> type[HedwigDataSource]:
+    """Return the data source of a session. A class of its own is all that travels to where Spark makes its objects."""
+    return type("KnownDataSource", (HedwigDataSource,), {"session": session})
 
 
 def register(spark: SparkSession) -> None:
     """Make the data source known to a session. Where the package is installed, that happens by itself.
 
-    Still, only a session for which it was called can be trusted with the policy overwrite.
+    Still, only where it was called is the policy overwrite to be had, and a file of SQLite refused on a cluster before
+    a task fails to find it. Relative paths start from the directory in which it was called.
     """
     speculating = is_speculating(spark)
+    session = KnownSession(speculating=speculating, master=master_of(spark), directory=str(Path.cwd()))
     if speculating:
         _log.warning(
             "spark.speculation is on: tasks that write run twice at once now and then, which costs the store twice; "
             "nothing is applied twice, and the policy overwrite is refused"
         )
-    spark.dataSource.register(_SpeculatingDataSource if speculating else _SteadyDataSource)
+    spark.dataSource.register(source_of(session))
 
 
 class _Share(InputPartition):

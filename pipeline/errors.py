@@ -14,13 +14,17 @@ __all__ = ["SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
 
 _RAISED: Final = re.compile(r"\b((?:hedwig|metadata|hub|pipeline)(?:\.\w+)+)\.(\w+): (.*)$", re.MULTILINE)
 """The last line of a traceback that came from a task, or from the planning of a query."""
-_UNREADABLE: Final = (
-    "FAILED_READ_FILE",
-    "CANNOT_READ_FILE_FOOTER",
-    "UNABLE_TO_INFER_SCHEMA",
+_UNREAD: Final = re.compile(r"\[FAILED_READ_FILE\b.* while reading file (\S+?)\.?(?:\s|$)")
+"""Spark says so whatever went wrong: a file is gone, a disk does not answer, a right is missing, damage."""
+_DAMAGED: Final = (
     "is not a Parquet file",
+    "ChecksumException",
     "ParquetDecodingException",
+    "could not read page",
+    "can not read class org.apache.parquet",
+    "FAILED_TO_UNCOMPRESS",
 )
+"""What readers of Parquet, and of the checksums beside it, say of content that cannot have been written so."""
 _CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)\b:? *(.*)$", re.MULTILINE)
 
 
@@ -36,18 +40,18 @@ class JobError(HedwigError):
         self.code = code
 
 
-def explain(error: HedwigError) -> tuple[str, ExitCode]:
-    """Return what `error` says and what to do about it, in one line, and the exit code."""
+def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
+    """Return what `error` says and what to do about it, in one line, and the exit code; `again` says how to go on."""
     text = in_one_line(str(error))
     match error:
         case JobError():
             return text, error.code
         case UncertainStateError():
-            text += "; it may or may not have been done: run the same job again, what is there already stays"
+            text += f"; it may or may not have been done: {again}; what was written stays"
         case MetadataForbiddenError():
             text += "; have whoever keeps the store let you"
         case MetadataUnavailableError():
-            text += "; see that the store is up, then run the same job again"
+            text += f"; see that the store is up, then {again}"
     return text, exit_code_of_error(error)
 
 
@@ -60,8 +64,12 @@ def from_spark(error: Exception) -> HedwigError | None:
             return _made(kind, text)
     if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
         return JobError(in_one_line(said.split("\n")[0]), ExitCode.NOT_FOUND)
-    if any(sign in said for sign in _UNREADABLE):
+    if isinstance(error, AnalysisException) and error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+        return JobError("a folder that is to be read has no Parquet in it: see that it is the right one")
+    if any(sign in said for sign in _DAMAGED):
         return JobError(f"a file cannot be read as Parquet: {_shortened(said)}; it is damaged, use another copy")
+    if (unread := _UNREAD.search(said)) is not None:
+        return JobError(f"the file {unread[1]} cannot be read: {_shortened(said)}")
     return None
 
 

@@ -1,9 +1,17 @@
-"""Folders of any file system that Spark knows: a disk, HDFS, an object store."""
+"""Folders of any file system that Spark knows: a disk, HDFS, an object store.
 
+Whoever makes one claims it first, by a file in it whose name nobody else chooses. Two jobs that claim the same folder
+at once see each other's, and neither goes on: that takes no more of a file system than to list what was made, and not
+that it makes a file for one of two only, which disks and some object stores do not promise through Hadoop.
+"""
+
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Final, Self
 
+import click
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
@@ -11,6 +19,11 @@ from hedwig.exit_codes import ExitCode
 from pipeline.errors import JobError, in_one_line
 
 __all__ = ["Folder"]
+
+_CLAIM: Final = "_UNFINISHED-"
+"""How the names of claims begin; Spark passes over files that are called so."""
+_CLEAR_S: Final = 5.0
+_CLEAR_EVERY_S: Final = 0.2
 
 
 class Folder:
@@ -31,32 +44,95 @@ class Folder:
         system, path = self._reach()
         return bool(self._do(lambda: system.exists(path)))
 
-    def is_empty(self) -> bool:
-        """Say whether nothing is in it; also if it is not there."""
+    def names(self) -> list[str]:
+        """Return the names of what is in it; none if it is not there, its own if it is a file."""
+        if not self.exists():
+            return []
         system, path = self._reach()
-        return not self.exists() or not self._do(lambda: system.listStatus(path))
+        return [str(each.getPath().getName()) for each in self._do(lambda: system.listStatus(path))]
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Say whether a job makes it just now, or was killed when it did."""
+        return self._is_taken(self.names())
 
     def check_empty(self) -> None:
         """Raise JobError if there is something in it."""
-        if not self.is_empty():
-            raise JobError(
-                f"{self.path} has something in it, and nothing is overwritten: name another folder, or remove this one",
-                ExitCode.USAGE,
-            )
+        if self.is_unfinished:
+            raise self._taken()
+        if self.names():
+            raise self._full()
 
     @contextmanager
     def deleted_on_failure(self) -> Iterator[None]:
-        """Delete it, which was empty, when what is done inside does not come to its end."""
+        """Claim it, which has to be empty; delete it when what is done inside does not come to its end.
+
+        Raises: JobError - something is in it, or another job makes it; then it stays as it is.
+        """
+        self.check_empty()
+        claim = f"{_CLAIM}{uuid.uuid4().hex}"
+        try:
+            self._make(claim)
+            others = [name for name in self.names() if name != claim]
+            if others:
+                raise self._taken() if self._is_taken(others) else self._full()
+        except BaseException:
+            self._clear(self / claim)
+            raise
         try:
             yield
+            (self / claim).delete()
         except BaseException:
-            self.delete()
+            self._clear(self)
             raise
 
+    @staticmethod
+    def _is_taken(names: list[str]) -> bool:
+        return any(name.startswith(_CLAIM) for name in names)
+
+    def _full(self) -> JobError:
+        return JobError(
+            f"{self.path} has something in it, and nothing is overwritten: name another folder, or remove this one",
+            ExitCode.USAGE,
+        )
+
+    def _taken(self) -> JobError:
+        return JobError(
+            f"{self.path} is being made by another job, or one that made it was killed: name another folder; remove "
+            "this one if no job is at work there",
+            ExitCode.USAGE,
+        )
+
+    def _make(self, name: str) -> None:
+        """Make an empty file in it, and the folder if it is not there."""
+        system, path = (self / name)._reach()
+        self._do(lambda: system.create(path, False).close())
+
+    @staticmethod
+    def _clear(what: "Folder") -> None:
+        """Delete it as far as that is possible: what it is deleted for is what is to be told.
+
+        More than one try is due: Spark takes away its own half in there at the same time, and a call to the JVM that
+        a signal has broken off can take the next connection with it.
+        """
+        deadline = time.monotonic() + _CLEAR_S
+        while True:
+            try:
+                what.delete()
+            except Exception as exc:
+                if time.monotonic() > deadline:
+                    told = f"{what.path} is not whole and could not be deleted, remove it: {exc}"
+                    click.echo(f"warning: {told}", err=True)
+                    return
+                time.sleep(_CLEAR_EVERY_S)
+            else:
+                return
+
     def delete(self) -> None:
-        """Delete it with all that is in it; nothing happens if it is not there."""
+        """Delete it with all that is in it; nothing happens if it is not there. Raises JobError - some of it stays."""
         system, path = self._reach()
-        self._do(lambda: system.delete(path, True))
+        if not self._do(lambda: system.delete(path, True)) and self.exists():
+            raise JobError(f"the file system of {self.path} deleted some of it only")
 
     def read_text(self, name: str) -> str:
         """Return the content of a file in it. Raises JobError, NOT_FOUND - there is none."""

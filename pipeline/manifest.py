@@ -5,7 +5,7 @@ It is written last. A folder without one is no snapshot, whatever else is in it.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from pipeline.checksum import Checksum
@@ -33,6 +33,9 @@ class Manifest:
     ended: str
     tables: Mapping[Table, Checksum]
     prefix: str = ""
+    unknown_fields: Mapping[Table, int] = field(default_factory=dict)
+    """How many records had fields of a newer release, which are not in the snapshot; tables without such are left out.
+    """
 
     @property
     def rows(self) -> int:
@@ -43,7 +46,24 @@ class Manifest:
         """Return what a job that made it in so many `seconds` tells of it."""
         rate = round(self.rows / seconds) if seconds else None
         counts = {table.value: each.rows for table, each in self.tables.items()}
-        return {"tables": counts, "rows": self.rows, "rows_per_second": rate}
+        return {"tables": counts, "rows": self.rows, "rows_per_second": rate, **self.losses}
+
+    @property
+    def losses(self) -> dict[str, Any]:
+        """Return what a job tells of records that are not here as they were; empty if there are none."""
+        counts = {table.value: number for table, number in self.unknown_fields.items()}
+        return {"unknown_fields": counts} if counts else {}
+
+    @property
+    def warning(self) -> str | None:
+        """Say what is not here as it was; None if nothing."""
+        if not self.unknown_fields:
+            return None
+        told = ", ".join(f"{number:,} records of {table}" for table, number in self.unknown_fields.items())
+        return (
+            f"{told} have fields of a newer release of Hedwig, which are not in the snapshot: use that release to copy "
+            "them whole"
+        )
 
     def encode(self) -> str:
         """Return the text of the file."""
@@ -56,6 +76,7 @@ class Manifest:
             "ended": self.ended,
             "prefix_hex": self.prefix,
             "tables": tables,
+            "unknown_fields": {table.value: number for table, number in self.unknown_fields.items()},
         }
         return json.dumps(content, indent=2) + "\n"
 
@@ -81,7 +102,14 @@ class Manifest:
                 "prefix_hex": str(prefix),
                 "tables": dict(tables),
             } if kind == _KIND:
-                return cls(source=source, began=began, ended=ended, prefix=prefix, tables=_tables(tables, place))
+                return cls(
+                    source=source,
+                    began=began,
+                    ended=ended,
+                    prefix=prefix,
+                    tables=_tables(tables, place),
+                    unknown_fields=_counts(content.get("unknown_fields", {}), place),
+                )
             case _:
                 raise JobError(f"{place} is no manifest of a snapshot, or damaged: use another copy")
 
@@ -95,3 +123,11 @@ def _tables(content: Mapping[str, Any], place: str) -> dict[Table, Checksum]:
             case _:
                 raise JobError(f"{place} says nothing readable of the table {name!r}: use another copy of the snapshot")
     return found
+
+
+def _counts(content: Any, place: str) -> dict[Table, int]:
+    match content:
+        case dict() if all(name in set(Table) and isinstance(number, int) for name, number in content.items()):
+            return {Table(name): number for name, number in content.items()}
+        case _:
+            raise JobError(f"{place} says nothing readable of unknown fields: use another copy of the snapshot")

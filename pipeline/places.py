@@ -1,9 +1,18 @@
 """Which stores tasks can share: each opens the store for itself, on whatever machine it runs."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
+
 from hedwig.errors import ConfigurationError
 from metadata import MetadataUrl
 
-__all__ = ["check_shared"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check_shared", "master_of", "session_url", "url_for_tasks"]
+
+_RELATIVE: Final = "/./"
 
 
 def check_shared(url: str) -> None:
@@ -13,3 +22,35 @@ def check_shared(url: str) -> None:
         raise ConfigurationError(
             f"{url!r} is a store in memory, of which every task would have its own; write sqlite:///path/to/file"
         )
+
+
+def url_for_tasks(url: str, *, master: str | None, directory: str | Path) -> str:
+    """Return the URL by which the tasks of a session find the store at `url`: a relative path made absolute.
+
+    Args: master - where the session runs, None if nobody knows; directory - what relative paths start from.
+    Raises: ConfigurationError - as `check_shared`, or it is a file of this machine, and tasks run on others.
+    """
+    check_shared(url)
+    parsed = MetadataUrl.parse(url)
+    if parsed.scheme != "sqlite":
+        return url
+    if master is not None and not master.startswith("local"):
+        raise ConfigurationError(
+            f"{url} is a file of one machine, and the tasks of {master} run on others, where each would find another "
+            "file or none: run this with --master 'local[*]', or keep the metadata in hbase:// or zookeeper://"
+        )
+    if not parsed.path.startswith(_RELATIVE):
+        return url
+    query = urlsplit(url).query
+    path = Path(directory).absolute() / parsed.path.removeprefix(_RELATIVE)
+    return f"sqlite://{quote(str(path))}{'?' if query else ''}{query}"
+
+
+def session_url(spark: "SparkSession", url: str) -> str:
+    """Return `url_for_tasks` of a session whose driver this process is. Raises ConfigurationError."""
+    return url_for_tasks(url, master=master_of(spark), directory=Path.cwd())
+
+
+def master_of(spark: "SparkSession") -> str:
+    """Return where a session runs: local[2], spark://host:7077, yarn."""
+    return str(spark.conf.get("spark.master"))

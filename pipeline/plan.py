@@ -74,7 +74,8 @@ class ScanConfig:
     @property
     def store_options(self) -> StoreOptions:
         """Return how to open the store."""
-        return StoreOptions(page_rows=self.fetch_rows, operation_timeout_s=self.operation_timeout_s)
+        # A task that made a store of what it did not find would read nothing, and nobody would know.
+        return StoreOptions(page_rows=self.fetch_rows, operation_timeout_s=self.operation_timeout_s, makes=False)
 
 
 def plan(config: ScanConfig) -> list[KeyRange]:

@@ -13,7 +13,10 @@ Only whole columns are said to be never null. Inside of them nothing is: where a
 nulls for all that would be in it, and will not have them called otherwise.
 
 Options are an array of pairs, in the order of their names, and no map: Spark can neither compare maps nor group by
-them. Fields of a newer minor format, which records carry along, have no column.
+them.
+
+Fields of a newer minor format, which records carry along, have no column. Whether a record has such is told in one more
+column, UNKNOWN_FIELDS, to whoever asks for it: a copy that is made of the columns lacks them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +40,22 @@ from hedwig.model import (
 )
 from hedwig.versions import Version, Versioned
 from metadata.operations import RecordKey
+from metadata.unknown_fields import has_unknown_fields
 from pipeline.tables import Table
 
-__all__ = ["InputRow", "arrow_schema", "batch_of", "key_columns", "optional_columns", "provenance_columns", "rows_of"]
+__all__ = [
+    "UNKNOWN_FIELDS",
+    "InputRow",
+    "arrow_schema",
+    "batch_of",
+    "key_columns",
+    "optional_columns",
+    "provenance_columns",
+    "rows_of",
+]
+
+UNKNOWN_FIELDS: Final = pa.field("unknown_fields", pa.bool_(), nullable=False)
+"""A column of every table that is read only where it is asked for: the record has fields that have no column."""
 
 _Json: TypeAlias = Any
 """What pyarrow makes of a nested value: dictionaries, lists, numbers, bytes, text, None."""
@@ -144,15 +160,19 @@ def batch_of(
     records: Sequence[tuple[RecordKey, Versioned[Any]]],
     columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
-    """Return records of one kind as a batch with the schema of `table`, or with some of its columns.
+    """Return records of one kind as a batch with the schema of `table`, or with some of its columns and UNKNOWN_FIELDS.
 
     `backend` is the scheme of their store.
     """
     names = arrow_schema(table).names if columns is None else columns
-    native = pa.schema([_NATIVE[table].field(name) for name in names])
+    native = pa.schema([_field(_NATIVE[table], name) for name in names])
     arrays = [pa.array(_column(table, name, backend, records), native.field(name).type) for name in names]
-    wanted = pa.schema([arrow_schema(table).field(name) for name in names])
+    wanted = pa.schema([_field(arrow_schema(table), name) for name in names])
     return pa.RecordBatch.from_arrays(arrays, schema=native).cast(wanted)
+
+
+def _field(schema: pa.Schema, name: str) -> pa.Field:
+    return UNKNOWN_FIELDS if name == UNKNOWN_FIELDS.name else schema.field(name)
 
 
 def _column(
@@ -167,6 +187,8 @@ def _column(
             return [found.version.raw for _, found in records]
         case "backend":
             return [backend] * len(records)
+        case UNKNOWN_FIELDS.name:
+            return [has_unknown_fields(found.value) for _, found in records]
         case _:
             value_of = _COLUMNS[table][name]
             return [value_of(found.value) for _, found in records]

@@ -25,10 +25,11 @@ from pipeline.checksum import Checksum, checksum_of
 from pipeline.errors import SPARK_ERRORS, JobError, from_spark
 from pipeline.folder import Folder
 from pipeline.manifest import Manifest
+from pipeline.schemas import UNKNOWN_FIELDS
 from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 
-__all__ = ["SNAPSHOT_TABLES", "Snapshot", "read_snapshot", "write_snapshot"]
+__all__ = ["SNAPSHOT_TABLES", "Snapshot", "is_snapshot", "read_snapshot", "write_snapshot"]
 
 SNAPSHOT_TABLES: Final = (Table.LEDGERS, Table.SUBSCRIPTIONS, Table.OWNERS)
 """What a snapshot holds, in the order in which a restore writes it: a topic exists before it has subscriptions."""
@@ -72,22 +73,29 @@ def write_snapshot(
 ) -> Manifest:
     """Write `frames` as a snapshot into the folder `path`, which must be empty or missing. Each is read once.
 
-    Whatever ends it before the end, what it has written is deleted as far as that is possible; and without the manifest
-    the rest is no snapshot.
+    A frame that has the column UNKNOWN_FIELDS has it counted, and written without it. Whatever ends it before the end,
+    what it has written is deleted as far as that is possible; and without the manifest the rest is no snapshot.
 
     Raises: JobError - the folder has something in it, or rows were lost on the way; what reading the frames raises.
     """
     folder = Folder(spark, path)
-    folder.check_empty()
     clock = clock or SystemClock()
-    began = _time_text(clock)
     with folder.deleted_on_failure():
+        began = _time_text(clock)
         passed = {table: _write(frame, f"{path}/{table}") for table, frame in frames.items()}
         ended = _time_text(clock)
-        tables = {table: _read_back(spark, table, f"{path}/{table}", rows) for table, rows in passed.items()}
-        manifest = Manifest(source=source, began=began, ended=ended, prefix=prefix.hex(), tables=tables)
+        tables = {table: _read_back(spark, table, f"{path}/{table}", seen.rows) for table, seen in passed.items()}
+        unknown = {table: seen.unknown_fields for table, seen in passed.items() if seen.unknown_fields}
+        manifest = Manifest(
+            source=source, began=began, ended=ended, prefix=prefix.hex(), tables=tables, unknown_fields=unknown
+        )
         folder.write_text(_MANIFEST, manifest.encode())
     return manifest
+
+
+def is_snapshot(spark: SparkSession, path: str) -> bool:
+    """Say whether the folder `path` has a manifest, whatever that says. Raises JobError."""
+    return (Folder(spark, path) / _MANIFEST).exists()
 
 
 def read_snapshot(spark: SparkSession, path: str) -> Snapshot:
@@ -98,7 +106,7 @@ def read_snapshot(spark: SparkSession, path: str) -> Snapshot:
     folder = Folder(spark, path)
     if not folder.exists():
         raise JobError(f"{path} does not exist: name the folder of a snapshot", ExitCode.NOT_FOUND)
-    if not (folder / _MANIFEST).exists():
+    if not is_snapshot(spark, path):
         raise JobError(
             f"{path} has no {_MANIFEST}, so it is no whole snapshot: the job that wrote it did not come to its end, or "
             "it is something else",
@@ -109,11 +117,21 @@ def read_snapshot(spark: SparkSession, path: str) -> Snapshot:
     return Snapshot(folder, manifest, frames)
 
 
-def _write(frame: DataFrame, path: str) -> int:
-    """Write a frame as Parquet; return how many rows passed."""
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What was seen of a table on its way into files."""
+
+    rows: int
+    unknown_fields: int
+
+
+def _write(frame: DataFrame, path: str) -> _Passed:
+    """Write a frame as Parquet."""
     seen = Observation()
-    frame.observe(seen, F.count(F.lit(1)).alias("rows")).write.parquet(path)
-    return int(seen.get["rows"])
+    unknown = F.col(UNKNOWN_FIELDS.name) if UNKNOWN_FIELDS.name in frame.columns else F.lit(False)
+    counts = (F.count(F.lit(1)).alias("rows"), F.count_if(unknown).alias("unknown_fields"))
+    frame.observe(seen, *counts).drop(UNKNOWN_FIELDS.name).write.parquet(path)
+    return _Passed(int(seen.get["rows"]), int(seen.get["unknown_fields"]))
 
 
 def _read_back(spark: SparkSession, table: Table, path: str, passed: int) -> Checksum:

@@ -6,6 +6,7 @@ import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     DecimalType,
     IntegerType,
@@ -16,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from hedwig.errors import InvalidArgumentError
-from pipeline.schemas import arrow_schema, optional_columns
+from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, optional_columns
 from pipeline.tables import Table
 
 __all__ = ["check_frame", "spark_field", "spark_schema", "spark_type", "wanted_columns"]
@@ -26,6 +27,7 @@ _SIMPLE = {
     pa.string(): StringType(),
     pa.int32(): IntegerType(),
     pa.int64(): LongType(),
+    pa.bool_(): BooleanType(),
 }
 
 
@@ -51,11 +53,11 @@ def spark_schema(table: Table) -> StructType:
 
 
 def wanted_columns(table: Table, schema: StructType) -> tuple[str, ...]:
-    """Return the names of the columns that a reader is asked for, all or some of the table's.
+    """Return the names of the columns that a reader is asked for, all or some of the table's, and UNKNOWN_FIELDS.
 
     Raises: InvalidArgumentError - it has no such column, or of another type.
     """
-    _check_columns(table, schema)
+    _check_columns(table, schema, [*spark_schema(table), spark_field(UNKNOWN_FIELDS)])
     return tuple(schema.names)
 
 
@@ -65,7 +67,7 @@ def check_frame(table: Table, schema: StructType, *, with_versions: bool) -> Non
     Args: with_versions - rows must say where they come from.
     Raises: InvalidArgumentError - a column is missing, not the table's, or of another type; says what to do.
     """
-    _check_columns(table, schema)
+    _check_columns(table, schema, list(spark_schema(table)))
     needed = [field.name for field in arrow_schema(table) if with_versions or field.name not in optional_columns(table)]
     missing = [name for name in needed if name not in schema.names]
     if missing:
@@ -74,8 +76,8 @@ def check_frame(table: Table, schema: StructType, *, with_versions: bool) -> Non
         )
 
 
-def _check_columns(table: Table, schema: StructType) -> None:
-    known = {field.name: field.dataType for field in spark_schema(table)}
+def _check_columns(table: Table, schema: StructType, columns: Sequence[StructField]) -> None:
+    known = {field.name: field.dataType for field in columns}
     for field in schema:
         if field.name not in known:
             raise InvalidArgumentError(

@@ -1,7 +1,7 @@
 """The tables of a store as frames, and frames into the tables of a store."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -10,11 +10,16 @@ from pipeline.apply import ApplyConfig
 from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.policies import Policy
+from pipeline.schemas import UNKNOWN_FIELDS
+from pipeline.spark_types import spark_field, spark_schema
 from pipeline.statistics import Statistics
 from pipeline.tables import Table
 from pipeline.writing import apply_rows
 
-__all__ = ["read_table", "read_tables_of", "write_table"]
+__all__ = ["apply_config", "read_table", "read_table_to_copy", "read_tables_of", "write_table"]
+
+_DONE: Final = "_SUCCESS"
+"""What Spark leaves in a folder once all of it was written."""
 
 
 def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
@@ -22,26 +27,48 @@ def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str
     return spark.read.format("hedwig").options(url=url, table=table.value, **options).load()
 
 
-def write_table(frame: DataFrame, url: str, table: Table, options: Mapping[str, Any]) -> Statistics:
-    """Write a frame into a table of the store at `url`, in one action; return what became of its rows.
+def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
+    """Return `read_table` with UNKNOWN_FIELDS, for whoever writes the rows elsewhere and has to say what they lack."""
+    schema = spark_schema(table).add(spark_field(UNKNOWN_FIELDS))
+    return spark.read.format("hedwig").schema(schema).options(url=url, table=table.value, **options).load()
 
-    Args: options - fields of `ApplyConfig`.
+
+def write_table(frame: DataFrame, config: ApplyConfig) -> Statistics:
+    """Write a frame into a table of a store, in one action; return what became of its rows."""
+    return Statistics.of_rows(apply_rows(frame, config).collect())
+
+
+def apply_config(url: str, table: Table, options: Mapping[str, Any]) -> ApplyConfig:
+    """Return how a table of the store at `url` is written. `options` are fields of `ApplyConfig`.
+
+    Raises: ConfigurationError, InvalidArgumentError - they are not to be had together.
     """
     chosen = dict(options)
     policy = Policy(chosen.pop("policy", Policy.CREATE))
     if table is Table.TOPICS:
         policy = Policy.CREATE  # They say that a topic exists, and there is no other way to have that so.
-    config = ApplyConfig(url=url, table=table, policy=policy, **chosen)
-    return Statistics.of_rows(apply_rows(frame, config).collect())
+    return ApplyConfig(url=url, table=table, policy=policy, **chosen)
 
 
 def read_tables_of(spark: SparkSession, directory: str) -> dict[Table, DataFrame]:
     """Return the tables in the folders of `directory`, Parquet each, that are named like them; in the order of writing.
 
-    Raises: JobError - there is none.
+    Raises: JobError - there is none, or one was not written to its end.
     """
-    order = (Table.TOPICS, Table.LEDGERS, Table.SUBSCRIPTIONS, Table.OWNERS)
-    places = {table: f"{directory}/{table}" for table in order if Folder(spark, f"{directory}/{table}").exists()}
+    # Ledgers before topics: a topic that is there already is the same for a row of topics, and a conflict for ledgers.
+    order = (Table.LEDGERS, Table.TOPICS, Table.SUBSCRIPTIONS, Table.OWNERS)
+    folder = Folder(spark, directory)
+    if folder.is_unfinished:
+        raise JobError(
+            f"{directory} is a snapshot that was not finished: the job that wrote it was killed, or is still at it"
+        )
+    places = {table: f"{directory}/{table}" for table in order if (folder / table).exists()}
+    for table, place in places.items():
+        if not (folder / table / _DONE).exists():
+            raise JobError(
+                f"{place} has no {_DONE}, which Spark leaves when all is written: the job that wrote it did not come "
+                f"to its end. If another program wrote it, and did, make an empty file {place}/{_DONE}"
+            )
     if not places:
         raise JobError(
             f"{directory} has no folder that is named {', '.join(order)}: name what generate, snapshot or a job of "

@@ -1,6 +1,7 @@
 """Writing a DataFrame with a report of what became of its rows, which a data source's writer cannot return."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -10,28 +11,43 @@ from pyspark.sql.types import StructType
 
 from metadata import MetadataUrl
 from pipeline.apply import ApplyConfig, apply, prepare
+from pipeline.places import session_url
 from pipeline.policies import Policy
 from pipeline.schemas import key_columns
 from pipeline.spark_types import check_frame, spark_field
 from pipeline.speculation import check_policy, is_speculating
 from pipeline.statistics import STATISTICS_SCHEMA
 
-__all__ = ["apply_rows", "store_order"]
+__all__ = ["apply_rows", "check_writable", "store_order"]
+
+
+def check_writable(frame: DataFrame, config: ApplyConfig) -> ApplyConfig:
+    """Find out before any task begins whether `frame` can be written; return `config` with the URL that tasks use.
+
+    Raises: InvalidArgumentError - the frame has not the columns of the table; ConfigurationError - the policy is
+        OVERWRITE, and tasks of the session may run twice at once, or the store is a file that tasks on other
+        machines do not find; as `prepare`.
+    """
+    config = replace(config, url=session_url(frame.sparkSession, config.url))
+    check_frame(config.table, frame.schema, with_versions=config.policy is Policy.REPLACE)
+    check_policy(config.policy, speculating=is_speculating(frame.sparkSession))
+    prepare(config)
+    return config
 
 
 def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None = None) -> DataFrame:
     """Return a frame that writes the rows of `frame` when it is collected, which must happen once.
 
-    A second action would write everything again; nothing is applied twice, but everything is asked for twice.
+    A second action would write everything again; nothing is applied twice, but everything is asked for twice. The one
+    action runs what `frame` stands for twice: Spark takes a sample of its rows first, by which it shares them out. So a
+    frame that reads a live store reads it twice, and the rows that come the second time are written: where that matters
+    write it to Parquet first, or cache it, as the jobs do.
 
     Args: partitions - how many tasks write; the session's `spark.sql.shuffle.partitions` if it is not given.
     Returns: a row for each task with STATISTICS_SCHEMA; `Statistics.of_rows` adds them up.
-    Raises: InvalidArgumentError - the frame has not the columns of the table; ConfigurationError - the policy is
-        OVERWRITE, and tasks of the session may run twice at once; as `prepare`.
+    Raises: as `check_writable`.
     """
-    check_frame(config.table, frame.schema, with_versions=config.policy is Policy.REPLACE)
-    check_policy(config.policy, speculating=is_speculating(frame.sparkSession))
-    prepare(config)
+    config = check_writable(frame, config)
     order = store_order(config)
     # So a task writes to one end of the store, and finds it in memory; and no two tasks write the same topic.
     shared = frame.repartitionByRange(partitions, *order) if partitions else frame.repartitionByRange(*order)

@@ -1,9 +1,18 @@
 """The job `load`: topics and subscriptions from files into a store."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from pipeline.command import Job, JobCommand, pass_job
 from pipeline.jobs.options import WriteWish, write_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.tables import Table
 
 __all__ = ["command"]
 
@@ -19,7 +28,7 @@ __all__ = ["command"]
 )
 @click.option("--topics", metavar="FILE", help="Lines that begin with a topic; what follows a tab is passed over.")
 @click.option("--subscriptions", metavar="FILE", help="Lines of a topic, a tab and a subscriber.")
-@click.option("--with-owners", is_flag=True, help="Owners too, if DIR has them.")
+@click.option("--with-owners", is_flag=True, help="Owners too, which DIR has to have.")
 @write_options
 @pass_job
 def command(
@@ -38,20 +47,22 @@ def command(
     """
     from pipeline.copying import write_tables
     from pipeline.name_files import subscriptions_of, topics_needed, topics_of
+    from pipeline.places import session_url
     from pipeline.reaching import check_reachable
-    from pipeline.store_tables import read_tables_of
     from pipeline.tables import Table
 
     if directory is not None and (topics or subscriptions):
         raise click.UsageError("give either --from, or --topics and --subscriptions")
     if directory is None and not (topics or subscriptions):
         raise click.UsageError("give --from DIR, or --topics FILE, --subscriptions FILE or both")
+    if with_owners and directory is None:
+        raise click.UsageError("files of names have no owners: leave out --with-owners, or give --from DIR")
     check_reachable(url)
     with job.session() as spark:
+        session_url(spark, url)
+        rows = None
         if directory is not None:
-            frames = read_tables_of(spark, directory)
-            if not with_owners:
-                frames.pop(Table.OWNERS, None)
+            frames, rows = _given(job, spark, directory, with_owners=with_owners)
         else:
             frames = {}
             named = topics_of(spark, topics) if topics else None
@@ -59,6 +70,38 @@ def command(
             frames[Table.TOPICS] = topics_needed(named, pairs)
             if pairs is not None:
                 frames[Table.SUBSCRIPTIONS] = pairs
-        written = write_tables(job, spark, frames, url, write)
+        written = write_tables(job, spark, frames, url, write, rows)
     job.write({"store": url, **written.figures()})
     written.check()
+
+
+def _given(
+    job: Job, spark: "SparkSession", directory: str, *, with_owners: bool
+) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
+    """Return what is in a folder, and how many rows it has to be, where a manifest says so."""
+    from pipeline.errors import JobError
+    from pipeline.snapshot import is_snapshot, read_snapshot
+    from pipeline.store_tables import read_tables_of
+    from pipeline.tables import Table
+
+    rows = None
+    if is_snapshot(spark, directory):
+        snapshot = read_snapshot(spark, directory)
+        beside = [table for table in Table if table not in snapshot.frames and (snapshot.folder / table).exists()]
+        if beside:
+            raise JobError(
+                f"{directory} has {', '.join(beside)} beside the snapshot that its manifest tells of: load them from "
+                "a folder of their own"
+            )
+        job.warn(snapshot.manifest.warning)
+        frames = {table: frame for table, frame in snapshot.frames.items() if with_owners or table is not Table.OWNERS}
+        with job.progress(spark, "checking the snapshot"):
+            snapshot.verify(list(frames))
+        rows = {table: snapshot.manifest.tables[table].rows for table in frames}
+    else:
+        frames = read_tables_of(spark, directory)
+        if not with_owners:
+            frames.pop(Table.OWNERS, None)
+    if with_owners and Table.OWNERS not in frames:
+        raise click.UsageError(f"{directory} has no owners: leave out --with-owners")
+    return frames, rows

@@ -2,11 +2,22 @@
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+from hedwig.exit_codes import ExitCode
 from pipeline.command import Job, JobCommand, pass_job
 from pipeline.jobs.options import ScanWish, WriteWish, scan_options, write_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from pipeline.snapshot import Snapshot
+    from pipeline.tables import Table
 
 __all__ = ["command"]
 
@@ -17,8 +28,8 @@ __all__ = ["command"]
 @click.option(
     "--through",
     metavar="DIR",
-    help="Where the snapshot on the way goes, which then stays; on a cluster, where all of it can reach.  [default: a "
-    "temporary folder of this machine]",
+    help="Where the snapshot on the way goes, which then stays, and is gone on with; on a cluster, where all of it can "
+    "reach.  [default: a temporary folder of this machine]",
 )
 @click.option("--with-owners", is_flag=True, help="Owners too: only for hubs that keep their epochs.")
 @scan_options
@@ -30,12 +41,13 @@ def command(
     """Copy all metadata from the store SOURCE to the store TARGET, and prove that TARGET holds the same.
 
     Stop the hubs before: hedwig-admin metadata migrate is for those that go on. SOURCE is read once, into a snapshot
-    from which TARGET is written and with which it is compared. The job may be run again after it was ended.
+    from which TARGET is written and with which it is compared. The job may be run again after it was ended: with the
+    same --through SOURCE is not read again.
     """
     from pipeline.copying import restore
-    from pipeline.reaching import check_reachable, check_readable, existing
-    from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
-    from pipeline.store_tables import read_table
+    from pipeline.places import session_url
+    from pipeline.reaching import check_reachable, check_readable
+    from pipeline.snapshot import SNAPSHOT_TABLES, is_snapshot
     from pipeline.tables import Table
 
     if source == target:
@@ -45,13 +57,66 @@ def command(
     tables = [table for table in SNAPSHOT_TABLES if with_owners or table is not Table.OWNERS]
     with ExitStack() as stack:
         spark = stack.enter_context(job.session())
+        session_url(spark, target)
         if through is None:
             if not str(spark.sparkContext.master).startswith("local"):
                 raise click.UsageError("on a cluster name a folder that all of it can reach: --through DIR")
             through = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='hedwig-migrate-'))}/snapshot"
-        with job.progress(spark, "reading"):
-            frames = {table: read_table(spark, existing(source), table, scan.options) for table in tables}
-            write_snapshot(spark, frames, through, source=source, prefix=scan.prefix)
-        written = restore(job, spark, read_snapshot(spark, through), target, tables, write)
-    job.write({"from": source, "to": target, **written.figures()})
+        wanted = _Wanted(session_url(spark, source), through, tables, scan)
+        snapshot = _earlier(job, spark, wanted, target) if is_snapshot(spark, through) else _new(job, spark, wanted)
+        manifest = snapshot.manifest
+        job.warn(manifest.warning)
+        written = restore(job, spark, snapshot, target, tables, write)
+    read = f"{manifest.began} to {manifest.ended}"
+    job.write({"from": source, "read": read, "to": target, **written.figures(), **manifest.losses})
     written.check()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The snapshot on the way: of what, where, which tables and topics."""
+
+    source: str
+    through: str
+    tables: "Sequence[Table]"
+    scan: ScanWish
+
+
+def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
+    """Return it newly made."""
+    from pipeline.reaching import existing
+    from pipeline.snapshot import read_snapshot, write_snapshot
+    from pipeline.store_tables import read_table_to_copy
+
+    source, options = existing(wanted.source), wanted.scan.options
+    with job.progress(spark, "reading"):
+        frames = {table: read_table_to_copy(spark, source, table, options) for table in wanted.tables}
+        write_snapshot(spark, frames, wanted.through, source=wanted.source, prefix=wanted.scan.prefix)
+    return read_snapshot(spark, wanted.through)
+
+
+def _earlier(job: Job, spark: "SparkSession", wanted: _Wanted, target: str) -> "Snapshot":
+    """Return that of an earlier run, which is whole. Raises JobError - it is not, or is one of other things."""
+    from pipeline.errors import JobError
+    from pipeline.snapshot import read_snapshot
+
+    snapshot = read_snapshot(spark, wanted.through)
+    manifest = snapshot.manifest
+    held = (manifest.source, manifest.prefix, set(manifest.tables))
+    if held != (wanted.source, wanted.scan.prefix.hex(), set(wanted.tables)):
+        raise JobError(
+            f"{wanted.through} has a snapshot of other things in it, from {manifest.source}: name another folder; or "
+            f"write what it holds with: hedwig-pipeline restore {wanted.through} {target}",
+            ExitCode.USAGE,
+        )
+    try:
+        with job.progress(spark, "checking the snapshot"):
+            snapshot.verify(wanted.tables)
+    except JobError as exc:
+        raise JobError(f"{exc}, or remove {wanted.through} and run the same job again", exc.code) from exc
+    click.echo(
+        f"migrate: goes on with {wanted.through}, which was read from {manifest.began} to {manifest.ended}; if hubs "
+        "have written since, name another folder",
+        err=True,
+    )
+    return snapshot

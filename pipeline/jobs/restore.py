@@ -22,17 +22,24 @@ def command(job: Job, directory: str, url: str, with_owners: bool, no_verify: bo
     again: what is there already counts as the same.
     """
     from pipeline.copying import restore
+    from pipeline.places import session_url
     from pipeline.reaching import check_reachable
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
     from pipeline.tables import Table
 
     check_reachable(url)
     with job.session() as spark:
+        session_url(spark, url)
         snapshot = read_snapshot(spark, directory)
+        if with_owners and Table.OWNERS not in snapshot.frames:
+            raise click.UsageError(
+                f"the snapshot {directory} was taken without owners: leave out --with-owners, or take another one"
+            )
+        job.warn(snapshot.manifest.warning)
         wanted = [table for table in SNAPSHOT_TABLES if with_owners or table is not Table.OWNERS]
         tables = [table for table in wanted if table in snapshot.frames]
         with job.progress(spark, "checking the snapshot"):
             snapshot.verify(tables)
         written = restore(job, spark, snapshot, url, tables, write, verify=not no_verify)
-    job.write({"snapshot": directory, "store": url, **written.figures()})
+    job.write({"snapshot": directory, "store": url, **written.figures(), **snapshot.manifest.losses})
     written.check()

@@ -20,14 +20,17 @@ def command(job: Job, url: str, directory: str, without_owners: bool, scan: Scan
     Each table is read once, part by part: a record is there as it was at some moment between start and end. Stop the
     hubs where it must be one moment. A folder without manifest.json is no whole snapshot.
     """
+    from pipeline.places import session_url
     from pipeline.reaching import check_readable, existing
     from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
-    from pipeline.store_tables import read_table
+    from pipeline.store_tables import read_table_to_copy
     from pipeline.tables import Table
 
     check_readable(url)
     tables = [table for table in SNAPSHOT_TABLES if not (without_owners and table is Table.OWNERS)]
     with job.session() as spark, job.progress(spark, "rows"):
-        frames = {table: read_table(spark, existing(url), table, scan.options) for table in tables}
-        manifest = write_snapshot(spark, frames, directory, source=url, prefix=scan.prefix)
+        source = session_url(spark, url)
+        frames = {table: read_table_to_copy(spark, existing(source), table, scan.options) for table in tables}
+        manifest = write_snapshot(spark, frames, directory, source=source, prefix=scan.prefix)
+    job.warn(manifest.warning)
     job.write({"snapshot": directory, "source": url, **manifest.figures(job.seconds)})

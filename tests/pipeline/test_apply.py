@@ -9,13 +9,23 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from msgpack import packb
 
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, InvalidArgumentError, MetadataUnavailableError, UncertainStateError
-from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
+from hedwig.model import (
+    LedgerRanges,
+    SubscriberId,
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+    Topic,
+    UnknownFields,
+)
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata import Delete, MetadataStore, Operation, Outcome, RecordKey, StoreOptions, Write, open_metadata
 from metadata.freezing import StoreFreeze
+from metadata.operations import Read
 from pipeline.apply import ApplyConfig, TargetFrozenError, apply, apply_batches, prepare
 from pipeline.policies import Policy, Result
 from pipeline.schemas import batch_of
@@ -191,6 +201,23 @@ def test_replace_takes_versions_of_its_own_store_only(url: str) -> None:
     assert records(url, Table.OWNERS) == before
 
 
+def test_replace_leaves_records_alone_whose_fields_a_row_cannot_hold(url: str) -> None:
+    newer = UnknownFields("msgpack", packb({"zz": 1}))
+    state = SubscriptionState(unknown=newer)
+    rows = subscriptions()
+    apply(batches(Table.SUBSCRIPTIONS, rows), config(url, Table.SUBSCRIPTIONS))
+    kept = [key for key, _ in rows[:3]]
+    change(url, Table.SUBSCRIPTIONS, [Write(key, SubscriptionData(state=state), ANY) for key in kept])
+    before = records(url, Table.SUBSCRIPTIONS)
+    changed = read_and_changed(url, Table.SUBSCRIPTIONS, subscriptions(first=1000))
+    found = apply(changed, config(url, Table.SUBSCRIPTIONS, Policy.REPLACE))
+    applied(found, replaced=117, failed=3)
+    assert "has fields of a newer release, which a row cannot hold" in found.problems[0]
+    after = records(url, Table.SUBSCRIPTIONS)
+    assert all(after[key] == before[key] for key in kept)
+    assert all(after[key].value.state.unknown == newer for key in kept)
+
+
 # ------------------------------------------------------------------------------------------------------------ overwrite
 
 
@@ -270,7 +297,7 @@ def test_two_tasks_that_write_the_same_at_once_write_it_once(url: str) -> None:
 
 
 class _FaultyManager:
-    """A manager whose answers get lost, and that sees how much is asked of it at once."""
+    """A manager whose answers to writes get lost, and that sees how much is asked of it at once."""
 
     def __init__(self, manager: Any, losses: int) -> None:
         self._manager = manager
@@ -284,7 +311,7 @@ class _FaultyManager:
             outcomes: list[Outcome[Any]] = await self._manager.apply(operations)
         finally:
             self.at_once -= 1
-        if self.losses == 0:
+        if self.losses == 0 or all(isinstance(operation, Read) for operation in operations):
             return outcomes
         self.losses -= 1
         return [Outcome(error=UncertainStateError("the answer got lost"))] * len(outcomes)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,24 @@ from typing import Any
 
 import click
 import pytest
+from msgpack import packb
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.exit_codes import ExitCode
-from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from hedwig.versions import ANY
+from hedwig.model import (
+    LedgerRanges,
+    MessageSeqId,
+    SubscriberId,
+    SubscriptionData,
+    SubscriptionState,
+    Topic,
+    UnknownFields,
+)
+from hedwig.versions import ANY, NEW
 from metadata import MetadataStore, RecordKey
+from pipeline.errors import explain
 from pipeline.main import jobs
 from pipeline.snapshot import Snapshot
 from pipeline.tables import Table
@@ -183,12 +197,157 @@ def test_a_page_that_cannot_be_made_is_told_before_the_work(
         assert f"jobs need {missing}" in run(job, *arguments, code=ExitCode.USAGE)
 
 
+def _topics_of(spark: SparkSession, made: Path, table: str) -> None:
+    """Add a folder `topics`, which snapshots do not have, with the topics of another table."""
+    spark.read.parquet(f"{made}/{table}").select("topic").distinct().write.parquet(f"{made}/topics")
+
+
+@pytest.mark.parametrize("how", [(), ("--policy", "overwrite", "--hubs-stopped")], ids=["create", "overwrite"])
+def test_topics_beside_ledgers_cost_no_ledger(
+    run: Run, spark: SparkSession, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    made = tmp_path / "made"
+    run("generate", made, "--topics", 50, "--subscriptions", 60, "--with-history")
+    (made / "manifest.json").unlink()
+    _topics_of(spark, made, "ledgers")
+    store = new_store(tmp_path)
+    tables = run("load", store, "--from", made, *how)["tables"]
+    assert list(tables) == ["ledgers", "topics", "subscriptions"]
+    assert tables["topics"]["same"] == tables["ledgers"]["replaced" if how else "created"] == 50
+    assert any(found.value.ranges for found in records(store, Table.LEDGERS).values())
+
+
+def test_half_a_snapshot_is_loaded_by_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    made, store = tmp_path / "made", new_store(tmp_path)
+    run("generate", made, "--topics", 30, "--subscriptions", 60, "--with-history")
+    part = next((made / "subscriptions").glob("*.parquet"))
+    kept = part.read_bytes()
+    part.unlink()
+    assert "files are missing or were added" in run("load", store, "--from", made, code=ExitCode.FAILED)
+    part.write_bytes(kept)
+    (made / "manifest.json").rename(tmp_path / "manifest.json")
+    (made / "_UNFINISHED-1").touch()
+    assert "a snapshot that was not finished" in run("load", store, "--from", made, code=ExitCode.FAILED)
+    (made / "_UNFINISHED-1").unlink()
+    (made / "subscriptions" / "_SUCCESS").unlink()
+    said = run("load", store, "--from", made, code=ExitCode.FAILED)
+    assert "subscriptions has no _SUCCESS, which Spark leaves when all is written" in said
+    assert records(store, Table.TOPICS) == {}
+    (made / "subscriptions" / "_SUCCESS").touch()
+    assert run("load", store, "--from", made)["rows"] == 90
+    (tmp_path / "manifest.json").rename(made / "manifest.json")
+    again = run("load", store, "--from", made)["tables"]
+    assert (again["ledgers"]["same"], again["subscriptions"]["same"]) == (30, 60)
+    (made / "topics").mkdir()
+    assert "has topics beside the snapshot" in run("load", store, "--from", made, code=ExitCode.FAILED)
+
+
+def test_a_damaged_snapshot_changes_nothing(run: Run, tmp_path: Path) -> None:
+    made, store = tmp_path / "made", new_store(tmp_path)
+    run("generate", made, "--topics", 30, "--subscriptions", 60)
+    part = next((made / "subscriptions").glob("*.parquet"))
+    part.with_name(f".{part.name}.crc").unlink()
+    part.write_bytes(part.read_bytes()[:-20])
+    assert "it is damaged, use another copy" in run("restore", made, store, code=ExitCode.FAILED)
+    assert records(store, Table.LEDGERS) == records(store, Table.SUBSCRIPTIONS) == {}
+
+
+def test_a_migration_goes_on_with_the_snapshot_that_it_has(run: Run, tmp_path: Path) -> None:
+    made, through = tmp_path / "made", tmp_path / "through"
+    run("generate", made, "--topics", 30, "--subscriptions", 60)
+    source, target = new_store(tmp_path, "source"), new_store(tmp_path, "target")
+    run("load", source, "--from", made)
+    run("snapshot", source, through, "--without-owners")
+    # As if the first run had ended while it wrote: some is there, the rest is not; and the source is not read again.
+    key = next(iter(records(source, Table.SUBSCRIPTIONS)))
+    assert key.subscriber is not None
+    _change(source, key.topic, key.subscriber, 9)
+    first = run("migrate", source, target, "--through", through)
+    assert (first["verified"], first["rows"], first["read"][:2]) == (True, 90, "20")
+    assert run("diff", through, target)["differences"] == 0
+    again = run("migrate", source, target, "--through", through)["tables"]
+    assert (again["ledgers"]["same"], again["subscriptions"]["same"]) == (30, 60)
+    for arguments in (
+        (source, target, "--through", through, "--prefix", "a"),
+        (source, target, "--through", through, "--with-owners"),
+        (target, source, "--through", through),
+    ):
+        said = run("migrate", *arguments, code=ExitCode.USAGE)
+        assert f"hedwig-pipeline restore {through} {arguments[1]}" in said
+    next((through / "ledgers").glob("*.parquet")).unlink()
+    said = run("migrate", source, target, "--through", through, code=ExitCode.FAILED)
+    assert f"remove {through} and run the same job again" in said
+
+
+def test_overwriting_changes_nothing_where_any_table_is_full(run: Run, tmp_path: Path) -> None:
+    made, target = tmp_path / "made", new_store(tmp_path, "target")
+    run("generate", made, "--topics", 30, "--subscriptions", 60)
+    (tmp_path / "lone.tsv").write_text("lone\tme\n")
+    with_store(target, _subscribe)
+    overwrite = ("--policy", "overwrite", "--hubs-stopped")
+    said = run("restore", made, target, *overwrite, code=ExitCode.USAGE)
+    assert "which also finishes what an overwriting job has begun" in said
+    assert records(target, Table.LEDGERS) == {}
+    for error, words in (
+        (UncertainStateError("lost"), "run it again with --policy create; what was written stays"),
+        (MetadataUnavailableError("down"), "see that the store is up, then run it again with --policy create"),
+    ):
+        assert words in explain(error, "run it again with --policy create")[0]
+
+
+async def _subscribe(store: MetadataStore) -> None:
+    await store.subscriptions.create_subscription_data(Topic(b"lone"), SubscriberId(b"me"), SubscriptionData())
+
+
+def test_an_overwriting_job_that_ended_is_gone_on_with_by_creating(
+    run: Run, spark: SparkSession, tmp_path: Path
+) -> None:
+    made, target = tmp_path / "made", new_store(tmp_path, "target")
+    run("generate", made, "--topics", 30, "--subscriptions", 60)
+    (made / "manifest.json").unlink()
+    overwrite = ("--policy", "overwrite", "--hubs-stopped")
+    folder = made / "subscriptions"
+    right = folder.rename(tmp_path / "right")
+    # Of another type: that is seen before anything is written. Damaged: only when it is its turn.
+    spark.read.parquet(str(right)).withColumn("state", F.lit("none")).write.parquet(str(folder))
+    assert "cast it" in run("load", target, "--from", made, *overwrite, code=ExitCode.USAGE)
+    assert records(target, Table.LEDGERS) == {}
+    shutil.rmtree(folder)
+    shutil.copytree(right, folder)
+    part = next(folder.glob("*.parquet"))
+    part.write_bytes(bytes([*part.read_bytes()[:40], 0xFF, *part.read_bytes()[41:]]))
+    run("load", target, "--from", made, *overwrite, code=ExitCode.FAILED)
+    assert len(records(target, Table.LEDGERS)) == 30
+    shutil.rmtree(folder)
+    right.rename(folder)
+    assert "needs an empty target" in run("load", target, "--from", made, *overwrite, code=ExitCode.USAGE)
+    tables = run("load", target, "--from", made, "--policy", "create")["tables"]
+    assert (tables["ledgers"]["same"], tables["subscriptions"]["created"]) == (30, 60)
+
+
+def test_copies_say_what_they_lack(run: Run, tmp_path: Path) -> None:
+    source, target = new_store(tmp_path, "source"), new_store(tmp_path, "target")
+
+    async def fill(store: MetadataStore) -> None:
+        newer = LedgerRanges(unknown=UnknownFields("msgpack", packb({"zz": 1})))
+        await store.persistence.write_topic_persistence_info(Topic(b"newer"), newer, NEW)
+        await store.persistence.write_topic_persistence_info(Topic(b"plain"), LedgerRanges(), NEW)
+
+    with_store(source, fill)
+    lost = {"ledgers": 1}
+    assert run("snapshot", source, tmp_path / "snapshot")["unknown_fields"] == lost
+    assert run("restore", tmp_path / "snapshot", target)["unknown_fields"] == lost
+    assert run("migrate", source, target)["unknown_fields"] == lost
+    assert "unknown_fields" not in run("snapshot", target, tmp_path / "whole")
+
+
 def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
     store = new_store(tmp_path)
     (tmp_path / "bad.tsv").write_text("topic without a subscriber\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
-    nowhere = tmp_path / "nowhere"
+    nowhere, ownerless = tmp_path / "nowhere", tmp_path / "ownerless"
+    run("generate", ownerless, "--topics", 1, "--subscriptions", 0)
     for arguments, code, words in (
         (("snapshot", "sqllite:///x", nowhere), ExitCode.USAGE, "no metadata backend for 'sqllite'"),
         (("snapshot", "hedwig.db", nowhere), ExitCode.USAGE, "has no scheme"),
@@ -204,6 +363,9 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         (("load", store, "--topics", nowhere), ExitCode.NOT_FOUND, "nowhere"),
         (("load", store, "--from", nowhere), ExitCode.NOT_FOUND, "no folder that is named"),
         (("load", store), ExitCode.USAGE, "give --from DIR"),
+        (("load", store, "--topics", "x", "--with-owners"), ExitCode.USAGE, "leave out --with-owners, or give --from"),
+        (("load", store, "--from", ownerless, "--with-owners"), ExitCode.USAGE, "has no owners"),
+        (("restore", ownerless, store, "--with-owners"), ExitCode.USAGE, "was taken without owners"),
         (
             ("load", store, "--subscriptions", tmp_path / "bad.tsv"),
             ExitCode.USAGE,

@@ -1,22 +1,24 @@
 """The data source in a real session: what is read and written, what is refused, and tasks that run again."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from msgpack import packb
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.taskcontext import TaskContext
 
-from hedwig.model import LedgerRanges, Topic
-from hedwig.versions import NEW
+from hedwig.model import LedgerRanges, Topic, UnknownFields
+from hedwig.versions import ANY, NEW
 from metadata import MetadataStore, RecordKey, Write
 from metadata.stamps import Stamp
 from pipeline.apply import ApplyConfig
-from pipeline.datasource import _SpeculatingDataSource, register
+from pipeline.datasource import KnownSession, register, source_of
 from pipeline.policies import Policy
 from pipeline.spark_types import spark_schema
 from pipeline.statistics import Statistics
@@ -243,13 +245,60 @@ def test_what_cannot_work_is_refused_before_it_begins(spark: SparkSession, owned
 
 def test_overwrite_is_refused_where_tasks_run_twice_at_once(spark: SparkSession, owned: str, empty: str) -> None:
     frame = loaded(spark, owned, Table.OWNERS)
-    spark.dataSource.register(_SpeculatingDataSource)
+    spark.dataSource.register(source_of(KnownSession(speculating=True, master="local[2]", directory="/")))
     try:
         with pytest.raises(PySparkException, match=r"set spark\.speculation=false"):
             save(frame, empty, Table.OWNERS, policy="overwrite", hubsStopped="true")
         save(frame, empty, Table.OWNERS)
     finally:
         register(spark)
+
+
+def test_a_file_is_refused_where_tasks_run_on_other_machines(spark: SparkSession, owned: str, empty: str) -> None:
+    frame = loaded(spark, owned, Table.OWNERS)
+    spark.dataSource.register(source_of(KnownSession(speculating=False, master="spark://host:7077", directory="/")))
+    try:
+        for work in (
+            lambda: loaded(spark, owned, Table.OWNERS).collect(),
+            lambda: save(frame, empty, Table.OWNERS),
+        ):
+            with pytest.raises(PySparkException, match=r"is a file of one machine, and the tasks of spark://host:7077"):
+                work()
+    finally:
+        register(spark)
+    assert records(empty, Table.OWNERS) == {}
+
+
+def test_relative_paths_start_where_the_driver_is(
+    spark: SparkSession, owned: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Spark's workers were started before, in another directory.
+    frame = loaded(spark, owned, Table.OWNERS)
+    monkeypatch.chdir(tmp_path)
+    register(spark)
+    try:
+        save(frame, "sqlite:///./saved.db", Table.OWNERS)
+        assert loaded(spark, "sqlite:///./saved.db?create=false", Table.OWNERS).count() == 60
+        apply_rows(frame, ApplyConfig(url="sqlite:///./applied.db", table=Table.OWNERS)).collect()
+    finally:
+        monkeypatch.undo()
+        register(spark)
+    for name in ("saved", "applied"):
+        assert values(f"sqlite://{tmp_path}/{name}.db", Table.OWNERS) == values(owned, Table.OWNERS)
+
+
+def test_tables_tell_on_request_which_records_have_unknown_fields(spark: SparkSession, owned: str) -> None:
+    topic = TOPICS[3]
+    hub = replace(samples.hub(3), unknown=UnknownFields("msgpack", packb({"rack": "r7"})))
+
+    async def work(store: MetadataStore) -> None:
+        for outcome in await store.ownership.apply([Write(RecordKey(topic), hub, ANY)]):
+            outcome.check()
+
+    with_store(owned, work)
+    reader = spark.read.format("hedwig").options(url=owned, table="owners")
+    frame = reader.schema("topic binary NOT NULL, unknown_fields boolean NOT NULL").load()
+    assert [bytes(row["topic"]) for row in frame.where("unknown_fields").collect()] == [topic]
 
 
 def test_data_source_is_found_by_itself_and_never_trusted_blindly(spark: SparkSession, owned: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from hedwig.exit_codes import ExitCode
 from pipeline.diff import diff
@@ -14,6 +15,7 @@ from pipeline.errors import JobError
 from pipeline.generate import Recipe, generate
 from pipeline.manifest import FORMAT, Manifest
 from pipeline.snapshot import read_snapshot, write_snapshot
+from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 
 RECIPE = Recipe(topics=300, subscriptions=500, with_history=True)
@@ -114,6 +116,36 @@ def test_missing_rows_and_changed_rows_are_found(spark: SparkSession, tmp_path: 
     _rewrite(place, {"tables": says})
     with pytest.raises(JobError, match="it was changed after it was written"):
         read_snapshot(spark, str(place)).verify()
+
+
+def test_what_records_have_besides_is_counted_and_told(spark: SparkSession, tmp_path: Path) -> None:
+    frames = _frames(spark)
+    first = F.col("topic") == F.lit(frames[Table.LEDGERS].first()["topic"])  # type: ignore[index]
+    frames[Table.LEDGERS] = frames[Table.LEDGERS].withColumn("unknown_fields", first)
+    place = tmp_path / "snapshot"
+    manifest = write_snapshot(spark, frames, str(place), source="generated")
+    assert manifest.unknown_fields == {Table.LEDGERS: 1}
+    assert manifest.figures(1.0)["unknown_fields"] == {"ledgers": 1}
+    assert manifest.warning is not None
+    assert manifest.warning.startswith("1 records of ledgers have fields of a newer release of Hedwig")
+    snapshot = read_snapshot(spark, str(place))
+    snapshot.verify()
+    assert snapshot.manifest == manifest
+    assert spark.read.parquet(f"{place}/ledgers").columns == spark_schema(Table.LEDGERS).names
+
+
+def test_files_that_cannot_be_read_are_damaged_only_if_they_show_it(spark: SparkSession, tmp_path: Path) -> None:
+    place = _written(spark, tmp_path / "snapshot")
+    snapshot = read_snapshot(spark, str(place))
+    part = next((place / "ledgers").glob("*.parquet"))
+    kept = part.read_bytes()
+    part.unlink()
+    with pytest.raises(JobError, match=rf"the file file:\S*{part.name} cannot be read: .*does not exist") as caught:
+        snapshot.verify([Table.LEDGERS])
+    assert "damaged" not in str(caught.value)
+    part.write_bytes(bytes([*kept[:100], kept[100] ^ 1, *kept[101:]]))
+    with pytest.raises(JobError, match=r"Checksum error.*it is damaged, use another copy"):
+        snapshot.verify([Table.LEDGERS])
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 
+from hedwig.exit_codes import ExitCode
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import ANY, NEW, Versioned
 from metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, format_metadata
@@ -190,3 +191,20 @@ def test_rows_of_a_task_that_runs_twice_at_once_are_written_once(
     # The one that lost may still have been writing when the job had ended; so what is there must stay.
     time.sleep(2 * SLOW_S)
     _check(url, work)
+
+
+def test_a_file_of_one_machine_is_refused(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    (tmp_path / "topics.tsv").write_text("a\n")
+    url = f"sqlite://{tmp_path}/store.db"
+    words = ["load", url, "--topics", str(tmp_path / "topics.tsv"), "--master", cluster.url]
+    settings = ["--conf=spark.driver.host=127.0.0.1", "--conf=spark.driver.memory=512m"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pipeline", *words, *settings],
+        capture_output=True,
+        text=True,
+        timeout=JOB_S,
+        check=False,
+    )
+    assert ran.returncode == ExitCode.USAGE, ran.stderr
+    assert f"is a file of one machine, and the tasks of {cluster.url} run on others" in ran.stderr
+    assert records(url, Table.TOPICS) == {}

@@ -1,0 +1,67 @@
+"""A folder that is being made belongs to one job, which takes away its own work and nobody else's."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from hedwig.exit_codes import ExitCode
+from pipeline.errors import JobError
+from pipeline.folder import Folder
+
+
+def test_a_folder_is_claimed_while_it_is_made(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path / "made"))
+    assert not folder.is_unfinished
+    with folder.deleted_on_failure():
+        assert folder.is_unfinished
+        (tmp_path / "made" / "work").write_text("mine")
+        for _ in range(2):
+            with pytest.raises(JobError, match="is being made by another job") as caught, folder.deleted_on_failure():
+                pass
+            assert caught.value.code is ExitCode.USAGE
+    assert [path.name for path in (tmp_path / "made").iterdir() if path.suffix != ".crc"] == ["work"]
+    with pytest.raises(JobError, match="has something in it"), folder.deleted_on_failure():
+        pass
+    assert (tmp_path / "made" / "work").read_text() == "mine"
+
+
+def test_of_jobs_that_claim_at_once_one_makes_it_at_most(spark: SparkSession, tmp_path: Path) -> None:
+    made, refused = [], []
+    begin, end = threading.Barrier(4), threading.Event()
+
+    def job(number: int) -> None:
+        begin.wait()
+        try:
+            with Folder(spark, str(tmp_path / "made")).deleted_on_failure():
+                made.append(number)
+                (tmp_path / "made" / f"work-{number}").write_text("mine")
+                assert end.wait(60)
+        except JobError:
+            refused.append(number)
+        if len(refused) >= 3:
+            end.set()
+
+    jobs = [threading.Thread(target=job, args=(number,)) for number in range(4)]
+    for each in jobs:
+        each.start()
+    for each in jobs:
+        each.join()
+    assert sorted(made + refused) == [0, 1, 2, 3]
+    assert len(made) <= 1
+    left = sorted(path.name for path in (tmp_path / "made").iterdir() if path.suffix != ".crc")
+    assert left == [f"work-{number}" for number in made]
+
+
+def test_what_failed_is_told_also_where_nothing_can_be_deleted(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(self: Folder) -> None:
+        raise JobError(f"the file system of {self.path} refuses: it went away")
+
+    monkeypatch.setattr(Folder, "delete", refuses)
+    monkeypatch.setattr("pipeline.folder._CLEAR_S", 0.1)
+    with pytest.raises(ValueError, match="what failed"), Folder(spark, str(tmp_path / "made")).deleted_on_failure():
+        raise ValueError("what failed")
+    assert "made is not whole and could not be deleted, remove it: the file system" in capsys.readouterr().err
