@@ -58,9 +58,15 @@ class ChildNames:
         return self._length
 
     def __iter__(self) -> Iterator[str]:
-        if len(self._runs) == 1:
-            return iter(self._runs[0].decode().split("\0"))
-        return heapq.merge(*map(_names_of, self._runs))
+        return self.since(b"")
+
+    def since(self, first: bytes) -> Iterator[str]:
+        """Iterate over the names that do not sort before `first`; the others cost nothing but a few looks."""
+        ends = [run[_place_of(first, run) :] for run in self._runs] if first else self._runs
+        left = [run for run in ends if run]
+        if len(left) == 1:
+            return iter(left[0].decode().split("\0"))
+        return heapq.merge(*map(_names_of, left))
 
 
 async def count_children(bridge: Bridge, options: StoreOptions, paths: Sequence[str], what: str) -> list[int | None]:
@@ -131,6 +137,22 @@ def _names_in(reply: Reply, number: int) -> Iterator[bytes]:
         end = at + size + unpack(reply, at)[0]
         yield bytes(reply[at + size : end])
         at = end
+
+
+def _place_of(first: bytes, run: bytes) -> int:
+    """Return where in a run the names begin that do not sort before `first`; its end or beyond if there are none."""
+    low, high = 0, len(run)
+    while low < high:
+        middle = (low + high) // 2
+        # The name that the byte in the middle, or the zero byte there, belongs to.
+        begin = run.rfind(b"\0", low, middle) + 1 or low
+        end = run.find(b"\0", middle)
+        end = len(run) if end < 0 else end
+        if run[begin:end] < first:
+            low = end + 1
+        else:
+            high = begin
+    return low
 
 
 def _names_of(run: bytes) -> Iterator[str]:

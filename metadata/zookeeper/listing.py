@@ -41,6 +41,17 @@ class _Range:
     def wants(self, components: Components, topic: Topic) -> bool:
         return topic.startswith(self.prefix) and (self.start is None or _key(components) > self.start)
 
+    def first_below(self, components: Components) -> bytes:
+        """Return a name that no child of a node is wanted before.
+
+        Where `start` is below the node, that is its next component: what sorts before that one sorts before `start`,
+        and leads to nothing behind it.
+        """
+        above = _key(components) + b"\0" if components else b""
+        if self.start is None or not self.start.startswith(above):
+            return b""
+        return self.start[len(above) :].partition(b"\0")[0]
+
     def place_of(self, components: Components) -> Components | None:
         """Return the node to visit for this one: itself, one further down if it only leads there, None for neither."""
         topic = topic_of(components)
@@ -167,7 +178,8 @@ class _Walk:
             await asyncio.gather(*ahead, return_exceptions=True)
 
     def _places_of(self, parent: Components, names: ChildNames) -> Iterator[Components]:
-        for name in names:
+        # A page of many must not cost a look at each name before it.
+        for name in names.since(self._wanted.first_below(parent)):
             if name not in RECORD_NAMES and (place := self._wanted.place_of((*parent, name))) is not None:
                 yield place
 

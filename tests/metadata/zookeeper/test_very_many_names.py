@@ -1,5 +1,6 @@
 """Prove that the names of too many children are not asked for, and that those of very many come in order."""
 
+import bisect
 import random
 import struct
 
@@ -32,6 +33,24 @@ def test_names_come_in_order_however_many_they_are(number: int) -> None:
     assert len(found) == number
     assert list(found) == sorted(names)
     assert list(found) == sorted(names), "they can be gone through again"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 100, 32_770])
+def test_names_from_one_on_are_those_that_do_not_sort_before_it(number: int) -> None:
+    names = [f"{'ü' * (index % 5)}{index * 7919 % 1_000_003}" for index in range(number)]
+    found = ChildNames(_reply(names))
+    ordered = sorted(name.encode() for name in names)
+    drawn = random.Random(number)
+    others = [b"", b"\xff", ordered[0], ordered[-1], ordered[-1] + b"0"]
+    for first in (
+        *others,
+        *(drawn.choice(ordered)[: drawn.randint(1, 12)] + b"5" * drawn.randint(0, 1) for _ in range(9)),
+    ):
+        assert [name.encode() for name in found.since(first)] == ordered[bisect.bisect_left(ordered, first) :]
+
+
+def test_no_names_begin_nowhere() -> None:
+    assert list(ChildNames(_reply([])).since(b"a")) == []
 
 
 def test_reply_without_a_list_has_no_names() -> None:
