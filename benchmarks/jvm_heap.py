@@ -1,0 +1,86 @@
+"""What is known from outside of the heap of a Java virtual machine: its bound, what is alive in it, that it was full.
+
+What a machine holds of the system's memory says little: with the serial collector that is as much of the heap as the
+collector has touched so far, whether anything is left in it or not.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from benchmarks.errors import BenchmarkError
+from cli.dev.java import find_java
+
+__all__ = ["find_jcmd", "flags_of", "heap_max_bytes", "live_heap_bytes", "out_of_memory", "used_heap_bytes"]
+
+_COLLECT_S: Final = 120.0
+_TELL_S: Final = 10.0
+_KIB: Final = 1 << 10
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_GENERATION: Final = re.compile(r"total (\d+)K, used (\d+)K")
+"""A part of the heap. What stands for classes is told as `used …, committed …`."""
+_FULL: Final = "java.lang.OutOfMemoryError"
+
+
+def find_jcmd() -> Path:
+    """Return the program that asks virtual machines. Raises BenchmarkError - Java is here without it; DevError."""
+    jcmd = Path(find_java()).resolve().with_name("jcmd")
+    if not jcmd.exists():
+        raise BenchmarkError(f"there is no jcmd beside {find_java()}: what lives in a heap needs a JDK, not a JRE")
+    return jcmd
+
+
+def live_heap_bytes(pid: int) -> int:
+    """Have a machine collect its garbage, and return how much it could not collect.
+
+    Raises: BenchmarkError - it did not do so in time.
+    """
+    _ask(pid, "GC.run", _COLLECT_S)
+    return used_heap_bytes(pid)
+
+
+def used_heap_bytes(pid: int) -> int:
+    """Return how much of its heap a machine uses, garbage included. Raises BenchmarkError - it did not say in time."""
+    parts = _GENERATION.findall(_ask(pid, "GC.heap_info", _TELL_S))
+    if not parts:
+        raise BenchmarkError(f"the virtual machine {pid} says nothing of its heap that we understand")
+    return sum(int(used) for _, used in parts) * _KIB
+
+
+def heap_max_bytes(pid: int) -> int | None:
+    """Return how large a machine's heap may become, None if it was not told so, or has ended."""
+    bounds = [flag.removeprefix("-Xmx").lower() for flag in flags_of(pid) if flag.startswith("-Xmx")]
+    if not bounds:
+        return None
+    number, unit = re.fullmatch(r"(\d+)([kmg]?)", bounds[-1]).groups()  # type: ignore[union-attr]  # else it has ended
+    return int(number) * _UNITS[unit]
+
+
+def flags_of(pid: int) -> list[str]:
+    """Return the flags that a machine was started with, none if it has ended."""
+    try:
+        words = Path("/proc", str(pid), "cmdline").read_text().split("\0")
+    except OSError:
+        return []
+    return [word for word in words if word.startswith("-X")]
+
+
+def out_of_memory(log: Path) -> list[str]:
+    """Return the lines of a log that tell of a heap that was full, each different one once."""
+    try:
+        with log.open(errors="replace") as lines:
+            return list(dict.fromkeys(line[line.index(_FULL) :].strip() for line in lines if _FULL in line))
+    except OSError:
+        return []
+
+
+def _ask(pid: int, command: str, seconds_max: float) -> str:
+    asked = [str(find_jcmd()), str(pid), command]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=seconds_max)
+    except subprocess.TimeoutExpired:
+        raise BenchmarkError(f"the virtual machine {pid} did not do {command} within {seconds_max:g} s") from None
+    if told.returncode:
+        raise BenchmarkError(f"the virtual machine {pid} did not do {command}: {(told.stderr or told.stdout).strip()}")
+    return told.stdout

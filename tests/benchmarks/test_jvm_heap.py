@@ -1,0 +1,61 @@
+"""Prove that what lives in a heap is told apart from garbage, and that a full one is found in a log."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.jvm_heap import flags_of, heap_max_bytes, live_heap_bytes, out_of_memory, used_heap_bytes
+from cli.dev import DevServers
+
+MIB = 1 << 20
+HEAP_MB = 200
+HELD = 40
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServers]:
+    found = DevServers(tmp_path_factory.mktemp("jvm") / "servers", heap_mb={"zookeeper": HEAP_MB})
+    try:
+        found.up(["zookeeper"])
+        yield found
+    finally:
+        found.down()
+
+
+def test_what_lives_in_a_heap_is_what_was_stored_and_no_garbage(servers: DevServers) -> None:
+    pid = servers.pid("zookeeper-1")
+    before = live_heap_bytes(pid)
+    client = KazooClient(hosts=servers.address("zookeeper"))
+    client.start(timeout=30)
+    for number in range(HELD):
+        client.create(f"/node-{number}", b"x" * (MIB - 1000))
+    while_at_work = used_heap_bytes(pid)
+    held = live_heap_bytes(pid)
+    # Up to twice: the last requests are kept beside the nodes, for servers that follow.
+    assert HELD * MIB * 0.9 < held - before < HELD * MIB * 2.2
+    assert held <= while_at_work
+    for number in range(HELD):
+        client.delete(f"/node-{number}")
+    client.stop()
+    client.close()
+    assert heap_max_bytes(pid) == HEAP_MB * MIB
+    assert f"-Xmx{HEAP_MB}m" in flags_of(pid)
+
+
+def test_a_machine_that_is_gone_has_no_heap(servers: DevServers) -> None:
+    servers.kill("zookeeper-1")
+    pid = 2**22 + 1  # Beyond the largest number that a process can have.
+    assert heap_max_bytes(pid) is None
+    with pytest.raises(BenchmarkError, match=r"did not do GC\.run"):
+        live_heap_bytes(pid)
+
+
+def test_a_full_heap_is_found_wherever_it_is_in_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    assert out_of_memory(log) == []
+    full = "2026-01-01 ERROR caught java.lang.OutOfMemoryError: Java heap space\n"
+    log.write_text("started\n" + full + "going on\n" * 100_000 + full)
+    assert out_of_memory(log) == ["java.lang.OutOfMemoryError: Java heap space"]
