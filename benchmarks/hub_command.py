@@ -13,11 +13,11 @@ from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.drivers import DRIVERS
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
+from benchmarks.heaps import HEAP_MB_MIN
 from benchmarks.hub_places import JOURNALS, METADATA
 from benchmarks.hub_plan import SIZES, Asked, hub_plan, stored_plan
 from benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
 from benchmarks.interrupts import interrupt_on_sigterm
-from benchmarks.metadata_places import HEAP_MB_MIN
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
 from benchmarks.runs import carry_out, end_run

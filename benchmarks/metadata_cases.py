@@ -16,11 +16,12 @@ from benchmarks.metadata_places import MetadataPlaces
 from benchmarks.recording import Summary
 from benchmarks.results import Measurement
 from benchmarks.sampling import Sampler
+from benchmarks.settling import CORES_MAX, settle
 from benchmarks.workloads import Workload
 from cli.dev import DevError
 from hedwig.errors import HedwigError
 
-__all__ = ["CLIENT_COMMAND", "MetadataCases"]
+__all__ = ["CLIENT_COMMAND", "MEMORY", "MetadataCases"]
 
 CLIENT_COMMAND: Final = ("-m", "benchmarks.metadata_client")
 _SECOND_NS: Final = 1_000_000_000
@@ -30,6 +31,17 @@ _DRAIN_S: Final = 60.0
 _START_AHEAD_S: Final = 0.05
 _RESTART_MAX_S: Final = 600.0
 _SAMPLE: Final = 200
+_READ: Final = {
+    "first_ns": "first_read_s",
+    "owners_ns": "owners_read_s",
+    "ranges_ns": "ranges_read_s",
+    "subscriptions_ns": "subscriptions_read_s",
+    "all_ns": "all_read_s",
+    "written_ns": "written_s",
+}
+"""What a probe tells, and how it is called in the values of a restart."""
+MEMORY: Final = "memory at the wall"
+"""How it is called in what is reported."""
 
 
 class MetadataCases:
@@ -49,6 +61,18 @@ class MetadataCases:
     ) -> None:
         self._clients.__exit__(kind, error, trace)
 
+    def settle(self) -> dict[str, float]:
+        """Wait until no server is at work any more; return how long that took, for the values of what follows.
+
+        `busy_cores`: processors that were still used when it was given up; only then.
+        """
+        servers = self._places.servers()
+        if not servers:
+            return {}
+        settling = settle(servers)
+        busy = {"busy_cores": settling.cores} if settling.cores > CORES_MAX else {}
+        return {"settling_s": settling.seconds, **busy}
+
     def measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
         """Carry a workload out as round `number`."""
         return self._walled(backend, workload, number, lambda: self._measure(backend, workload, ground, number))
@@ -58,8 +82,16 @@ class MetadataCases:
         return self._walled(backend, workload, 1, lambda: self._fill(backend, workload, task))
 
     def restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
-        """Kill the server with the records, start it again, and read a sample of topics all the while."""
-        return self._walled(backend, workload, 1, lambda: self._restart(backend, workload, ground))
+        """Kill the server with the records, start it again, and ask for a sample of topics all the while.
+
+        Before, uncounted, all servers collect their garbage and tell what is left: the values have it.
+        """
+        heaps, why = self._live_heaps(backend)
+        measurement = self._walled(backend, workload, 1, lambda: self._restart(backend, workload, ground))
+        measurement.values |= heaps
+        if why is not None:
+            measurement.reported["live heap"] = why
+        return measurement
 
     def _walled(
         self, backend: str, workload: Workload, number: int, carry_out: Callable[[], Measurement]
@@ -72,19 +104,32 @@ class MetadataCases:
             measurement = Measurement(workload=workload, driver=backend, round=number, wall=str(exc))
         if ended := self._places.ended(backend):
             measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
+        if measurement.wall is not None:
+            # A server that lives may be as full as one that has ended: its collector works on, and nothing else does.
+            measurement.wall = "; ".join([measurement.wall, *self._places.out_of_memory(backend)])
+            measurement.reported[MEMORY] = self._places.memory(backend)
         return measurement
+
+    def _live_heaps(self, backend: str) -> tuple[dict[str, float], str | None]:
+        """Return what lives in the heaps of a backend's servers, by kind and in all; and why that is unknown, if so."""
+        try:
+            heaps = self._places.live_heaps(backend)
+        except BenchmarkError as exc:
+            return {}, str(exc)
+        of_kinds = {f"{kind}_live_heap_bytes": size for kind, size in heaps.items()}
+        return {**of_kinds, "store_live_heap_bytes": sum(heaps.values())}, None
 
     def _measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
         client = self._clients.of(backend)
-        self._used += 1
-        fresh = replace(ground, token=f"{time.time_ns():x}-{self._used}")
+        fresh = self._fresh(ground)
         told = {"workload": workload.to_json(), "ground": fresh.to_json(), "round": number, "drain_s": _DRAIN_S}
         client.tell(told)
         client.hear("ready", time.monotonic() + _PREPARE_S)
         measurement = Measurement(workload=workload, driver=backend, round=number)
         roles = self._roles(backend, client)
         servers = [pid for role, pids in roles.items() if role != "client" for pid in pids]
-        with Sampler(roles) as sampler:
+        idle = self._places.idle(backend)
+        with Sampler(roles) as sampler, Sampler({"idle": idle}) as others:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
             client.tell({"start_ns": start_ns})
             if workload.operations:
@@ -93,16 +138,20 @@ class MetadataCases:
                 used = {role: sampler.cores(role, summary.begin_ns, summary.end_ns) for role in roles}
                 of_client = _times(used["client"], summary.seconds)
                 of_servers = _times(sum(used[role] or 0.0 for role in roles if role != "client"), summary.seconds)
+                of_idle = _times(others.cores("idle", summary.begin_ns, summary.end_ns), summary.seconds)
             else:
                 begin_ns = start_ns + round(workload.warmup_s * _SECOND_NS)
                 end_ns = start_ns + round(workload.seconds * _SECOND_NS)
-                of_client, of_servers = cpu_s_between(begin_ns, end_ns, ([client.pid], servers))
+                of_client, of_servers, of_idle = cpu_s_between(begin_ns, end_ns, ([client.pid], servers, idle))
                 summary = Summary.from_json(client.hear("summary", _deadline(workload)))
         measurement.take(summary, is_delivery=False)
         if not workload.is_open_loop:
             # It has no load to offer: where it is the time that bounds it, nothing was missed.
             measurement.offered, measurement.missed = measurement.offered - measurement.missed, 0
         measurement.values["refusals"] = summary.refusals
+        if of_idle is not None:
+            # What they used went on beside this load, on the same processors.
+            measurement.values["idle_servers_cpu_s"] = of_idle
         _note(measurement, sampler, roles, start_ns, summary, of_client, of_servers)
         client.hear("tidied", time.monotonic() + _PREPARE_S)
         return measurement
@@ -129,21 +178,28 @@ class MetadataCases:
     def _restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
         client = self._clients.of(backend)
         topics = random.Random(workload.seed).choices(range(ground.topics), k=_SAMPLE)
+        fresh = self._fresh(ground)
         began_ns = time.monotonic_ns()
         self._places.restart(backend)
-        ask = {"probe": topics, "ground": ground.to_json(), "seconds_max": _RESTART_MAX_S}
-        client.tell(ask)
+        client.tell({"probe": topics, "ground": fresh.to_json(), "seconds_max": _RESTART_MAX_S})
         probed = client.hear("probed", time.monotonic() + _RESTART_MAX_S + _OPEN_S)
         measurement = Measurement(workload=workload, driver=backend, round=1)
-        for name in ("first", "all"):
-            if (at_ns := probed[f"{name}_ns"]) is not None:
-                measurement.values[f"{name}_read_s"] = (at_ns - began_ns) / _SECOND_NS
+        for name, value in _READ.items():
+            if (at_ns := probed[name]) is not None:
+                measurement.values[value] = (at_ns - began_ns) / _SECOND_NS
         if probed["all_ns"] is None:
             measurement.wall = f"not all of {_SAMPLE} topics could be read {_RESTART_MAX_S:g} s after the restart"
+        elif probed["written_ns"] is None:
+            measurement.wall = f"nothing could be written {_RESTART_MAX_S:g} s after the restart"
         else:
             measurement.count = _SAMPLE
             measurement.seconds = measurement.values["all_read_s"]
         return measurement
+
+    def _fresh(self, ground: Ground) -> Ground:
+        """Return a ground with names that nobody has used."""
+        self._used += 1
+        return replace(ground, token=f"{time.time_ns():x}-{self._used}")
 
     def _roles(self, backend: str, client: GeneratorProcess) -> dict[str, list[int]]:
         return {**self._places.roles(backend), "client": [client.pid]}

@@ -1,28 +1,32 @@
 """The client of `hedwig-bench metadata`: a process that holds one store open, as a hub does, and does as it is told.
 
 It speaks lines of JSON as benchmarks.generator does. It reads where the store is, says `ready`, and then reads what to
-do: `fill` it, carry a `workload` out, or `probe` whether topics can be read; a line with none of these is the end.
+do: `fill` it, carry a `workload` out, or `probe` whether topics can be used; a line with none of these is the end.
 """
 
 import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.conversation import converse, hear_later, say
 from benchmarks.load import Load
 from benchmarks.metadata_fill import fill
-from benchmarks.metadata_ground import FillTask, Ground, Managers, owned
+from benchmarks.metadata_ground import DATA, FillTask, Ground, Managers, owned
 from benchmarks.metadata_target import MetadataTarget
 from benchmarks.workloads import Workload
 from hedwig.errors import HedwigError
+from hedwig.model import SubscriberId
 from metadata.backend import StoreOptions
+from metadata.operations import RecordKey
 from metadata.store import MetadataStore, open_metadata
 
 __all__ = ["main", "probe", "serve"]
 
+_SECOND_NS: Final = 1_000_000_000
 _PROBE_PAUSE_S: Final = 0.02
 _PROBE_ATTEMPT_S: Final = 2.0
 
@@ -73,30 +77,79 @@ async def probe(
     *,
     now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> Mapping[str, int | None]:
-    """Ask for the owners of topics until each was read once.
+    """Ask for owner, ledger ranges and a subscription of topics until each was read once; then write.
 
-    Returns: the monotonic times at which the first and the last of them was; None: not within `seconds_max`.
+    The write is a subscription of the first topic, which is made and deleted.
+    Returns: the monotonic times at which the first of all was read (`first_ns`), the last owner (`owners_ns`), the last
+        ledger ranges (`ranges_ns`), the last subscription (`subscriptions_ns`) and the last of all (`all_ns`), and at
+        which the write was done (`written_ns`); None: not within `seconds_max`.
     """
-    times_ns: list[int] = []
+    numbers = [owned(number) for number in topics]
+    first_of = [ground.subscription(number, 0) for number in numbers]
+    asked: Mapping[str, Sequence[Callable[[], Awaitable[object]]]] = {
+        "owners_ns": [partial(store.ownership.read_owner_info, ground.topic(number)) for number in numbers],
+        "ranges_ns": [partial(store.persistence.read_topic_persistence_info, ground.topic(n)) for n in numbers],
+        "subscriptions_ns": [
+            partial(store.subscriptions.read_subscription_data, key.topic, _subscriber(key)) for key in first_of
+        ],
+    }
+    times_ns: dict[str, list[int]] = {name: [] for name in asked}
+    deadline_ns = now_ns() + round(seconds_max * _SECOND_NS)
 
-    async def ask(number: int) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(_PROBE_ATTEMPT_S):
-                    found = await store.ownership.read_owner_info(ground.topic(owned(number)))
-            except (HedwigError, TimeoutError):
-                found = None
-            if found is not None:
-                times_ns.append(now_ns())
-                return
-            await asyncio.sleep(_PROBE_PAUSE_S)
+    async def ask(name: str, attempt: Callable[[], Awaitable[object]]) -> None:
+        await _until_found(attempt)
+        times_ns[name].append(now_ns())
 
-    asking = [asyncio.create_task(ask(number)) for number in topics]
-    _, late = await asyncio.wait(asking, timeout=seconds_max)
+    asking = [asyncio.create_task(ask(name, attempt)) for name, attempts in asked.items() for attempt in attempts]
+    late = await _ended(asking, deadline_ns, now_ns)
+    found = [at_ns for times in times_ns.values() for at_ns in times]
+    written_ns: int | None = None
+    if not late:
+        writing = [asyncio.create_task(_until_found(partial(_write, store, ground, numbers[0])))]
+        written_ns = None if await _ended(writing, deadline_ns, now_ns) else now_ns()
+    return {
+        "first_ns": min(found, default=None),
+        **{name: max(times) if len(times) == len(asked[name]) else None for name, times in times_ns.items()},
+        "all_ns": None if late else max(found),
+        "written_ns": written_ns,
+    }
+
+
+async def _ended(tasks: Sequence["asyncio.Task[None]"], deadline_ns: int, now_ns: Callable[[], int]) -> int:
+    """Wait for tasks until a deadline; return how many had not ended, and are cancelled."""
+    _, late = await asyncio.wait(tasks, timeout=max(0.0, (deadline_ns - now_ns()) / _SECOND_NS))
     for task in late:
         task.cancel()
-    await asyncio.gather(*asking, return_exceptions=True)
-    return {"first_ns": min(times_ns, default=None), "all_ns": None if late else max(times_ns)}
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return len(late)
+
+
+async def _until_found(attempt: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        try:
+            async with asyncio.timeout(_PROBE_ATTEMPT_S):
+                if await attempt() is not None:
+                    return
+        except (HedwigError, TimeoutError):
+            pass
+        await asyncio.sleep(_PROBE_PAUSE_S)
+
+
+async def _write(store: Managers, ground: Ground, number: int) -> bool:
+    """Make a subscription and delete it; one that an attempt before has left is deleted only."""
+    key = ground.new_subscription(number, 0)
+    subscriptions, subscriber = store.subscriptions, _subscriber(key)
+    left = await subscriptions.read_subscription_data(key.topic, subscriber)
+    version = (
+        await subscriptions.create_subscription_data(key.topic, subscriber, DATA) if left is None else left.version
+    )
+    await subscriptions.delete_subscription_data(key.topic, subscriber, version)
+    return True
+
+
+def _subscriber(key: RecordKey) -> SubscriberId:
+    assert key.subscriber is not None, "it is the key of a subscription"
+    return key.subscriber
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import click
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
+from benchmarks.heaps import HEAP_MB_MIN
 from benchmarks.interrupts import interrupt_on_sigterm
-from benchmarks.metadata_places import BACKENDS, HEAP_MB_MIN, SYNCED, UNSYNCED, terms
+from benchmarks.metadata_places import BACKENDS, SYNCED, UNSYNCED, terms
 from benchmarks.metadata_run import MetadataRun
 from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
 from benchmarks.metadata_tables import PROGRAM
@@ -22,12 +23,19 @@ from benchmarks.numbers_option import numbers
 from benchmarks.report_files import write_report
 from benchmarks.results import OF_A_RUN, Result
 from benchmarks.runs import end_run
+from benchmarks.settling import CALM_S, CORES_MAX, SECONDS_MAX
 from cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["metadata"]
 
 _SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
+_RESTART: Final = (
+    "one kill a step, with SIGKILL, so a figure without a spread; the server is started at once; owner, ledger ranges "
+    "and a subscription of each topic of a sample are asked for, then one is made and deleted; HBase's time has in it "
+    "until the master knows of the death, at most the session timeout, ZooKeeper's the pause of our client between "
+    "two tries to connect, at most 1 s"
+)
 _USUAL_BACKENDS: Final = ("zookeeper", "hbase")
 
 
@@ -190,12 +198,20 @@ def _terms(
     seed: int,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"label": label} if label else {}
+    topics_max = max((*sizes.topics, *sizes.unsynced_topics))
     for durability in (SYNCED, *([UNSYNCED] if sizes.unsynced_topics else [])):
-        found[durability] = terms(backends, sizes.heap_mb, durability)
+        found[durability] = terms(backends, sizes.heap_mb, durability, topics_max)
     return found | {
         "virtual machines": "serial collector, both compilers",
         "a topic": "an empty record of ledger ranges, its subscriptions, and an owner if its number is even",
         "clients": "one process for each backend, opened as a hub opens its store; only one is at work at a time",
+        "after filling": f"loads begin when all servers together have used {CORES_MAX:g} processors at most for "
+        f"{CALM_S:g} s, or after {SECONDS_MAX:g} s",
+        "disk": "what a restart would read: of ZooKeeper the newest snapshot and the logs since, of HBase no old logs "
+        "and no archive",
+        "live heap": "what a full collection leaves after the loads of a step; HBase's caches and unwritten changes "
+        "are in it",
+        "restart": _RESTART,
         "workloads": {name: files[name].says for name in names},
         "sizes": sizes.to_json(),
         "seed": seed,

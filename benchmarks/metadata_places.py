@@ -2,12 +2,24 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.heaps import HEAP_MB_MIN, hbase_heaps
+from benchmarks.jvm_heap import (
+    find_jcmd,
+    flags_of,
+    heap_max_bytes,
+    live_heap_bytes,
+    out_of_memory,
+    used_heap_bytes,
+)
+from benchmarks.sampling import usage_of
+from benchmarks.store_files import disk_bytes, occupied
 from cli.dev import DevServers
 from cli.dev.launcher import ServerState, ServerStatus
 from metadata.backend import StoreOptions
@@ -16,12 +28,13 @@ from metadata.store import format_metadata
 __all__ = [
     "BACKENDS",
     "HADOOP_3",
-    "HEAP_MB_MIN",
     "RESTARTED",
     "SYNCED",
     "SYNCED_LOG",
     "UNSYNCED",
+    "UNSYNCED_LOG",
     "MetadataPlaces",
+    "children_max",
     "terms",
 ]
 
@@ -31,11 +44,6 @@ SYNCED: Final = "synced"
 UNSYNCED: Final = "unsynced"
 
 _REGIONS: Final = 16
-_HBASE_ZOOKEEPER_MB: Final = 128
-_MASTER_MB: Final = 256
-_GATEWAY_MB: Final = 256
-_REGION_SERVER_MB_MIN: Final = 384
-HEAP_MB_MIN: Final = _HBASE_ZOOKEEPER_MB + _MASTER_MB + _GATEWAY_MB + _REGION_SERVER_MB_MIN
 
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
 """Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
@@ -47,9 +55,8 @@ _HBASE_DEFAULTS: Final = {
     "zookeeper.session.timeout": _SESSION_MS,
 }
 SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.enforce": "true"}
-_UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
+UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
 HADOOP_3: Final = "hbase-hadoop3"
-_TAIL_BYTES: Final = 65_536
 _SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase", "hbase+thrift": "hbase"}
 """The folder of servers that a backend uses."""
 _DATA_SERVER: Final[Mapping[str, str]] = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1"}
@@ -62,6 +69,7 @@ class MetadataPlaces:
 
     heap_mb: of all virtual machines of a backend together: ZooKeeper's one server has it alone, HBase's region server
     what its master, its ZooKeeper and a Thrift gateway leave it. SQLite has none: it works in the client's process.
+    topics_max: so many topics will be in a store at most.
     Raises in its methods: DevError, HedwigError - a server or a store does not come up; BenchmarkError.
     """
 
@@ -72,12 +80,14 @@ class MetadataPlaces:
         *,
         heap_mb: int,
         durability: str,
+        topics_max: int,
         progress: Callable[[str], None],
     ) -> None:
         if heap_mb < HEAP_MB_MIN:
             raise BenchmarkError(f"a heap of {heap_mb} MiB is too small for HBase: give {HEAP_MB_MIN} MiB at least")
         self._directory = directory
         self._backends = backends
+        self._topics_max = topics_max
         synced = durability == SYNCED
         self._servers: dict[str, DevServers] = {}
         if "zookeeper" in backends:
@@ -89,7 +99,7 @@ class MetadataPlaces:
                 zookeeper_properties={} if synced else {"forceSync": "no"},
             )
         if any(_SERVERS.get(backend) == "hbase" for backend in backends):
-            heaps = _hbase_heaps(backends, heap_mb)
+            heaps = hbase_heaps(heap_mb, has_gateway=_has_gateway(backends))
             self._servers["hbase"] = DevServers(
                 directory / "hbase",
                 progress=progress,
@@ -98,7 +108,7 @@ class MetadataPlaces:
                 # There is no gateway of this build; it writes no log itself.
                 classpaths={"hbase-master": HADOOP_3, "regionserver": HADOOP_3},
                 zookeeper_properties={"maxSessionTimeout": _SESSION_MS},
-                hbase_properties=_HBASE_DEFAULTS | (SYNCED_LOG if synced else _UNSYNCED_LOG),
+                hbase_properties=_HBASE_DEFAULTS | (SYNCED_LOG if synced else UNSYNCED_LOG),
             )
 
     def __enter__(self) -> Self:
@@ -114,6 +124,8 @@ class MetadataPlaces:
     def up(self) -> None:
         """Start the servers, and format an empty store of each backend."""
         self._directory.mkdir(parents=True, exist_ok=True)
+        if self._servers:
+            find_jcmd()  # Rather now than when there is something to be asked of it.
         if "zookeeper" in self._servers:
             self._servers["zookeeper"].up(["zookeeper"])
         if "hbase" in self._servers:
@@ -127,7 +139,8 @@ class MetadataPlaces:
             case "sqlite":
                 return f"sqlite://{self._directory.absolute() / 'metadata.sqlite'}"
             case "zookeeper":
-                return f"zookeeper://{self._servers['zookeeper'].address('zookeeper')}/bench/standalone"
+                address = self._servers["zookeeper"].address("zookeeper")
+                return f"zookeeper://{address}/bench/standalone?children_max={children_max(self._topics_max)}"
             case "hbase":
                 return f"hbase://{self._servers['hbase'].address('zookeeper')}/bench"
             case "hbase+thrift":
@@ -143,13 +156,28 @@ class MetadataPlaces:
                 found.setdefault(server.kind, []).append(server.pid)
         return found
 
+    def idle(self, backend: str) -> list[int]:
+        """Return the processes of all servers that do not work for a backend."""
+        at_work = {pid for pids in self.roles(backend).values() for pid in pids}
+        return [pid for pid in self.servers() if pid not in at_work]
+
+    def servers(self) -> list[int]:
+        """Return the processes of all servers."""
+        status = (server for servers in self._servers.values() for server in servers.status())
+        return [server.pid for server in status if server.pid is not None]
+
     def disk_bytes(self, backend: str) -> int:
-        """Return how much the store of a backend occupies, logs that a restart would read included."""
+        """Return how much the store of a backend occupies: what a restart would read, logs included."""
         if backend == "sqlite":
-            places: Iterable[Path] = self._directory.glob("metadata.sqlite*")
-        else:
-            places = (self._servers[_SERVERS[backend]].directory / "data").rglob("*")
-        return sum(_blocks_of(place) for place in places) * 512
+            return sum(map(occupied, self._directory.glob("metadata.sqlite*")))
+        return disk_bytes(self._servers[_SERVERS[backend]].directory / "data")
+
+    def live_heaps(self, backend: str) -> dict[str, int]:
+        """Have a backend's servers collect their garbage, and return the bytes that are left, by their kind.
+
+        Raises: BenchmarkError - one did not do so in time.
+        """
+        return {kind: sum(map(live_heap_bytes, pids)) for kind, pids in self.roles(backend).items()}
 
     def restart(self, backend: str) -> None:
         """Kill the server with the records, and start it again without waiting until it answers."""
@@ -162,6 +190,18 @@ class MetadataPlaces:
         dead = [server for server in self._status(backend) if server.state is ServerState.DEAD]
         return [f"{server.name} ended{_last_words(server.log)}" for server in dead]
 
+    def out_of_memory(self, backend: str) -> list[str]:
+        """Return what servers of a backend said of a full heap that live all the same."""
+        living = [server for server in self._status(backend) if server.pid is not None]
+        return [f"{server.name} lives, but said {line}" for server in living for line in out_of_memory(server.log)]
+
+    def memory(self, backend: str) -> list[dict[str, Any]]:
+        """Return of each server of a backend that lives its name, and in bytes what it holds and how its heap stands.
+
+        heap_used_bytes: garbage included; None if it did not say so in time, as one whose collector never ends.
+        """
+        return [_memory_of(server.name, server.pid) for server in self._status(backend) if server.pid is not None]
+
     def mend(self, backend: str) -> None:
         """Start servers of a backend that have ended, and wait until they answer. Raises DevError - they do not."""
         for server in self._status(backend):
@@ -171,7 +211,7 @@ class MetadataPlaces:
     def jvm_flags(self) -> dict[str, list[str]]:
         """Return the flags of the virtual machines that run, by backend and kind of server."""
         return {
-            f"{name}/{server.kind}": _flags_of(server.pid)
+            f"{name}/{server.kind}": flags_of(server.pid)
             for name, servers in self._servers.items()
             for server in servers.status()
             if server.pid is not None
@@ -181,8 +221,13 @@ class MetadataPlaces:
         return self._servers[_SERVERS[backend]].status() if backend in _SERVERS else []
 
 
-def terms(backends: Sequence[str], heap_mb: int, durability: str) -> str:
-    """Return what is equal about the backends, and how."""
+def children_max(topics_max: int) -> int:
+    """Return how many names a listing in ZooKeeper may bring: of twice as many topics, as wide ones lie beside them."""
+    return max(StoreOptions().children_max, 2 * topics_max)
+
+
+def terms(backends: Sequence[str], heap_mb: int, durability: str, topics_max: int) -> str:
+    """Return what is equal about the backends, and how; what is not, and how each is reached."""
     is_synced = durability == SYNCED
     said = [
         "an acknowledged write is " + ("on the disk" if is_synced else "in the file cache, which outlives the server")
@@ -190,47 +235,57 @@ def terms(backends: Sequence[str], heap_mb: int, durability: str) -> str:
     said.append(f"{heap_mb:,} MiB of heap in all for each backend, no replicas")
     if "zookeeper" in backends:
         said.append(f"ZooKeeper 3.9.4: one server, {'log forced to the disk' if is_synced else 'forceSync=no'}")
+        said.append(_reached_zookeeper(topics_max))
     if any(_SERVERS.get(backend) == "hbase" for backend in backends):
-        heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in _hbase_heaps(backends, heap_mb).items())
+        shared_out = hbase_heaps(heap_mb, has_gateway=_has_gateway(backends))
+        heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in shared_out.items())
         synced = f"hbase.wal.hsync={'true' if is_synced else 'false'}"
         said.append(
             f"HBase 2.6.1-hadoop3: one region server, {_REGIONS} regions a table, {synced}, "
             f"session timeout {int(_SESSION_MS) // 1000} s, heaps {heaps}"
         )
+    if "hbase" in backends:
+        said.append(_REACHED_HBASE)
     if "sqlite" in backends:
         said.append("SQLite: synchronous=FULL either way, no server, in the client's process")
     return "; ".join(said)
 
 
-def _hbase_heaps(backends: Sequence[str], heap_mb: int) -> dict[str, int]:
-    heaps = {"zookeeper": _HBASE_ZOOKEEPER_MB, "hbase-master": _MASTER_MB}
-    if "hbase+thrift" in backends:
-        heaps["thrift2"] = _GATEWAY_MB
-    return heaps | {"regionserver": heap_mb - sum(heaps.values())}
+def _reached_zookeeper(topics_max: int) -> str:
+    return (
+        f"ZooKeeper is reached: through kazoo {version('kazoo')}, a library in pure Python with threads of its own, "
+        "a read is two requests sent together (exists of the parent, get), an update a transaction of two (check of "
+        "the parent, set), creates and deletes of the same moment share transactions, single operations of many "
+        f"callers are gathered by us as hubs gather them, children_max={children_max(topics_max)} in the URL"
+    )
 
 
-def _flags_of(pid: int) -> list[str]:
-    try:
-        words = Path("/proc", str(pid), "cmdline").read_text().split("\0")
-    except OSError:
-        return []
-    return [word for word in words if word.startswith("-X")]
+_REACHED_HBASE: Final = (
+    "HBase is reached: through our own client of its RPC in asyncio, without threads or a library between, a read is "
+    "one request, an update one conditional mutation, single operations of many callers are gathered by us as hubs "
+    "gather them, and those for one server share calls"
+)
+
+
+def _has_gateway(backends: Sequence[str]) -> bool:
+    return "hbase+thrift" in backends
 
 
 def _last_words(log: Path) -> str:
     """Return what a virtual machine that ran out of memory said last."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    told = [line.strip() for line in lines if "java.lang.OutOfMemoryError" in line]
+    told = out_of_memory(log)
     return f": {told[-1]}" if told else ""
 
 
-def _blocks_of(place: Path) -> int:
+def _memory_of(name: str, pid: int) -> dict[str, Any]:
     try:
-        return place.lstat().st_blocks
-    except OSError:
-        return 0  # Logs come and go while the servers work.
+        used: int | None = used_heap_bytes(pid)
+    except BenchmarkError:
+        used = None
+    usage = usage_of(pid)
+    return {
+        "server": name,
+        "rss_bytes": None if usage is None else usage.rss_bytes,
+        "heap_max_bytes": heap_max_bytes(pid),
+        "heap_used_bytes": used,
+    }

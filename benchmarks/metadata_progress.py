@@ -13,7 +13,8 @@ from benchmarks.workloads import Workload
 __all__ = ["Progress"]
 
 _START_S: Final = 45.0
-_RESTART_S: Final = 15.0
+_RESTART_S: Final = 40.0
+_SETTLING_S: Final = 5.0
 _BESIDE_S: Final = 1.0
 _FILLED_PER_S: Final = 9_000
 """How long things take, until it shows how long they do."""
@@ -85,7 +86,7 @@ class Progress:
             if each is step:
                 if fill is None:
                     records = step.topics * (2 + stage.subscribers) - step.before * (2 + stage.subscribers)
-                    yield records / _FILLED_PER_S
+                    yield records / _FILLED_PER_S + _SETTLING_S
                 break
         for number in range(1, self._sizes.rounds + 1):
             for workload in step.workloads:

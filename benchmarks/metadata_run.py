@@ -23,8 +23,10 @@ class MetadataRun:
     """Carries stages out. What the result has already, walls included, is not measured again.
 
     In each round every workload goes to one backend after the other, in the opposite order in every other round, so
-    that both sides of a ratio saw the same machine. A backend that meets a wall in filling, or whose server does not
-    come up again, has no further cases in that stage. `directory` gets the servers, and nothing of them stays.
+    that both sides of a ratio saw the same machine. Stores are filled in the opposite order in every other step, and
+    the first load of a step waits until all servers have digested that. A backend that meets a wall in filling, or
+    whose server does not come up again, has no further cases in that stage. `directory` gets the servers, and nothing
+    of them stays.
     """
 
     stages: Sequence[Stage]
@@ -65,6 +67,7 @@ class MetadataRun:
             self.backends,
             heap_mb=self.sizes.heap_mb,
             durability=stage.durability,
+            topics_max=max((*self.sizes.topics, *self.sizes.unsynced_topics)),
             progress=lambda line: self.say(f"    {line}"),
         )
         self.say(f"[{self._progress.left({})}] starting servers: {stage.durability}")
@@ -93,8 +96,10 @@ class _Climb:
     def step(self, step: Step) -> None:
         """Fill the stores up to a step, and carry its cases out."""
         stage, run = self._stage, self._run
-        for backend in self._backends():
+        for backend in self._backends(turned=stage.steps.index(step) % 2 == 1):
             self._fill(step, backend)
+        run.say("    waiting until all servers are idle")
+        settling = dict.fromkeys(run.backends, self._cases.settle())
         claimed = dict.fromkeys(run.backends, step.before // 2)
         for number in range(1, run.sizes.rounds + 1):
             for workload in step.workloads:
@@ -103,7 +108,9 @@ class _Climb:
                         self._announce(backend, workload, number)
                         ground = self._ground(step, claimed[backend])
                         claimed[backend] += step.claims if workload.among in CLAIMING else 0
-                        self._keep(backend, self._cases.measure(backend, workload, ground, number))
+                        measurement = self._cases.measure(backend, workload, ground, number)
+                        measurement.values |= settling.pop(backend, {})
+                        self._keep(backend, measurement)
         restart = stage.restart(step, run.seed)
         for backend in self._backends():
             if backend in RESTARTED and self._progress.found(stage, backend, restart) is None:
@@ -201,6 +208,8 @@ def _told(measurement: Measurement) -> str:
     response = measurement.histograms.get("response")
     if "all_read_s" in measurement.values:
         told.append(f"all read after {measurement.values['all_read_s']:.1f} s")
+        if "written_s" in measurement.values:
+            told.append(f"written after {measurement.values['written_s']:.1f} s")
     elif response is not None and response.count:
         times = response.percentiles_us((50.0, 99.0))
         told.append(f"{measurement.rate_per_s:,.0f}/s, {times[50.0] / 1000:.1f} ms, p99 {times[99.0] / 1000:.1f} ms")

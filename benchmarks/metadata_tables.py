@@ -1,11 +1,12 @@
 """The tables of `hedwig-bench metadata`: every backend beside ZooKeeper, the topic counts one below the other."""
 
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from benchmarks.cas_ratios import ratio
 from benchmarks.figures import is_enough, median, median_value, merged, percentiles, spread
+from benchmarks.metadata_cases import MEMORY
 from benchmarks.metadata_suite import FILL, RESTART
 from benchmarks.results import Measurement, alike
 from benchmarks.workloads import Workload
@@ -17,7 +18,16 @@ _YARDSTICK: Final = "zookeeper"
 _MIB: Final = 1 << 20
 _FIRST: Final = ("topics × subscriptions", "backend")
 _FILL: Final = (*_FIRST, "records/s", "× zookeeper", "store MiB", "disk MiB", "batch ms: p50 / p99 / p99.9 / max")
-_RESTART: Final = (*_FIRST, "s until the first read", "s until all of a sample")
+_RESTART: Final = (
+    *_FIRST,
+    "s until the first read",
+    "owners",
+    "ledger ranges",
+    "subscriptions",
+    "s until all of a sample",
+    "s until a write",
+    "live heap MiB",
+)
 _CASE: Final = (
     "load",
     *_FIRST,
@@ -99,8 +109,9 @@ def _fill(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
 
 
 def _restart(group: Sequence[Measurement], _: dict[int, Measurement]) -> list[str]:
-    shown = (median_value(group, f"{name}_read_s", "{:.1f}") for name in ("first", "all"))
-    return [_counts(group[0].workload), group[0].driver, *shown]
+    names = [f"{name}_read_s" for name in ("first", "owners", "ranges", "subscriptions", "all")]
+    shown = (median_value(group, name, "{:.1f}") for name in (*names, "written_s"))
+    return [_counts(group[0].workload), group[0].driver, *shown, _mib(group, "store_live_heap_bytes")]
 
 
 def _case(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[str]:
@@ -144,10 +155,20 @@ def _mib(good: Sequence[Measurement], name: str) -> str:
     return median(good, lambda each: each.values[name] / _MIB if name in each.values else None, "{:,.0f}")
 
 
+def _held(server: Mapping[str, Any]) -> str:
+    """Return what a server that lived held when its backend met a wall."""
+    heap = [server["heap_used_bytes"], server["heap_max_bytes"]]
+    used, most = ("unknown" if size is None else f"{size / _MIB:,.0f}" for size in heap)
+    resident = "" if server["rss_bytes"] is None else f", {server['rss_bytes'] / _MIB:,.0f} MiB resident"
+    return f"{server['server']} lives: {used} of {most} MiB of heap{resident}"
+
+
 def _end(group: Sequence[Measurement]) -> list[str]:
     failed = sum(sum(each.errors.values()) for each in group)
     reasons = sorted({reason for each in group for reason in each.errors})
     notes: dict[str, None] = {}
     for each in group:
-        notes |= dict.fromkeys(each.notes())
+        notes |= dict.fromkeys((*each.notes(), *map(_held, each.reported.get(MEMORY, ()))))
+        if "busy_cores" in each.values:
+            notes[f"servers were still at work: {each.values['busy_cores']:.2f} processors"] = None
     return [f"{failed:,} ({', '.join(reasons)})" if failed else "0", "; ".join(notes)]

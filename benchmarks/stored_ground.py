@@ -41,7 +41,12 @@ class StoredGround:
         self._filled: dict[str, Measurement] = {}
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         self.places = MetadataPlaces(
-            directory / "servers", backends, heap_mb=sizes.heap_mb, durability=SYNCED, progress=progress
+            directory / "servers",
+            backends,
+            heap_mb=sizes.heap_mb,
+            durability=SYNCED,
+            topics_max=max(sizes.topics),
+            progress=progress,
         )
         stack.enter_context(self.places)
         self.places.up()

@@ -1,7 +1,7 @@
 """Prove that metadata workloads come out with the known delays, stalls, refusals and failures of their store."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from benchmarks.metadata_target import MetadataTarget
 from benchmarks.recording import Summary
 from benchmarks.results import Measurement
 from benchmarks.workloads import Among, Choice, Operation, Workload
+from hedwig.model import LedgerRanges
 from hedwig.versions import Version, Versioned
 from metadata.operations import RecordKey
 from tests.benchmarks.known_store import KnownStore
@@ -351,22 +352,66 @@ def test_a_fill_that_takes_too_long_is_a_wall() -> None:
 # ------------------------------------------------------------------------------------------------------- the rest
 
 
-def test_a_probe_tells_when_topics_can_be_read() -> None:
+def _store_of(topics: Sequence[int], **given: Any) -> KnownStore:
+    """Return a store in which these topics have all that is asked for after a restart."""
+    store = KnownStore(READ_S, WRITE_S, **given)
+    for number in topics:
+        store.owners.held[RecordKey(GROUND.topic(number))] = Versioned(PREDECESSOR, Version(b"v"))
+        store.ranges.held[RecordKey(GROUND.topic(number))] = Versioned(LedgerRanges(), Version(b"v"))
+        store.subscribers.held[GROUND.subscription(number, 0)] = Versioned(DATA, Version(b"v"))
+    return store
+
+
+def test_a_probe_tells_when_topics_can_be_read_and_a_write_is_done() -> None:
     clock = VirtualTime()
 
     async def run() -> Any:
-        store = KnownStore(READ_S, WRITE_S, fails=lambda _: clock.seconds < 1_010.0)
-        for number in (0, 2, 4):
-            store.owners.held[RecordKey(GROUND.topic(number))] = Versioned(PREDECESSOR, Version(b"v"))
-        return await probe(store, GROUND, [0, 3, 4], 60.0, now_ns=clock.now_ns), await probe(
-            store, GROUND, [0, 8], 60.0, now_ns=clock.now_ns
-        )
+        store = _store_of((0, 2, 4), fails=lambda _: clock.seconds < 1_010.0)
+        held = dict(store.subscribers.held)
+        found = await probe(store, GROUND, [0, 3, 4], 60.0, now_ns=clock.now_ns)
+        assert store.subscribers.writes == 1
+        assert store.subscribers.held == held, "what was written is deleted again"
+        return found, await probe(store, GROUND, [0, 8], 60.0, now_ns=clock.now_ns)
 
     found, lost = clock.run(run())
-    assert found["first_ns"] == pytest.approx(1_010e9, rel=1e-4)
-    assert found["all_ns"] == pytest.approx(1_010e9, rel=1e-4)
+    for name in ("first_ns", "owners_ns", "ranges_ns", "subscriptions_ns", "all_ns", "written_ns"):
+        assert found[name] == pytest.approx(1_010e9, rel=1e-4), name
+    assert found["written_ns"] - found["all_ns"] >= (READ_S + 2 * WRITE_S) * 1e9
     assert lost["first_ns"] is not None
-    assert lost["all_ns"] is None
+    assert [lost[name] for name in ("owners_ns", "ranges_ns", "subscriptions_ns", "all_ns", "written_ns")] == [None] * 5
+
+
+@pytest.mark.parametrize("late", ["owners", "ranges", "subscribers"])
+def test_each_kind_of_record_is_asked_for_and_has_its_time(late: str) -> None:
+    """Tables come back one by one; that one can be read tells nothing of the others."""
+    clock = VirtualTime()
+
+    async def run() -> Any:
+        store = _store_of((0, 2))
+        table = getattr(store, late)
+        held, table.held = table.held, {}
+        probing = asyncio.create_task(probe(store, GROUND, [0, 2], 60.0, now_ns=clock.now_ns))
+        await asyncio.sleep(30.0)
+        table.held = held
+        return clock.now_ns(), await probing
+
+    at_ns, found = clock.run(run())
+    names = {"owners": "owners_ns", "ranges": "ranges_ns", "subscribers": "subscriptions_ns"}
+    for table, name in names.items():
+        assert (found[name] >= at_ns) == (table == late), name
+    assert found["all_ns"] == found[names[late]]
+
+
+def test_a_store_that_can_only_be_read_is_not_whole_again() -> None:
+    clock = VirtualTime()
+
+    async def run() -> Any:
+        store = _store_of((0,), fails=lambda key: b"new-" in (key.subscriber or b""))
+        return await probe(store, GROUND, [0], 60.0, now_ns=clock.now_ns)
+
+    found = clock.run(run())
+    assert found["all_ns"] is not None
+    assert found["written_ns"] is None
 
 
 def test_an_offered_load_that_was_not_reached_is_no_success() -> None:

@@ -8,16 +8,18 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.main import main
-from benchmarks.metadata_places import RESTARTED
-from benchmarks.metadata_suite import SMOKE, Stage, stages
+from benchmarks.metadata_cases import MEMORY
+from benchmarks.metadata_places import RESTARTED, children_max, terms
+from benchmarks.metadata_suite import SMOKE, Stage, Step, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
-from benchmarks.results import Result
+from benchmarks.results import Measurement, Result
 from benchmarks.tables import markdown
 from tests.benchmarks.processes import processes_over
 
@@ -49,13 +51,24 @@ def _assert_done(result: Result, backend: str, stage: Stage = STAGE) -> None:
         assert not each.errors, what
         assert each.on == "synced"
         if each.workload.name == "restart":
-            assert 0 < each.values["first_read_s"] <= each.values["all_read_s"], what
+            kinds = [each.values[f"{kind}_read_s"] for kind in ("owners", "ranges", "subscriptions")]
+            assert 0 < each.values["first_read_s"] <= min(kinds), what
+            assert max(kinds) == each.values["all_read_s"] < each.values["written_s"], what
+            heaps = {name: size for name, size in each.values.items() if name.endswith("_live_heap_bytes")}
+            assert heaps.pop("store_live_heap_bytes") == sum(heaps.values()) > 0, what
+            assert not each.reported, what
             continue
         assert sum(second.get("finished", 0) for second in each.series.values()) > 0, what
         assert each.values["store_rss_bytes_max"] > 0, what
+        if each.workload.name != "fill" and backend in RESTARTED:
+            assert ("settling_s" in each.values) == (each.workload == _step_of(each, stage).workloads[0]), what
         if each.workload.name == "fill":
             assert each.count == each.offered, what
             assert each.values["disk_bytes"] > 0, what
+
+
+def _step_of(measurement: Measurement, stage: Stage) -> Step:
+    return next(step for step in stage.steps if step.topics == measurement.workload.topics)
 
 
 def _assert_reported(directory: Path, told: str) -> None:
@@ -164,6 +177,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
     for each in result.measurements:
         if each.workload.name not in ("fill", "restart"):
             assert each.values["servers_cpu_s"] >= 0
+            assert each.values["idle_servers_cpu_s"] >= 0
             kinds = {"zookeeper"} if each.driver == "zookeeper" else {"zookeeper", "hbase-master", "regionserver"}
             held = {name for second in each.series.values() for name in second if "rss_bytes" in str(second[name])}
             assert kinds <= held, (each.driver, each.workload.name, held)
@@ -199,6 +213,41 @@ def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> Non
     assert [each.wall for each in after] == [None] * len(after)
     assert all(each.count for each in after)
     assert not processes_over(directory)
+
+
+def test_a_wall_tells_how_the_servers_stood_that_lived(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    run = _run(directory, "read-owner", "--backend", "zookeeper", "--topics", "50000", "--fill-max", "1")
+    assert run.returncode == 0, run.stderr
+    result = Result.read(directory / "result.json")
+    (wall,) = result.measurements
+    assert wall.wall == "the time for it was over"
+    (server,) = wall.reported[MEMORY]
+    assert server["server"] == "zookeeper-1"
+    assert server["heap_max_bytes"] == SMOKE.heap_mb << 20
+    assert 0 < server["heap_used_bytes"] < server["heap_max_bytes"]
+    assert server["rss_bytes"] > 0
+    assert "zookeeper-1 lives: " in markdown(result)
+
+
+def test_stores_are_filled_in_turns(tmp_path: Path) -> None:
+    """Two backends that need no server of HBase's: who is first in one step is last in the next."""
+    directory = tmp_path / "run"
+    arguments = ["read-owner", "--backend", "sqlite", "--backend", "zookeeper", "--topics", "20,40,60"]
+    run = _run(directory, *arguments)
+    assert run.returncode == 0, run.stderr
+    filled = [
+        each.driver for each in Result.read(directory / "result.json").measurements if each.workload.name == "fill"
+    ]
+    assert filled == ["sqlite", "zookeeper", "zookeeper", "sqlite", "sqlite", "zookeeper"]
+
+
+@pytest.mark.parametrize(("topics", "names"), [(20, 1_000_000), (1_000_000, 2_000_000), (10_000_000, 20_000_000)])
+def test_a_listing_may_bring_all_topics_and_the_wide_ones_beside_them(topics: int, names: int) -> None:
+    assert children_max(topics) == names
+    said = terms(["zookeeper"], 1024, "synced", topics)
+    assert f"children_max={names} in the URL" in said
+    assert f"kazoo {version('kazoo')}" in said
 
 
 def _kill_zookeeper(directory: Path) -> None:
