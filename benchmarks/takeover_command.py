@@ -13,6 +13,7 @@ import click
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
+from benchmarks.heaps import STORM_HEAP_MB_MIN
 from benchmarks.hub_places import HEAP_MB, METADATA
 from benchmarks.hub_suite import Case
 from benchmarks.interrupts import interrupt_on_sigterm
@@ -27,6 +28,11 @@ from hedwig.errors import HedwigError
 __all__ = ["takeover"]
 
 _USUAL: Final = TakeoverSizes()
+_SHARED: Final = (
+    "the ZooKeeper of liveness and of BookKeeper's metadata is the metadata store as well: a storm on one is felt by "
+    "all the others"
+)
+_APART: Final = "the ZooKeeper of liveness and of BookKeeper's metadata has none of the hubs' metadata"
 _QUICK: Final = TakeoverSizes(
     topics=2_000, used=20, attached=10, rate_per_s=100.0, session_timeout_s=4.0, before_s=5.0, after_s=5.0
 )
@@ -51,8 +57,18 @@ _QUICK: Final = TakeoverSizes(
 @click.option("--served-max", "served_max_s", type=click.FloatRange(min=1), help="Seconds to wait for that.")
 @click.option("--metadata", type=click.Choice(METADATA), help="Where hubs keep their metadata. Default: hbase.")
 @click.option("--stored", type=click.IntRange(min=0), help="Topics that are in the store before. Default: none.")
-@click.option("--synced", "is_synced", is_flag=True, default=None, help="Force HBase's log to the disk as well.")
-@click.option("--heap", "heap_mb", type=click.IntRange(min=256), help="MiB of ZooKeeper, and of the region server.")
+@click.option(
+    "--synced/--unsynced",
+    "is_synced",
+    default=None,
+    help="Force the logs of ZooKeeper and HBase to the disk, or leave them in the file cache. Default: force them.",
+)
+@click.option(
+    "--heap",
+    "heap_mb",
+    type=click.IntRange(min=STORM_HEAP_MB_MIN),
+    help="MiB of all virtual machines of the metadata together, the ZooKeeper of liveness included. Default: 2048.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), help="Storms, each on fresh hubs and topics.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides which topics are used.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the hubs.")
@@ -132,11 +148,10 @@ def _progress(line: str) -> None:
 
 def _terms(label: str, sizes: TakeoverSizes, settings: tuple[str, ...], seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"label": label} if label else {}
-    sized = {"zookeeper": sizes.heap_mb}
-    if sizes.metadata == "hbase":
-        sized["regionserver"] = sizes.heap_mb
-    heaps = ", ".join(f"{kind} {size} MiB" for kind, size in (sized | {"bookie": HEAP_MB["bookie"]}).items())
-    used_for = "HBase" if sizes.metadata == "hbase" else "the metadata"
+    heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in sizes.heaps.items())
+    is_shared = sizes.metadata == "zookeeper"
+    used_for = "the metadata" if is_shared else "HBase"
+    log = "its log synced" if sizes.is_synced else "forceSync=no"
     return found | {
         "hubs": f"{sizes.hubs}, one killed with SIGKILL, placement uniform, no rebalancing",
         "session timeout": f"{sizes.session_timeout_s:g} s",
@@ -148,8 +163,10 @@ def _terms(label: str, sizes: TakeoverSizes, settings: tuple[str, ...], seed: in
         "metadata": _store(sizes),
         **({"topics in the store before": f"{sizes.stored:,}"} if sizes.stored else {}),
         "bookies": "three of 4.17, synced journals",
-        "ZooKeeper 3.9.4": f"one server, its log synced; used for liveness, ledgers and {used_for}",
-        "heaps": heaps,
+        "ZooKeeper 3.9.4": f"one server, {log}; used for liveness, ledgers and {used_for}",
+        "shared": _SHARED if is_shared else _APART,
+        "heaps": f"{sizes.heap_mb:,} MiB in all for the metadata and that ZooKeeper: {heaps}, each bookie "
+        f"{HEAP_MB['bookie']:,} MiB",
         "servers' virtual machines": "serial collector, both compilers",
         "hub options": list(settings),
         "rounds": sizes.rounds,
@@ -158,10 +175,10 @@ def _terms(label: str, sizes: TakeoverSizes, settings: tuple[str, ...], seed: in
 
 
 def _store(sizes: TakeoverSizes) -> str:
+    synced = "synced to the disk" if sizes.is_synced else "not synced to the disk"
     if sizes.metadata == "zookeeper":
-        return "ZooKeeper, synced to the disk"
-    build, synced = ("2.6.1-hadoop3", "synced") if sizes.is_synced else ("2.6.1", "not synced")
-    return f"HBase {build}, one region server, {REGIONS} regions a table, {synced} to the disk"
+        return f"ZooKeeper, {synced}"
+    return f"HBase 2.6.1-hadoop3, one region server, {REGIONS} regions a table, {synced}"
 
 
 def _named(case: Case) -> str:

@@ -14,12 +14,13 @@ from typing import Any, Final, Self
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
+from benchmarks.heaps import STORM_HEAP_MB_MIN, storm_heaps
 from benchmarks.hub_places import BOOKIES, HEAP_MB, JOURNALS
 from benchmarks.hub_process import HubProcess
 from benchmarks.hub_suite import Case
 from benchmarks.metadata_fill import fill
 from benchmarks.metadata_ground import FillTask
-from benchmarks.metadata_places import HADOOP_3, SYNCED_LOG
+from benchmarks.metadata_places import HADOOP_3, SYNCED_LOG, UNSYNCED_LOG
 from benchmarks.results import Measurement
 from benchmarks.sampling import Sampler
 from benchmarks.store_load import StoreLoad
@@ -40,7 +41,6 @@ _SECOND_NS: Final = 1_000_000_000
 REGIONS: Final = 16
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
 _KINDS: Final = ("zookeeper", "bookie", "regionserver", "hbase-master")
-_STORES: Final = ("zookeeper", "regionserver")
 _STORED_S: Final = 7200.0
 _FILLED_PER_S: Final = 50
 _OPEN_S: Final = 120.0
@@ -60,7 +60,8 @@ class TakeoverSizes:
     before_s, after_s: how long the load runs before the kill, and after everything is served again.
     served_max_s: how long to wait for that.
     metadata: in which store they are. stored: so many topics are in it before, the first of them those of the storm.
-    is_synced: HBase's log is forced to the disk, as ZooKeeper's is. heap_mb: of ZooKeeper, and of the region server.
+    is_synced: the logs of ZooKeeper and HBase are forced to the disk.
+    heap_mb: of all machines of the metadata together, the ZooKeeper of liveness and ledgers included.
     """
 
     hubs: int = 4
@@ -77,14 +78,21 @@ class TakeoverSizes:
     rounds: int = 1
     metadata: str = "hbase"
     stored: int = 0
-    is_synced: bool = False
-    heap_mb: int = HEAP_MB["regionserver"]
+    is_synced: bool = True
+    heap_mb: int = 2048
 
     def __post_init__(self) -> None:
         if not 1 <= self.used <= self.topics or not 0 <= self.attached <= self.used:
             raise ValueError("of all topics some must be used, and of those, not more than all have a subscriber")
         if self.hubs < 2:
             raise ValueError("of one hub that is killed nobody can take topics over: start at least 2")
+        if self.heap_mb < STORM_HEAP_MB_MIN:
+            raise ValueError(f"{self.heap_mb} MiB of heap are too few for HBase: give {STORM_HEAP_MB_MIN} at least")
+
+    @property
+    def heaps(self) -> dict[str, int]:
+        """Return the MiB of each server of the metadata, by its kind."""
+        return storm_heaps(self.heap_mb, metadata=self.metadata)
 
 
 class TakeoverRuns:
@@ -105,15 +113,16 @@ class TakeoverRuns:
         self._progress = progress
         self._info_port = choose_port(set(), random.Random())
         self._is_up = False
-        is_synced = sizes.is_synced
         self._servers = DevServers(
             directory / "servers",
             progress=progress,
-            heap_mb={kind: HEAP_MB[kind] for kind in _KINDS} | dict.fromkeys(_STORES, sizes.heap_mb),
+            heap_mb={"bookie": HEAP_MB["bookie"], **sizes.heaps},
             java_flags=dict.fromkeys(_KINDS, _BOTH_COMPILERS),
-            classpaths=dict.fromkeys(("hbase-master", "regionserver"), HADOOP_3) if is_synced else {},
+            # The other build never syncs: unsynced, too, it is the same one.
+            classpaths=dict.fromkeys(("hbase-master", "regionserver"), HADOOP_3),
+            zookeeper_properties={} if sizes.is_synced else {"forceSync": "no"},
             hbase_properties={
-                **(SYNCED_LOG if is_synced else {}),
+                **(SYNCED_LOG if sizes.is_synced else UNSYNCED_LOG),
                 "hbase.regionserver.msginterval": "3000",
                 "hbase.hregion.memstore.mslab.enabled": "true",
                 # Its page tells how many requests it has served.

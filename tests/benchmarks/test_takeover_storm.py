@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.heaps import STORM_HEAP_MB_MIN
 from benchmarks.main import main
 from benchmarks.results import Result
+from benchmarks.takeover_run import TakeoverSizes
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -69,8 +71,22 @@ def test_with_metadata_in_zookeeper_the_hubs_take_topics_of_a_filled_store_over(
     assert measurement.wall is None, measurement.wall
     assert measurement.histograms["served"].count == measurement.values["used_of_killed"] > 0
     assert "regionserver_cores_before" not in measurement.values
-    assert "ZooKeeper, synced to the disk" in run.stdout
+    text = " ".join(run.stdout.split())
+    assert "metadata ZooKeeper, synced to the disk" in text
+    assert "the ZooKeeper of liveness and of BookKeeper's metadata is the metadata store as well" in text
     assert not processes_over(data)
+
+
+@pytest.mark.parametrize("heap_mb", [TakeoverSizes().heap_mb, 4096])
+def test_both_stores_have_the_same_heap_in_all_and_are_synced(heap_mb: int) -> None:
+    on_hbase, on_zookeeper = (TakeoverSizes(metadata=each, heap_mb=heap_mb) for each in ("hbase", "zookeeper"))
+    assert set(on_hbase.heaps) == {"zookeeper", "hbase-master", "regionserver"}
+    assert sum(on_hbase.heaps.values()) == heap_mb
+    assert on_zookeeper.heaps == {"zookeeper": heap_mb}
+    assert on_hbase.is_synced
+    assert on_zookeeper.is_synced
+    with pytest.raises(ValueError, match="MiB of heap are too few for HBase"):
+        TakeoverSizes(heap_mb=STORM_HEAP_MB_MIN - 1)
 
 
 def test_sizes_that_make_no_sense_are_refused_in_one_line() -> None:
