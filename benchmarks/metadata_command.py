@@ -198,9 +198,8 @@ def _terms(
     seed: int,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"label": label} if label else {}
-    topics_max = max((*sizes.topics, *sizes.unsynced_topics))
     for durability in (SYNCED, *([UNSYNCED] if sizes.unsynced_topics else [])):
-        found[durability] = terms(backends, sizes.heap_mb, durability, topics_max)
+        found[durability] = terms(backends, sizes.heap_mb, durability)
     return found | {
         "virtual machines": "serial collector, both compilers",
         "a topic": "an empty record of ledger ranges, its subscriptions, and an owner if its number is even",

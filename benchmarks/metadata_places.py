@@ -226,7 +226,7 @@ def children_max(topics_max: int) -> int:
     return max(StoreOptions().children_max, 2 * topics_max)
 
 
-def terms(backends: Sequence[str], heap_mb: int, durability: str, topics_max: int) -> str:
+def terms(backends: Sequence[str], heap_mb: int, durability: str) -> str:
     """Return what is equal about the backends, and how; what is not, and how each is reached."""
     is_synced = durability == SYNCED
     said = [
@@ -235,7 +235,7 @@ def terms(backends: Sequence[str], heap_mb: int, durability: str, topics_max: in
     said.append(f"{heap_mb:,} MiB of heap in all for each backend, no replicas")
     if "zookeeper" in backends:
         said.append(f"ZooKeeper 3.9.4: one server, {'log forced to the disk' if is_synced else 'forceSync=no'}")
-        said.append(_reached_zookeeper(topics_max))
+        said.append(_reached_zookeeper())
     if any(_SERVERS.get(backend) == "hbase" for backend in backends):
         shared_out = hbase_heaps(heap_mb, has_gateway=_has_gateway(backends))
         heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in shared_out.items())
@@ -251,12 +251,13 @@ def terms(backends: Sequence[str], heap_mb: int, durability: str, topics_max: in
     return "; ".join(said)
 
 
-def _reached_zookeeper(topics_max: int) -> str:
+def _reached_zookeeper() -> str:
     return (
         f"ZooKeeper is reached: through kazoo {version('kazoo')}, a library in pure Python with threads of its own, "
         "a read is two requests sent together (exists of the parent, get), an update a transaction of two (check of "
         "the parent, set), creates and deletes of the same moment share transactions, single operations of many "
-        f"callers are gathered by us as hubs gather them, children_max={children_max(topics_max)} in the URL"
+        "callers are gathered by us as hubs gather them, children_max in the URL is twice the most topics of the run, "
+        f"at least {StoreOptions().children_max:,}"
     )
 
 

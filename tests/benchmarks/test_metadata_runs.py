@@ -1,5 +1,6 @@
 """Prove that `hedwig-bench metadata` measures real stores, survives their walls, and goes on where it was ended."""
 
+import asyncio
 import json
 import os
 import signal
@@ -14,13 +15,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.heaps import HEAP_MB_MIN
 from benchmarks.main import main
 from benchmarks.metadata_cases import MEMORY
-from benchmarks.metadata_places import RESTARTED, children_max, terms
+from benchmarks.metadata_places import RESTARTED, MetadataPlaces, children_max, terms
 from benchmarks.metadata_suite import SMOKE, Stage, Step, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
 from benchmarks.results import Measurement, Result
 from benchmarks.tables import markdown
+from metadata import open_metadata
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -245,9 +248,34 @@ def test_stores_are_filled_in_turns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("topics", "names"), [(20, 1_000_000), (1_000_000, 2_000_000), (10_000_000, 20_000_000)])
 def test_a_listing_may_bring_all_topics_and_the_wide_ones_beside_them(topics: int, names: int) -> None:
     assert children_max(topics) == names
-    said = terms(["zookeeper"], 1024, "synced", topics)
-    assert f"children_max={names} in the URL" in said
+
+
+async def test_a_place_has_its_limit_of_names_and_tells_who_is_idle(tmp_path: Path) -> None:
+    with MetadataPlaces(
+        tmp_path / "servers",
+        ["sqlite", "zookeeper"],
+        heap_mb=HEAP_MB_MIN,
+        durability="synced",
+        topics_max=1_000_000,
+        progress=lambda _: None,
+    ) as places:
+        await asyncio.to_thread(places.up)
+        url = places.url("zookeeper")
+        assert url.endswith("?children_max=2000000")
+        async with await open_metadata(url) as store:
+            assert [topic async for topic in store.topics()] == []
+        (server,) = places.servers()
+        assert places.roles("zookeeper") == {"zookeeper": [server]}
+        assert places.idle("zookeeper") == []
+        assert places.idle("sqlite") == [server]
+        assert places.out_of_memory("zookeeper") == []
+
+
+def test_the_terms_say_through_what_each_store_is_reached() -> None:
+    said = terms(["zookeeper", "hbase"], 1024, "synced")
     assert f"kazoo {version('kazoo')}" in said
+    assert "children_max in the URL is twice the most topics of the run, at least 1,000,000" in said
+    assert "HBase is reached: through our own client of its RPC" in said
 
 
 def _kill_zookeeper(directory: Path) -> None:
