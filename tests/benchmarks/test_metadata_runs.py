@@ -180,7 +180,9 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
     for each in result.measurements:
         if each.workload.name not in ("fill", "restart"):
             assert each.values["servers_cpu_s"] >= 0
-            assert each.values["idle_servers_cpu_s"] >= 0
+            # A few operations may be over before the second sample.
+            assert each.values.get("idle_servers_cpu_s", 0.0) >= 0
+            assert "idle_servers_cpu_s" in each.values or each.workload.operations
             kinds = {"zookeeper"} if each.driver == "zookeeper" else {"zookeeper", "hbase-master", "regionserver"}
             held = {name for second in each.series.values() for name in second if "rss_bytes" in str(second[name])}
             assert kinds <= held, (each.driver, each.workload.name, held)
