@@ -53,6 +53,11 @@ class Progress:
             if step is None or each is step
         )
 
+    def is_any_missing(self, stage: Stage, step: Step, backend: str) -> bool:
+        """Say whether a backend has a load of a step left."""
+        rounds = range(1, self._sizes.rounds + 1)
+        return any(self.found(stage, backend, each, number) is None for number in rounds for each in step.workloads)
+
     def left(self, lost: Mapping[str, str], stage: Stage | None = None) -> str:
         """Return how much is done and how long the rest will take, in words.
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from benchmarks.metadata_cases import MetadataCases
 from benchmarks.metadata_ground import FillTask, Ground
@@ -16,6 +17,9 @@ from benchmarks.workloads import Choice, Workload
 from cli.dev import DevError
 
 __all__ = ["MetadataRun", "named"]
+
+_WARMING_SHARE: Final = 0.4
+"""Of the length of a load."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,6 +104,7 @@ class _Climb:
             self._fill(step, backend)
         run.say("    waiting until all servers are idle")
         settling = dict.fromkeys(run.backends, self._cases.settle())
+        self._warm_up(step)
         claimed = dict.fromkeys(run.backends, step.before // 2)
         for number in range(1, run.sizes.rounds + 1):
             for workload in step.workloads:
@@ -116,6 +121,25 @@ class _Climb:
             if backend in RESTARTED and self._progress.found(stage, backend, restart) is None:
                 self._announce(backend, restart, 1)
                 self._keep(backend, self._cases.restart(backend, restart, self._ground(step, 0)))
+
+    def _warm_up(self, step: Step) -> None:
+        """Carry the closed loops of a step out once for a short time, which no figure is of.
+
+        Virtual machines that have just been started, or have only been filled, translate what a load has them do in
+        its first seconds, with processors that it needs. Round 0 has keys of its own.
+        """
+        run = self._run
+        loops = [each for each in step.workloads if not (each.is_open_loop or each.operations)]
+        for backend in self._backends():
+            if not self._progress.is_any_missing(self._stage, step, backend):
+                continue
+            run.say(f"    {backend}: warming up")
+            for workload in loops:
+                short = replace(workload, seconds=_WARMING_SHARE * workload.seconds, warmup_s=0.0)
+                self._cases.measure(backend, short, self._ground(step, 0), 0)
+                self._mend(backend)
+                if backend in self._lost:
+                    break
 
     def _backends(self, *, turned: bool = False) -> list[str]:
         """Return those that are left, now."""
@@ -176,6 +200,9 @@ class _Climb:
         self._progress.note(measurement)
         run.result.write(run.path)
         run.say(f"    {_told(measurement)}")
+        self._mend(backend)
+
+    def _mend(self, backend: str) -> None:
         if self._places.ended(backend):
             try:
                 self._places.mend(backend)

@@ -188,6 +188,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
             assert kinds <= held, (each.driver, each.workload.name, held)
 
 
+@pytest.mark.full
 def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     # Long enough for a server that has just been started again, on a machine that others use too.

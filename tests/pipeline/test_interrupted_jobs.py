@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import NEW
@@ -16,6 +18,8 @@ from tests.pipeline.stores import new_store, records, with_store
 
 START_S = 120.0
 TOPICS = 3000
+
+pytestmark = pytest.mark.full
 
 
 def _filled(folder: Path) -> str:
