@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -123,11 +124,21 @@ def _write_as_a_hub(url: str) -> None:
     with_store(url, write)
 
 
-def _start(cluster: StandaloneCluster, url: str, work: Work, marks: Path, **how: Any) -> "subprocess.Popen[str]":
+@contextmanager
+def _driver(
+    cluster: StandaloneCluster, url: str, work: Work, marks: Path, **how: Any
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run the driver; it is gone at the end, with the virtual machine that it has started."""
     wish = {"master": cluster.url, "url": url, "policy": work.policy, "rows": ROWS, "marks": str(marks)}
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     command = [sys.executable, str(DRIVER), json.dumps(wish | how)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as driver:
+        try:
+            yield driver
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
 
 
 def _end(driver: "subprocess.Popen[str]") -> None:
@@ -162,14 +173,14 @@ def test_rows_of_a_killed_executor_are_written_once(
     work: Work, cluster: StandaloneCluster, url: str, tmp_path: Path
 ) -> None:
     _prepare(url, work)
-    driver = _start(cluster, url, work, tmp_path, slow=None, pause_s=0.3, settings={})
-    _wait("rows of both tasks", lambda: _has_written_some(url, work), driver)
-    _write_as_a_hub(url)
-    killed = cluster.executors("127.0.0.2")
-    assert killed
-    for pid in killed:
-        os.kill(pid, signal.SIGKILL)
-    _end(driver)
+    with _driver(cluster, url, work, tmp_path, slow=None, pause_s=0.3, settings={}) as driver:
+        _wait("rows of both tasks", lambda: _has_written_some(url, work), driver)
+        _write_as_a_hub(url)
+        killed = cluster.executors("127.0.0.2")
+        assert killed
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        _end(driver)
     again = [mark.name for mark in tmp_path.glob("?-?") if not mark.name.endswith("-0")]
     assert again, "a task ran again"
     _check(url, work)
@@ -180,11 +191,11 @@ def test_rows_of_a_task_that_runs_twice_at_once_are_written_once(
     work: Work, cluster: StandaloneCluster, url: str, tmp_path: Path
 ) -> None:
     _prepare(url, work)
-    driver = _start(cluster, url, work, tmp_path, slow=[0], pause_s=SLOW_S, settings=SPECULATION)
-    second = tmp_path / "0-1"
-    _wait("rows of a second attempt", lambda: second.exists() and _has_written_some(url, work), driver)
-    _write_as_a_hub(url)
-    _end(driver)
+    with _driver(cluster, url, work, tmp_path, slow=[0], pause_s=SLOW_S, settings=SPECULATION) as driver:
+        second = tmp_path / "0-1"
+        _wait("rows of a second attempt", lambda: second.exists() and _has_written_some(url, work), driver)
+        _write_as_a_hub(url)
+        _end(driver)
     begun = float(second.read_text().split()[0])
     last = float((tmp_path / "0-0").read_text().split()[-1])
     assert last > begun, "the first attempt went on beside the second"
