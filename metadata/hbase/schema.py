@@ -48,7 +48,8 @@ _COLUMNS: Final[Mapping[str, TableColumns]] = {
 _FAMILY_ATTRIBUTES: Final = {
     "VERSIONS": "1",
     # With it, HBase walks through all versions of a cell that are not flushed yet, each time: after 16,000 moves of a
-    # consume pointer a read is 80 times slower. What it is for, a delete that hides a later put, cannot happen here.
+    # consume pointer a read takes over a hundred times as long. What it is for, a delete that hides a later put, cannot
+    # happen here.
     "NEW_VERSION_BEHAVIOR": "false",
     "BLOOMFILTER": "ROW",
 }

@@ -43,7 +43,7 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNo
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, UncertainStateError
-from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
+from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, Request
 from metadata.attempts import Attempts, Refusal, Verdict
 from metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
@@ -143,7 +143,7 @@ class CreateCas(_Cas[R]):
         self._forecast = forecast
         self._stored = codec.stamp(body, token, b"")
         self._zxid_before = bridge.zxid_seen
-        self._shared_loss: OutcomeUnknownError | None = None
+        self._shared_loss: AbortedError | OutcomeUnknownError | None = None
 
     @property
     def node(self) -> NewNode:
@@ -158,8 +158,8 @@ class CreateCas(_Cas[R]):
         """Take note that it was done, in a transaction with others: see SharedCreates."""
         self._note_done((czxid, 0), guard, self._stored)
 
-    def note_shared_loss(self, loss: OutcomeUnknownError) -> None:
-        """Take note that the answer to such a transaction, which was its first attempt, was lost."""
+    def note_shared_loss(self, loss: AbortedError | OutcomeUnknownError) -> None:
+        """Take note that such a transaction, which was its first attempt, was sent, and how the answer was lost."""
         self._doubt = True
         self._shared_loss = loss
 

@@ -64,11 +64,12 @@ class SharedCreates(Generic[R]):
                 return
             try:
                 (results,) = await self._bridge.send(deadline, attempt.request())
-            except OutcomeUnknownError as exc:
-                for each in attempt.company:
-                    each.note_shared_loss(exc)
+            except (AbortedError, OutcomeUnknownError) as exc:
+                if not isinstance(exc, AbortedError) or exc.sent:
+                    for each in attempt.company:
+                        each.note_shared_loss(exc)
                 return
-            except (AbortedError, NotAppliedError):
+            except NotAppliedError:
                 return  # Nothing happened; alone, each says what stands in the way.
             if attempt.settle(results):
                 self._forecast.is_missing = bool(attempt.made)

@@ -8,10 +8,25 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from hedwig.errors import InvalidArgumentError, SubscriptionStateExistsError, TopicOwnerInfoExistsError
+from hedwig.errors import (
+    InvalidArgumentError,
+    SubscriptionStateExistsError,
+    TopicOwnerInfoExistsError,
+    UncertainStateError,
+)
 from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import NEW
-from metadata import Delete, MetadataStore, Outcome, Read, RecordKey, StoreOptions, Write, open_metadata
+from metadata import (
+    Delete,
+    MetadataStore,
+    Outcome,
+    Read,
+    RecordKey,
+    StoreOptions,
+    Write,
+    format_metadata,
+    open_metadata,
+)
 from metadata.zookeeper.versions import identity_of
 from tests.metadata.zookeeper.conftest import Prefix
 
@@ -154,3 +169,18 @@ async def test_a_store_that_was_removed_says_so(store: MetadataStore, prefix: Pr
     await asyncio.to_thread(raw.delete, prefix.path, recursive=True)
     outcomes = await _claim(store, _topics(3))
     assert all("metadata format" in str(outcome.error) for outcome in outcomes)
+
+
+async def test_a_store_that_is_closed_meanwhile_leaves_each_outcome_open(prefix: Prefix) -> None:
+    """The one transaction was sent, and nobody will hear what came of it."""
+    await format_metadata(prefix.url)
+    store = await open_metadata(prefix.url, StoreOptions(operation_timeout_s=20))
+    claiming = asyncio.create_task(_claim(store, _topics(12)))
+    # Only the bridge knows when something is under way.
+    bridge = store._backend._bridge  # type: ignore[attr-defined]
+    for _ in range(1000):
+        if bridge._calls:
+            break
+        await asyncio.sleep(0)
+    await store.close()
+    assert {type(outcome.error) for outcome in await claiming} == {UncertainStateError}
