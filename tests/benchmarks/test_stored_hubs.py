@@ -58,8 +58,15 @@ def _check_one(each: Measurement) -> None:
     timed = each.histograms["response"].count
     if each.workload.operations:
         assert timed == SIZES.sample
-    # At a fixed rate the last ones may finish after the time in which they should have begun.
-    assert 0 < each.count <= timed if each.workload.is_open_loop else each.count == timed
+    if each.workload.is_open_loop:
+        # The last ones may finish after the time in which they should have begun.
+        assert 0 < each.count <= timed
+    elif each.workload.is_bounded:
+        assert each.count == timed
+    else:
+        # A window of time: those under way when it begins are only counted, those when it ends are only timed.
+        assert 0 < each.count
+        assert abs(each.count - timed) <= each.workload.in_flight
     assert each.values["stores_cores"] >= 0
     assert each.values["stores_rss_bytes_max"] > 1 << 20
     assert each.hub_rss_bytes_max is not None

@@ -106,8 +106,8 @@ async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_
     owner.kill()
     began_at, before, came_back = time.monotonic(), seen(proxy), 0
     while len(liveness_of(asked).live) == 2:
-        assert not is_owner(await ask(client, b"t", should_claim=False))
-        if is_owner(await ask(client, b"t", tried=[asked.me])):
+        # It may hear of the end between any two of these.
+        if is_owner(await ask(client, b"t", should_claim=False)) or is_owner(await ask(client, b"t", tried=[asked.me])):
             break
         came_back += 1
     looks = (seen(proxy) - before).total() / a_look
