@@ -12,7 +12,16 @@ from typing import Final
 from benchmarks.errors import BenchmarkError
 from cli.dev.java import find_java
 
-__all__ = ["find_jcmd", "flags_of", "heap_max_bytes", "live_heap_bytes", "out_of_memory", "used_heap_bytes"]
+__all__ = [
+    "find_jcmd",
+    "flags_of",
+    "full_heap",
+    "fullness",
+    "heap_max_bytes",
+    "live_heap_bytes",
+    "out_of_memory",
+    "used_heap_bytes",
+]
 
 _COLLECT_S: Final = 120.0
 _TELL_S: Final = 10.0
@@ -20,6 +29,8 @@ _KIB: Final = 1 << 10
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _GENERATION: Final = re.compile(r"total (\d+)K, used (\d+)K")
 """A part of the heap. What stands for classes is told as `used …, committed …`."""
+_OLD_GENERATION: Final = re.compile(r"tenured generation\s+total (\d+)K, used (\d+)K")
+_FULL_SHARE: Final = 0.97
 _FULL: Final = "java.lang.OutOfMemoryError"
 
 
@@ -46,6 +57,26 @@ def used_heap_bytes(pid: int) -> int:
     if not parts:
         raise BenchmarkError(f"the virtual machine {pid} says nothing of its heap that we understand")
     return sum(int(used) for _, used in parts) * _KIB
+
+
+def full_heap(pid: int) -> str | None:
+    """Have a machine collect its garbage, and say how full the part for what stays is if that is full; else None.
+
+    Then each further object that stays takes a collection of the whole heap, during which nothing else is done.
+
+    Raises: BenchmarkError - it did not do so in time.
+    """
+    _ask(pid, "GC.run", _COLLECT_S)
+    return fullness(_ask(pid, "GC.heap_info", _TELL_S))
+
+
+def fullness(heap_info: str) -> str | None:
+    """Return how full the old generation is, as the serial collector tells it, if it is full; else None."""
+    found = _OLD_GENERATION.search(heap_info)
+    if found is None or int(found[2]) < _FULL_SHARE * int(found[1]):
+        return None
+    total, used = (int(each) // _KIB for each in found.groups())
+    return f"{used:,} of {total:,} MiB in its old generation after a collection"
 
 
 def heap_max_bytes(pid: int) -> int | None:

@@ -106,8 +106,9 @@ class MetadataCases:
             measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
         if measurement.wall is not None:
             # A server that lives may be as full as one that has ended: its collector works on, and nothing else does.
-            measurement.wall = "; ".join([measurement.wall, *self._places.out_of_memory(backend)])
             measurement.reported[MEMORY] = self._places.memory(backend)
+            full = self._places.out_of_memory(backend) or self._places.full_heaps(backend)
+            measurement.wall = "; ".join([measurement.wall, *full])
         return measurement
 
     def _live_heaps(self, backend: str) -> tuple[dict[str, float], str | None]:

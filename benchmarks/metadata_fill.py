@@ -20,6 +20,9 @@ __all__ = ["fill"]
 _SECOND_NS: Final = 1_000_000_000
 _BATCHES_IN_FLIGHT: Final = 6
 _PAUSE_S: Final = 0.5
+_STANDSTILL_S: Final = 120
+_STANDSTILL_SHARE: Final = 0.1
+"""Of the rate of before: a server whose log is being forced, or that collects its garbage once, is back in time."""
 _FRUITLESS_MAX: Final = 5
 """A batch that failed so often in a row, each time after the store's own deadline, will not succeed."""
 
@@ -36,9 +39,15 @@ async def fill(
     summary = Summary(begin_ns=began_ns, end_ns=began_ns, offered=task.records)
     deadline_ns = began_ns + round(task.seconds_max * _SECOND_NS)
 
+    def why_over() -> str | None:
+        now = now_ns()
+        if now > deadline_ns:
+            return "the time for it was over"
+        return _standstill(summary, (now - began_ns) // _SECOND_NS)
+
     async def make(batch: Batch) -> int:
         batch_began_ns = now_ns()
-        await _make_until_done(store, batch, summary.errors, lambda: now_ns() > deadline_ns)
+        await _make_until_done(store, batch, summary.errors, why_over)
         return now_ns() - batch_began_ns
 
     def note(batch: Batch, took_ns: int) -> None:
@@ -64,12 +73,34 @@ async def _each(batches: Iterable[Batch]) -> AsyncIterator[Batch]:
         yield batch
 
 
-async def _make_until_done(store: Managers, batch: Batch, errors: Counter[str], is_over: Callable[[], bool]) -> None:
-    """Make a batch. Raises BenchmarkError - time is over, or it fails for good."""
+def _standstill(summary: Summary, second: int) -> str | None:
+    """Say that hardly anything is made any more, as it is with a server that only collects garbage; else None.
+
+    That is told from what was made in the last seconds before `second`, and from what was made in all seconds before
+    these, which have to be as many.
+    """
+    since = second - _STANDSTILL_S
+    if since < _STANDSTILL_S:
+        return None
+    before = sum(each.finished for number, each in summary.series.items() if number < since)
+    now_per_s, before_per_s = (summary.count - before) / _STANDSTILL_S, before / since
+    if now_per_s >= _STANDSTILL_SHARE * before_per_s:
+        return None
+    return (
+        f"it came to a standstill: {now_per_s:,.0f} records/s in the last {_STANDSTILL_S} s, and {before_per_s:,.0f}/s "
+        "before that"
+    )
+
+
+async def _make_until_done(
+    store: Managers, batch: Batch, errors: Counter[str], why_over: Callable[[], str | None]
+) -> None:
+    """Make a batch. Raises BenchmarkError - it is over, or it fails for good."""
     fruitless = 0
     while True:
-        if is_over():
-            raise BenchmarkError("the time for it was over")
+        why = why_over()
+        if why is not None:
+            raise BenchmarkError(why)
         try:
             await _make(store, batch)
             return

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from benchmarks.heaps import HEAP_MB_MIN, hbase_heaps
 from benchmarks.jvm_heap import (
     find_jcmd,
     flags_of,
+    full_heap,
     heap_max_bytes,
     live_heap_bytes,
     out_of_memory,
@@ -194,6 +196,16 @@ class MetadataPlaces:
         """Return what servers of a backend said of a full heap that live all the same."""
         living = [server for server in self._status(backend) if server.pid is not None]
         return [f"{server.name} lives, but said {line}" for server in living for line in out_of_memory(server.log)]
+
+    def full_heaps(self, backend: str) -> list[str]:
+        """Return which servers of a backend live and have nothing left of their heaps, as far as they say so."""
+        found = []
+        for server in self._status(backend):
+            if server.pid is not None:
+                with suppress(BenchmarkError):
+                    if (full := full_heap(server.pid)) is not None:
+                        found.append(f"{server.name} lives, and its heap is full: {full}")
+        return found
 
     def memory(self, backend: str) -> list[dict[str, Any]]:
         """Return of each server of a backend that lives its name, and in bytes what it holds and how its heap stands.

@@ -23,7 +23,7 @@ _KINDS: Final = tuple(
         (
             "memory",
             r"java\.lang\.OutOfMemoryError|GC overhead limit|\bENOMEM\b|Cannot allocate memory|"
-            r"insufficient memory for the Java Runtime",
+            r"insufficient memory for the Java Runtime|its heap is full",
         ),
         ("packet limit", r"packet|jute|too large"),
         ("server ended", r"(\w-\d+|the hub) ended"),
@@ -33,6 +33,7 @@ _KINDS: Final = tuple(
             r"did not say '.*' in time",
         ),
         (ALL_FAILED, r"^all failed: "),
+        ("standstill", r"came to a standstill"),
         ("no answer in time", r"timed out|timeout|deadline|did not|longer than"),
     )
 )

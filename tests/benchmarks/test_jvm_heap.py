@@ -7,7 +7,15 @@ import pytest
 from kazoo.client import KazooClient
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.jvm_heap import flags_of, heap_max_bytes, live_heap_bytes, out_of_memory, used_heap_bytes
+from benchmarks.jvm_heap import (
+    flags_of,
+    full_heap,
+    fullness,
+    heap_max_bytes,
+    live_heap_bytes,
+    out_of_memory,
+    used_heap_bytes,
+)
 from cli.dev import DevServers
 
 MIB = 1 << 20
@@ -37,12 +45,27 @@ def test_what_lives_in_a_heap_is_what_was_stored_and_no_garbage(servers: DevServ
     # Up to twice: the last requests are kept beside the nodes, for servers that follow.
     assert HELD * MIB * 0.9 < held - before < HELD * MIB * 2.2
     assert held <= while_at_work
+    assert full_heap(pid) is None
     for number in range(HELD):
         client.delete(f"/node-{number}")
     client.stop()
     client.close()
     assert heap_max_bytes(pid) == HEAP_MB * MIB
     assert f"-Xmx{HEAP_MB}m" in flags_of(pid)
+
+
+def test_a_heap_is_full_when_what_stays_fills_its_part_of_it() -> None:
+    # As a ZooKeeper told it that went on collecting, and did nothing else.
+    told = """15528:
+     def new generation   total 1258304K, used 987441K [0x0000000700000000, 0x0000000755550000, 0x0000000755550000)
+      eden space 1118528K,  88% used [0x0000000700000000, 0x000000073c44c7f0, 0x0000000744450000)
+     tenured generation   total 2796224K, used {used}K [0x0000000755550000, 0x0000000800000000, 0x0000000800000000)
+       the space 2796224K,  99% used [0x0000000755550000, 0x00000007fffffff8, 0x0000000800000000)
+     Metaspace       used 7872K, committed 8064K, reserved 1114112K
+    """
+    assert fullness(told.format(used=2796223)) == "2,730 of 2,730 MiB in its old generation after a collection"
+    assert fullness(told.format(used=2500000)) is None
+    assert fullness("garbage-first heap   total 1000K, used 1000K") is None
 
 
 def test_a_machine_that_is_gone_has_no_heap(servers: DevServers) -> None:

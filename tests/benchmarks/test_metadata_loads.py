@@ -1,6 +1,7 @@
 """Prove that metadata workloads come out with the known delays, stalls, refusals and failures of their store."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -347,6 +348,30 @@ def test_a_fill_that_takes_too_long_is_a_wall() -> None:
     assert why == "the time for it was over"
     assert 0 < summary.count < summary.offered
     assert summary.seconds <= 25.0
+
+
+@pytest.mark.parametrize(
+    ("stalls", "is_over"),
+    [
+        ([(150.5 + 100.0 * number, 250.0 + 100.0 * number) for number in range(20)], True),
+        ([(150.0, 210.0)], False),
+        ([(0.0, 60.0)], False),
+    ],
+    ids=["for good", "for a minute", "at the beginning"],
+)
+def test_a_fill_that_comes_to_a_standstill_is_a_wall_long_before_its_time_is_over(
+    stalls: list[tuple[float, float]], is_over: bool
+) -> None:
+    store = KnownStore(READ_S, 1.0, stalls=stalls)
+    store.delays.began = VirtualTime().seconds
+    summary, why = _filled(store, FillTask(first=0, last=80_000, subscribers=1, seconds_max=3_000.0))
+    if is_over:
+        assert why is not None
+        assert re.fullmatch(r"it came to a standstill: \d+ records/s in the last 120 s, and \d{3}/s before that", why)
+        assert 250.0 < summary.seconds < 600.0
+    else:
+        assert why is None
+        assert 270.0 < summary.seconds < 600.0
 
 
 # ------------------------------------------------------------------------------------------------------- the rest
