@@ -7,6 +7,7 @@ see `judge`.
 """
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Self
@@ -14,7 +15,7 @@ from typing import Final, Self
 from hedwig.clock import Clock
 from metadata.attempts import Verdict
 
-__all__ = ["LIVE", "STAMP_BYTES", "TOKEN_BYTES", "TOMBSTONE", "Stamp", "judge", "make_token"]
+__all__ = ["LIVE", "STAMP_BYTES", "TOKEN_BYTES", "TOMBSTONE", "Stamp", "are_live", "judge", "make_token"]
 
 TOKEN_BYTES: Final = 8
 LIVE: Final = b"L"
@@ -23,6 +24,7 @@ TOMBSTONE: Final = b"T"
 _FORMAT: Final = struct.Struct(">cQ8s8s")
 STAMP_BYTES: Final = _FORMAT.size
 _NO_TOKEN: Final = bytes(TOKEN_BYTES)
+_LIVE_BYTE: Final = LIVE[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Stamp:
             raise ValueError(f"a stamp has {STAMP_BYTES} bytes and begins with L or T, not {raw[:STAMP_BYTES]!r}")
         kind, number, token, previous = _FORMAT.unpack(raw)
         return cls(number, token, previous, kind == LIVE)
+
+
+def are_live(raws: Iterable[bytes]) -> bool:
+    """Say whether all of these are stamps of records that live: `Stamp.decode` would take each."""
+    return all(len(raw) == STAMP_BYTES and raw[0] == _LIVE_BYTE for raw in raws)
 
 
 def make_token(source: Random) -> bytes:

@@ -26,6 +26,7 @@ from metadata.managers import (
     TopicPersistenceManager,
 )
 from metadata.named_records import NamedRecords
+from metadata.packed import PackedPage, ScansPacked
 from metadata.scan import ScannedRecord, ScansTopics, merge_records
 from metadata.standalone import StandaloneHub, read_standalone, register_standalone
 from metadata.table import VersionedTable
@@ -140,6 +141,14 @@ class MetadataStore:
         async with aclosing(self._backend.table(kind).range_records(keys)) as pages:
             async for page in pages:
                 yield [ScannedRecord(kind, key, outcome) for key, outcome in page]
+
+    def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None] | None:
+        """Iterate over pages of the records in a range as they are stored; None if this backend has another form.
+
+        Close it if it is left early.
+        """
+        table = self._backend.table(kind_named(keys.kind))
+        return table.packed_range(keys) if isinstance(table, ScansPacked) else None
 
     def changes(self, kinds: Sequence[RecordKind[Any]] = KINDS) -> Changes | None:
         """Return what tells which records of `kinds` are changed; None if this backend cannot tell exactly."""

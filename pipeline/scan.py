@@ -6,17 +6,20 @@ The next page is asked for before a batch is handed over, so that it is on its w
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import aclosing, closing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from hedwig.model import Topic
 from hedwig.versions import Versioned
 from metadata import KeyRange, MetadataStore, RecordKey, ScannedRecord, open_metadata
+from metadata.packed import PackedColumns, PackedPage
 from metadata.url import MetadataUrl
 from pipeline.collector import few_collections
 from pipeline.hand_over import handed_over
+from pipeline.packed_batch import UnusualError, packed_batch
 from pipeline.plan import ScanConfig
 from pipeline.schemas import batch_of
 from pipeline.tables import OnCorrupt
@@ -24,6 +27,8 @@ from pipeline.tables import OnCorrupt
 __all__ = ["scan", "scan_batches"]
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _NAMED_MAX: Final = 20
 """So many records that cannot be read are named by each task; all are counted."""
@@ -54,37 +59,83 @@ async def scan_batches(
     store: MetadataStore, config: ScanConfig, keys: KeyRange
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Iterate over the rows in a range of an open store, as `scan`."""
-    backend = MetadataUrl.parse(config.url).scheme
-    found: list[tuple[RecordKey, Versioned[Any]]] = []
-    skipped = 0
-    # A prefix is the store's affair.
-    filters = not config.names.is_prefix
-    async with aclosing(_ahead(store.scan_range(keys))) as pages:
-        async for page in pages:
-            for item in page:
-                if filters and not config.names.wants(item.key.topic):
-                    continue
-                record = item.outcome.record
-                if record is not None:
-                    found.append((item.key, record))
-                elif config.on_corrupt is OnCorrupt.SKIP:
-                    skipped += 1
-                    if skipped <= _NAMED_MAX:
-                        _log.warning("passed over a record that cannot be read: %s", item.error)
-                else:
-                    item.read()
-            while len(found) >= config.batch_rows:
-                yield batch_of(config.table, backend, found[: config.batch_rows], config.columns)
-                del found[: config.batch_rows]
-    if found:
-        yield batch_of(config.table, backend, found, config.columns)
-    if skipped:
-        _log.warning("passed over %d records of %s that cannot be read", skipped, config.table)
+    rows = _Rows(config)
+    packed = store.packed_range(keys)
+    if packed is not None:
+        async with aclosing(_ahead(packed)) as packed_pages:
+            async for packed_page in packed_pages:
+                for batch in rows.of_packed(packed_page):
+                    yield batch
+    else:
+        async with aclosing(_ahead(store.scan_range(keys))) as pages:
+            async for page in pages:
+                for batch in rows.of_records(page):
+                    yield batch
+    for batch in rows.rest():
+        yield batch
+    if rows.skipped:
+        _log.warning("passed over %d records of %s that cannot be read", rows.skipped, config.table)
 
 
-async def _ahead(
-    pages: AsyncGenerator[list[ScannedRecord], None],
-) -> AsyncGenerator[list[ScannedRecord], None]:
+class _Rows:
+    """Makes batches of pages, none larger than it may be, in the order of the pages."""
+
+    def __init__(self, config: ScanConfig) -> None:
+        self.skipped = 0
+        self._config = config
+        self._backend = MetadataUrl.parse(config.url).scheme
+        # A prefix is the store's affair.
+        self._filters = not config.names.is_prefix
+        self._found: list[tuple[RecordKey, Versioned[Any]]] = []
+
+    def of_packed(self, page: PackedPage) -> Iterator[pa.RecordBatch]:
+        """Return the batches of a page of records as they are stored."""
+        try:
+            batch = None if page.columns is None else self._packed(page.columns)
+        except UnusualError:
+            batch = None
+        if batch is None:
+            yield from self.of_records(page.records())
+            return
+        yield from self.rest()
+        for start in range(0, batch.num_rows, self._config.batch_rows):
+            yield batch.slice(start, self._config.batch_rows)
+
+    def of_records(self, page: Sequence[ScannedRecord]) -> Iterator[pa.RecordBatch]:
+        """Return the batches that are full with the records of a page."""
+        for item in page:
+            if self._filters and not self._config.names.wants(item.key.topic):
+                continue
+            record = item.outcome.record
+            if record is not None:
+                self._found.append((item.key, record))
+            elif self._config.on_corrupt is OnCorrupt.SKIP:
+                self.skipped += 1
+                if self.skipped <= _NAMED_MAX:
+                    _log.warning("passed over a record that cannot be read: %s", item.error)
+            else:
+                item.read()
+        while len(self._found) >= self._config.batch_rows:
+            yield self._batch(self._config.batch_rows)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Return what no batch was filled with."""
+        if self._found:
+            yield self._batch(len(self._found))
+
+    def _packed(self, columns: PackedColumns) -> pa.RecordBatch:
+        batch = packed_batch(self._config.table, self._backend, columns, self._config.columns)
+        if not self._filters:
+            return batch
+        return batch.filter(pa.array([self._config.names.wants(Topic(topic)) for topic in columns.topics], pa.bool_()))
+
+    def _batch(self, rows: int) -> pa.RecordBatch:
+        batch = batch_of(self._config.table, self._backend, self._found[:rows], self._config.columns)
+        del self._found[:rows]
+        return batch
+
+
+async def _ahead(pages: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     """Iterate over pages, with the next one asked for while the present one is worked on."""
     coming = asyncio.create_task(_page(pages))
     try:
@@ -99,5 +150,5 @@ async def _ahead(
         await pages.aclose()
 
 
-async def _page(pages: AsyncGenerator[list[ScannedRecord], None]) -> list[ScannedRecord] | None:
+async def _page(pages: AsyncGenerator[T, None]) -> T | None:
     return await anext(pages, None)

@@ -47,11 +47,14 @@ __all__ = [
     "UNKNOWN_FIELDS",
     "InputRow",
     "arrow_schema",
+    "batch_from",
     "batch_of",
     "key_columns",
+    "native_schema",
     "optional_columns",
     "provenance_columns",
     "rows_of",
+    "value_of",
 ]
 
 UNKNOWN_FIELDS: Final = pa.field("unknown_fields", pa.bool_(), nullable=False)
@@ -165,10 +168,25 @@ def batch_of(
     `backend` is the scheme of their store.
     """
     names = arrow_schema(table).names if columns is None else columns
-    native = pa.schema([_field(_NATIVE[table], name) for name in names])
+    native = native_schema(table, names)
     arrays = [pa.array(_column(table, name, backend, records), native.field(name).type) for name in names]
+    return batch_from(table, names, arrays)
+
+
+def native_schema(table: Table, names: Sequence[str]) -> pa.Schema:
+    """Return some columns of `table`, and UNKNOWN_FIELDS, with their numbers as Python and Arrow exchange them."""
+    return pa.schema([_field(_NATIVE[table], name) for name in names])
+
+
+def batch_from(table: Table, names: Sequence[str], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
+    """Return a batch of columns that have the types of `native_schema`."""
     wanted = pa.schema([_field(arrow_schema(table), name) for name in names])
-    return pa.RecordBatch.from_arrays(arrays, schema=native).cast(wanted)
+    return pa.RecordBatch.from_arrays(arrays, schema=native_schema(table, names)).cast(wanted)
+
+
+def value_of(table: Table, name: str) -> Callable[[Any], Any]:
+    """Return what makes the value in a column out of a record."""
+    return _COLUMNS[table][name]
 
 
 def _field(schema: pa.Schema, name: str) -> pa.Field:
@@ -190,8 +208,8 @@ def _column(
         case UNKNOWN_FIELDS.name:
             return [has_unknown_fields(found.value) for _, found in records]
         case _:
-            value_of = _COLUMNS[table][name]
-            return [value_of(found.value) for _, found in records]
+            value = value_of(table, name)
+            return [value(found.value) for _, found in records]
 
 
 def rows_of(table: Table, batch: pa.RecordBatch) -> list[InputRow]:

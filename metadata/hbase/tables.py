@@ -10,6 +10,7 @@ millisecond, do not arise.
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -20,15 +21,17 @@ from hedwig.outcomes import NotAppliedError
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
-from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, ScanRange
+from metadata.hbase.driver import Cell, ConditionalPut, HBaseDriver, Row, RowValues, ScanRange
 from metadata.hbase.key_cuts import END, bucket_from, cuts
 from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, escape, past_prefix, split_row, topic_key
 from metadata.hbase.schema import columns_of
 from metadata.key_ranges import KeyRange, steps
 from metadata.kinds import RecordKind
 from metadata.operations import Operation, Outcome, RecordKey, outcome_of
+from metadata.packed import PackedColumns, PackedPage
 from metadata.packing import part_codec
-from metadata.stamps import LIVE, TOMBSTONE, Stamp, judge, make_token
+from metadata.scan import ScannedRecord
+from metadata.stamps import LIVE, TOMBSTONE, Stamp, are_live, judge, make_token
 from metadata.table import carry_out_all
 
 __all__ = ["HBaseTable"]
@@ -148,6 +151,11 @@ class HBaseTable(Generic[R]):
             if page:
                 yield page
 
+    async def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None]:
+        async for rows in self._slices(self._value_pages, keys.prefix, keys.start, keys.stop or END):
+            if rows:
+                yield PackedPage(self._columns_of(rows), partial(self._scanned, rows))
+
     async def _estimate(self) -> int:
         """Return about how many rows there are: few exactly, many by how close together they are in some places."""
         rows = buckets = 0
@@ -214,6 +222,39 @@ class HBaseTable(Generic[R]):
             return self._versioned(key, row, stamp)
 
         return key, outcome_of(decode)
+
+    async def _value_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[RowValues]]:
+        """Iterate over the rows in a range of row keys, as they come; the first page also if it is empty."""
+        limit = self._options.page_rows
+        while True:
+            rows = await self._value_page(self._asked(start, stop, self._columns.all, prefix=escape(prefix)), limit)
+            # The server's filter may let names past that it cannot judge.
+            yield [row for row in rows if split_row(row[0])[0].startswith(prefix)] if prefix else rows
+            if len(rows) < limit:
+                return
+            start = after(rows[-1][0])
+
+    async def _value_page(self, rows: ScanRange, limit: int) -> list[RowValues]:
+        attempts = Attempts(self._options, f"list {self._table}")
+        return await attempts.read(lambda deadline: self._driver.scan_values(self._table, rows, limit, deadline))
+
+    def _columns_of(self, rows: Sequence[RowValues]) -> PackedColumns | None:
+        versions, *parts = zip(*(values for _, values in rows), strict=True)
+        names = [split_row(key) for key, _ in rows]
+        # A row of a scan has a version that begins with the letter, but what else is in it only we know.
+        stamps = [raw for raw in versions if raw is not None]
+        if len(stamps) < len(rows) or not are_live(stamps):
+            return None
+        subscribers = [subscriber for _, subscriber in names] if self._kind.has_subscriber else ()
+        return PackedColumns([topic for topic, _ in names], subscribers, [_VERSION_TAG + raw for raw in stamps], parts)
+
+    def _scanned(self, rows: Sequence[RowValues]) -> list[ScannedRecord]:
+        columns = self._columns.all
+        whole = (
+            Row(key, {name: Cell(value, 0) for name, value in zip(columns, values, strict=True) if value is not None})
+            for key, values in rows
+        )
+        return [ScannedRecord(self._kind, *self._found(row)) for row in whole]
 
     async def _topic_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[Topic]]:
         """Iterate over the topics in a range of row keys, as they come; the first page also if it is empty."""
@@ -287,11 +328,16 @@ class HBaseTable(Generic[R]):
         letter: bytes = LIVE,
         prefix: bytes = b"",
     ) -> list[Row]:
-        rows = ScanRange(
-            start=start, stop=stop, columns=columns, marked=(self._columns.version, letter), name_prefix=prefix
-        )
+        rows = self._asked(start, stop, columns, letter=letter, prefix=prefix)
         attempts = Attempts(self._options, f"list {self._table}")
         return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
+
+    def _asked(
+        self, start: bytes, stop: bytes, columns: Sequence[bytes], *, letter: bytes = LIVE, prefix: bytes = b""
+    ) -> ScanRange:
+        return ScanRange(
+            start=start, stop=stop, columns=columns, marked=(self._columns.version, letter), name_prefix=prefix
+        )
 
     async def _get(self, key: RecordKey) -> Row | None:
         attempts = Attempts(self._options, _Work("read", self._kind.noun, key))

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgpack
@@ -13,9 +14,11 @@ from metadata.backend import StoreOptions
 from metadata.key_ranges import KeyRange, steps
 from metadata.kinds import RecordKind
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
+from metadata.packed import PackedColumns, PackedPage
 from metadata.packing import part_codec
+from metadata.scan import ScannedRecord
 from metadata.sqlite.lane import Lane
-from metadata.stamps import Stamp, make_token
+from metadata.stamps import Stamp, are_live, make_token
 
 __all__ = ["SqliteTable", "table_schema"]
 
@@ -186,17 +189,39 @@ class SqliteTable(Generic[R]):
         async for page in self._between(_unpacked(keys.start), None if keys.stop is None else _unpacked(keys.stop)):
             yield page
 
+    async def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None]:
+        async for page in self._rows_between(
+            _unpacked(keys.start), None if keys.stop is None else _unpacked(keys.stop)
+        ):
+            yield PackedPage(self._columns_of(page), partial(self._scanned, page))
+
+    def _columns_of(self, page: list[tuple[bytes, ...]]) -> PackedColumns | None:
+        topics, *rest = zip(*page, strict=True)
+        subscribers = rest.pop(0) if self._kind.has_subscriber else ()
+        versions, *parts = rest
+        if not are_live(versions):
+            return None
+        return PackedColumns(topics, subscribers, [_VERSION_TAG + raw for raw in versions], parts)
+
+    def _scanned(self, page: list[tuple[bytes, ...]]) -> list[ScannedRecord]:
+        return [ScannedRecord(self._kind, *self._found(row)) for row in page]
+
     async def _between(
         self, start: _Place, stop: _Place | None
     ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
         """Iterate over pages of the records from `start` on, up to but not at `stop`."""
+        async for page in self._rows_between(start, stop):
+            yield [self._found(row) for row in page]
+
+    async def _rows_between(self, start: _Place, stop: _Place | None) -> AsyncIterator[list[tuple[bytes, ...]]]:
+        """Iterate over pages of the rows from `start` on, up to but not at `stop`, none of them empty."""
         select = f"SELECT {self._names}, version, {', '.join(self._codec.parts)} FROM {self._kind.name} WHERE"
         where, values = _bounds(self._names, start, stop)
         while True:
             statement = f"{select} {where} ORDER BY {self._names} LIMIT ?"
             page = await self._page("scan", statement, (*values, self._options.page_rows))
             if page:
-                yield [self._found(row) for row in page]
+                yield page
             if len(page) < self._options.page_rows:
                 return
             where, values = _bounds(self._names, page[-1][: 1 + self._kind.has_subscriber], stop, above=">")

@@ -9,9 +9,12 @@ import pytest
 
 from hedwig.errors import CorruptRecordError, InvalidArgumentError
 from hedwig.model import LedgerRanges, SubscriberId, Topic
-from hedwig.versions import ANY, NEW
+from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata import Delete, KeyRange, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
 from metadata.kinds import KINDS, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from metadata.operations import Outcome
+from metadata.packed import PackedColumns
+from metadata.packing import part_codec
 from tests.metadata import samples
 from tests.metadata.awkward_names import AWKWARD, LONGEST
 from tests.metadata.bulk_contents import PREFIXES, Contents, contents, fill
@@ -67,6 +70,39 @@ async def test_ranges_follow_one_another_in_the_order_of_the_scan(small_pages: M
         whole = [item async for page in small_pages.scan(kinds=(kind,)) for item in page]
         shares = await partitioned(small_pages, kind, 7)
         assert [item for share in shares for item in share] == whole
+
+
+async def test_records_as_they_are_stored_are_those_that_a_scan_reads(small_pages: MetadataStore) -> None:
+    """Of the backends that hand them on: those in our own form."""
+    await fill(small_pages)
+    for kind in _KINDS:
+        for prefix in (None, *PREFIXES[:2]):
+            for keys in await small_pages.key_ranges(kind, 3, prefix):
+                packed = small_pages.packed_range(keys)
+                assert (packed is None) == (small_pages.url.scheme == "zookeeper")
+                if packed is None:
+                    continue
+                pages = [page async for page in packed]
+                scanned = [item async for page in small_pages.scan_range(keys) for item in page]
+                assert [item for page in pages for item in page.records()] == scanned
+                assert [item for page in pages for item in unpacked(kind, page.columns)] == scanned
+                assert max((len(page.columns or ()) for page in pages), default=0) <= SMALL_PAGES.page_rows
+
+
+def unpacked(kind: RecordKind[Any], columns: PackedColumns | None) -> list[ScannedRecord]:
+    """Return the records that columns hold."""
+    assert columns is not None, "nothing is wrong with any of them"
+    assert len(columns) > 0
+    subscribers: Sequence[bytes | None] = columns.subscribers or [None] * len(columns)
+    rows = zip(columns.topics, subscribers, columns.versions, zip(*columns.parts, strict=True), strict=True)
+    return [
+        ScannedRecord(
+            kind,
+            RecordKey(Topic(topic), None if subscriber is None else SubscriberId(subscriber)),
+            Outcome(record=Versioned(part_codec(kind).unpack(parts), Version(version))),
+        )
+        for topic, subscriber, version, parts in rows
+    ]
 
 
 async def test_ranges_of_a_prefix_hold_what_begins_so(small_pages: MetadataStore) -> None:

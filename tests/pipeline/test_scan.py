@@ -7,13 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import msgpack
 import pytest
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError, LayoutMissingError
 from metadata import MetadataUrl, RecordKey
 from pipeline.plan import NameRange, ScanConfig, plan
 from pipeline.scan import scan
-from pipeline.schemas import arrow_schema, rows_of
+from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, rows_of
 from pipeline.tables import OnCorrupt, Table
 from tests.metadata.bulk_contents import fill
 from tests.pipeline.stores import check_pauses, new_store, records, rows_of_table, scanned, with_store
@@ -109,6 +110,29 @@ def test_records_that_cannot_be_read_are_passed_over_and_told(filled: str, caplo
     found = rows_of_table(filled, Table.LEDGERS, on_corrupt=OnCorrupt.SKIP)
     assert set(found["topic"].to_pylist()) == {key.topic for key in stored} - {key.topic for key in broken}
     assert f"passed over {len(broken)} records of ledgers that cannot be read" in caplog.text
+
+
+def test_pages_with_something_unusual_keep_their_place_among_others(filled: str) -> None:
+    keys = list(records(filled, Table.LEDGERS))
+    with_more, without_version, broken = keys[3], keys[12], keys[20]
+    newer = msgpack.packb({"r": [], "newer": 1})
+    with closing(sqlite3.connect(MetadataUrl.parse(filled).path)) as connection, connection:
+        for column, value, key in (("record", newer, with_more), ("version", b"\x00", without_version)):
+            statement = f"UPDATE {Table.LEDGERS.kind.name} SET {column} = ? WHERE topic = ?"
+            assert connection.execute(statement, (value, key.topic)).rowcount == 1
+    break_one(filled, Table.LEDGERS, broken)
+    left = [key.topic for key in keys if key not in (without_version, broken)]
+    columns = ("topic", UNKNOWN_FIELDS.name)
+    # Pages of seven: three of them are read record by record, and one batch may hold rows of several.
+    for batch_rows in (3, 7, 100):
+        how = {"fetch_rows": 7, "batch_rows": batch_rows, "on_corrupt": OnCorrupt.SKIP}
+        found = rows_of_table(filled, Table.LEDGERS, columns=columns, **how)
+        assert found["topic"].to_pylist() == left
+        assert found.filter(found[UNKNOWN_FIELDS.name])["topic"].to_pylist() == [with_more.topic]
+        names = NameRange(start=left[1], stop=left[-1])
+        assert (
+            rows_of_table(filled, Table.LEDGERS, columns=columns, names=names, **how)["topic"].to_pylist() == left[1:-1]
+        )
 
 
 def test_scan_may_be_left_after_any_batch(filled: str) -> None:

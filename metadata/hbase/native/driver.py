@@ -7,14 +7,23 @@ tokens in the version column decide, above this.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LocalProtocolError, MetadataError
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
-from metadata.hbase.driver import LONG_AGO_MS, TIME_MAX_MS, ConditionalPut, Row, ScanRange, TableDescription, TableSpec
+from metadata.hbase.driver import (
+    LONG_AGO_MS,
+    TIME_MAX_MS,
+    ConditionalPut,
+    Row,
+    RowValues,
+    ScanRange,
+    TableDescription,
+    TableSpec,
+)
 from metadata.hbase.durability import Durability
 from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of, stated
 from metadata.hbase.native.administration import Administration
@@ -27,9 +36,11 @@ from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
 from metadata.hbase.native.places import Region
 from metadata.hbase.native.registry import Registry
-from metadata.hbase.native.scanning import scan_region
+from metadata.hbase.native.scanning import row_of, scan_region, values_of
 
 __all__ = ["NativeDriver"]
+
+T = TypeVar("T")
 
 _TRIES: Final = 3
 _TRY_MIN_S: Final = 1.0
@@ -113,12 +124,20 @@ class NativeDriver:
         return done
 
     async def scan(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[Row]:
-        found: list[Row] = []
+        return await self._scan(table, rows, limit, deadline, row_of)
+
+    async def scan_values(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[RowValues]:
+        return await self._scan(table, rows, limit, deadline, values_of(rows.columns))
+
+    async def _scan(
+        self, table: str, rows: ScanRange, limit: int, deadline: Deadline, make: Callable[[Any], T]
+    ) -> list[T]:
+        found: list[T] = []
         start, pause_s = rows.start, _PAUSE_FIRST_S
         while len(found) < limit and (not rows.stop or start < rows.stop):
             try:
                 region = await self._cluster.locate(table, start, deadline)
-                found += await self._scan_region(region, rows, start, limit - len(found), deadline)
+                found += await self._scan_region(region, rows, start, limit - len(found), deadline, make)
             except (NotAppliedError, OutcomeUnknownError):
                 # The caller would begin with the first region again, and never end while now one moves, now another.
                 if start == rows.start or pause_s >= deadline.remaining_s():
@@ -184,8 +203,14 @@ class NativeDriver:
         await self._cluster.close()
 
     async def _scan_region(
-        self, region: Region, rows: ScanRange, start: bytes, limit: int, deadline: Deadline
-    ) -> list[Row]:
+        self,
+        region: Region,
+        rows: ScanRange,
+        start: bytes,
+        limit: int,
+        deadline: Deadline,
+        make: Callable[[Any], T],
+    ) -> list[T]:
         """Return the first `limit` rows of a range in one region, from `start` on."""
 
         def deadline_of_call() -> Deadline:
@@ -197,12 +222,14 @@ class NativeDriver:
             stop_row=rows.stop,
             filter=filter_of(rows),
             time_range=TimeRange(start=rows.since_ms, end=TIME_MAX_MS) if rows.since_ms else None,
-            read_type=Scan.PREAD if limit <= _FEW_ROWS else Scan.STREAM,
+            # A topic mostly has few rows, whatever may be asked for. To stream, a server opens each file anew for the
+            # scanner, which takes it milliseconds; left to itself it does so once a scan has come to 256 KiB or so.
+            read_type=Scan.PREAD if limit <= _FEW_ROWS else Scan.DEFAULT,
             max_result_size=_REPLY_BYTES,
         )
         try:
             connection = await self._cluster.data_connection(region.server, deadline)
-            return await scan_region(connection, region, scan, limit, deadline_of_call)
+            return await scan_region(connection, region, scan, limit, deadline_of_call, make)
         except ServerFailure as failure:
             self._cluster.failed(region, failure)
 

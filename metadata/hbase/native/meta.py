@@ -13,7 +13,7 @@ from metadata.hbase.driver import Row
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.hbase_pb2 import Column, RegionInfo, Scan
 from metadata.hbase.native.places import META_TABLE, Region, Server
-from metadata.hbase.native.scanning import scan_region
+from metadata.hbase.native.scanning import row_of, scan_region
 
 __all__ = ["find_region", "has_table", "list_regions", "meta_region"]
 
@@ -45,7 +45,7 @@ async def list_regions(connection: Connection, meta: Region, table: str, deadlin
             stop_row=f"{table}-".encode(),
             read_type=Scan.STREAM,
         )
-        rows = await scan_region(connection, meta, scan, _PAGE_ROWS, lambda: deadline)
+        rows = await scan_region(connection, meta, scan, _PAGE_ROWS, lambda: deadline, row_of)
         found += [region for row in rows if (region := _region(row, table)) is not None]
         if len(rows) < _PAGE_ROWS:
             return found
@@ -68,7 +68,7 @@ async def find_region(
         reversed=True,
         read_type=Scan.PREAD,
     )
-    rows = await scan_region(connection, meta, scan, 1, lambda: deadline)
+    rows = await scan_region(connection, meta, scan, 1, lambda: deadline, row_of)
     if not rows:
         return None
     found = _region(rows[0], table)
@@ -84,7 +84,7 @@ async def has_table(connection: Connection, meta: Region, table: str, deadline: 
     """
     row = table.encode()
     scan = Scan(column=[_STATES], start_row=row, stop_row=row + b"\0", read_type=Scan.PREAD)
-    return bool(await scan_region(connection, meta, scan, 1, lambda: deadline))
+    return bool(await scan_region(connection, meta, scan, 1, lambda: deadline, row_of))
 
 
 def _region(row: Row, table: str) -> Region | None:

@@ -1,23 +1,33 @@
 """Scanning one HBase region: a scanner that is opened by the first call and goes on by further ones."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
-from metadata.hbase.driver import Cell, Row
+from metadata.hbase.driver import Cell, Row, RowValues
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.hbase_pb2 import RegionSpecifier, Scan, ScanRequest, ScanResponse
 from metadata.hbase.native.places import Region
 
-__all__ = ["row_of", "scan_region"]
+__all__ = ["row_of", "scan_region", "values_of"]
+
+T = TypeVar("T")
 
 _METHOD: Final = "Scan"
 
 
 async def scan_region(
-    connection: Connection, region: Region, scan: Scan, limit: int, deadline_of_call: Callable[[], Deadline]
-) -> list[Row]:
+    connection: Connection,
+    region: Region,
+    scan: Scan,
+    limit: int,
+    deadline_of_call: Callable[[], Deadline],
+    make: Callable[[Any], T],
+) -> list[T]:
     """Return the first `limit` rows of a scan in one region; fewer only if the region has no more of them.
+
+    `make` turns a Result that has cells into a row: `row_of`, or `values_of` some columns.
 
     A server sends fewer rows than asked for when that takes it long or gets too large; the next call goes on.
 
@@ -31,14 +41,14 @@ async def scan_region(
         client_handles_partials=False,
         client_handles_heartbeats=True,
     )
-    rows: list[Row] = []
+    rows: list[T] = []
     scanner: int | None = None
     sequence = 0
     try:
         while True:
             body = await connection.ask(_METHOD, request.SerializeToString(), deadline_of_call())
             answer = ScanResponse.FromString(body)
-            rows += [row_of(result) for result in answer.results]
+            rows += map(make, answer.results)
             exhausted = answer.HasField("more_results_in_region") and not answer.more_results_in_region
             ended = answer.HasField("more_results") and not answer.more_results
             if exhausted or ended or len(rows) >= limit:
@@ -74,3 +84,24 @@ def row_of(result: Any) -> Row:
         cells[0].row,
         {cell.family + b":" + cell.qualifier: Cell(cell.value, cell.timestamp) for cell in cells},
     )
+
+
+def values_of(columns: Sequence[bytes]) -> Callable[[Any], RowValues]:
+    """Return what turns a Result of a scan for `columns`, two at least, into the values of these, in their order.
+
+    A server sends the cells of a row in the order of family and qualifier, one for each column that was asked for: so
+    where all are there nobody has to look at their names.
+    """
+    names = [name.partition(b":")[::2] for name in columns]
+    ordered = sorted(names)
+    in_their_order = itemgetter(*(ordered.index(name) for name in names))
+    number = len(columns)
+
+    def values(result: Any) -> RowValues:
+        cells = result.cell
+        if len(cells) == number:
+            return cells[0].row, in_their_order([cell.value for cell in cells])
+        found = {(cell.family, cell.qualifier): cell.value for cell in cells}
+        return cells[0].row, tuple(found.get(name) for name in names)
+
+    return values

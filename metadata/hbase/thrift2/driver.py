@@ -23,6 +23,7 @@ from metadata.hbase.driver import (
     Cell,
     ConditionalPut,
     Row,
+    RowValues,
     ScanRange,
     TableDescription,
     TableSpec,
@@ -38,7 +39,8 @@ T = TypeVar("T")
 _EQUAL: Final = 2
 _DELETE_COLUMNS: Final = 1
 _READ_POINTWISE: Final = 3
-_READ_STREAM: Final = 2
+_READ_AS_IT_GOES: Final = 1
+"""By position, until so much was read that a stream is better."""
 _FEW_ROWS: Final = 100
 
 _RECEIPT_QUALIFIER: Final = b"~"
@@ -118,13 +120,17 @@ class Thrift2Driver:
             caching=limit,
             timeRange=GATEWAY.TTimeRange(minStamp=rows.since_ms, maxStamp=TIME_MAX_MS) if rows.since_ms else None,
             filterString=_filter_string(rows),
-            readType=_READ_POINTWISE if limit <= _FEW_ROWS else _READ_STREAM,
+            readType=_READ_POINTWISE if limit <= _FEW_ROWS else _READ_AS_IT_GOES,
             limit=limit,
         )
         found: list[Any] = await self._run(
             table, deadline, lambda call: call("getScannerResults", table.encode(), scan, limit)
         )
         return [_row(result) for result in found]
+
+    async def scan_values(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[RowValues]:
+        found = await self.scan(table, rows, limit, deadline)
+        return [(row.key, tuple(row.value(column) for column in rows.columns)) for row in found]
 
     async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
         found: list[Any] = await self._run(table, deadline, lambda call: call("getAllRegionLocations", table.encode()))

@@ -1,0 +1,52 @@
+"""Records as they are stored, column by column, for those who want a table and would take objects apart at once.
+
+To make objects of records costs several times what reading them does; over millions of records that is what a scan
+takes. So a backend whose records are in our own form (metadata/packing.py) may hand on what it read, and who reads it
+decodes a column at a time.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from metadata.key_ranges import KeyRange
+from metadata.scan import ScannedRecord
+
+__all__ = ["PackedColumns", "PackedPage", "ScansPacked"]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedColumns:
+    """Records of one kind: lists of one length, in the order of the scan.
+
+    `subscribers` is empty for kinds that have none. `versions` are what `Version.raw` is. `parts` has one list for each
+    part of the kind's codec, in its form; a part that is absent is None or empty.
+    """
+
+    topics: Sequence[bytes]
+    subscribers: Sequence[bytes]
+    versions: Sequence[bytes]
+    parts: Sequence[Sequence[bytes | None]]
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPage:
+    """A page of a scan. `records` makes objects of it, as other scans do, and says what cannot be read.
+
+    `columns` is None where a version is not what it should be. What is in the parts nobody has looked at.
+    """
+
+    columns: PackedColumns | None
+    records: Callable[[], list[ScannedRecord]]
+
+
+@runtime_checkable
+class ScansPacked(Protocol):
+    """A table that hands on what it has read of its records."""
+
+    def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None]:
+        """Iterate over pages of the records in a range, as `range_records`. Close it if it is left early."""
+        ...
