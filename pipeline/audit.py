@@ -9,6 +9,7 @@ of what is asked here needs a table more than once.
     DIR/hubs/*.parquet         a row for each incarnation of a hub
     DIR/fan_outs/*.parquet     the topics with the most subscriptions
     DIR/existing/*.parquet     the ledgers that exist, where somebody said where they are
+    DIR/ends/*.parquet         how far the open ones go, likewise
     DIR/audit.json             the figures; written last
     DIR/audit.html             the page
 """
@@ -29,6 +30,8 @@ __all__ = ["AuditFigures", "AuditInput", "audit"]
 
 _EACH_KIND: Final = 20
 """How many findings of each kind the page shows."""
+_REASONS: Final = 5
+"""So many reasons for not knowing are told."""
 _YOUNG_MS: Final = 3_600_000
 """A ledger is made before it is on record; one so young may be on its way there."""
 
@@ -39,8 +42,8 @@ class AuditInput:
 
     `living` hubs (columns host, port, ssl_port, epoch) and `existing` ledgers (those of `LedgerListing`) are None where
     nobody said where to ask. `existing` is from after the records were read; `existed`, from before, is there where
-    ledgers do not tell when they were made. `why_no_orphans` says why these are not looked for. `prefix`: only topics
-    that begin so are in the tables.
+    ledgers do not tell when they were made. `why_no_orphans` says why these are not looked for. `ends` are the answers
+    of `ask_open_ledgers`, None where nobody was asked. `prefix`: only topics that begin so are in the tables.
     """
 
     frames: Mapping[Table, DataFrame]
@@ -49,6 +52,7 @@ class AuditInput:
     existing: DataFrame | None = None
     existed: DataFrame | None = None
     why_no_orphans: str | None = None
+    ends: DataFrame | None = None
     prefix: bytes = b""
 
 
@@ -67,7 +71,14 @@ class AuditFigures:
     backlogs: list[dict[str, Any]] = field(default_factory=list)
     spread: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """How often values occur, by what they are: pairs of the least value of a class and how many are in it."""
-    inexact_topics: int = 0
+    is_asked: bool = False
+    """Whether open ledgers were asked how far they go."""
+    open_topics: int = 0
+    """Topics whose last ledger is open, so that their records do not tell where they end."""
+    told_topics: int = 0
+    """Those of them whose ledger was asked how far it goes, and answered."""
+    untold: list[dict[str, Any]] = field(default_factory=list)
+    """Why some ledgers that were asked for did not say, and how many for each reason."""
 
     @property
     def skew(self) -> float | None:
@@ -140,7 +151,8 @@ class _Audit:
         ]
 
     def look_at_topics(self) -> None:
-        positions = standing.topic_positions(self._ledgers)
+        ends = self._given.ends
+        positions = standing.topic_positions(self._ledgers, ends)
         lags = self._keep("lags", standing.subscription_lags(self._subscriptions, positions))
         topics = self._keep("topics", standing.topic_standings(positions, lags))
         fan_outs = self._keep("fan_outs", standing.fan_outs(self._subscriptions, self._most))
@@ -148,7 +160,8 @@ class _Audit:
         summed = topics.agg(
             F.count(F.lit(1)).alias("topics"),
             F.sum("ledgers").alias("ledgers"),
-            F.sum((~F.col("is_exact")).cast("int")).alias("inexact"),
+            F.count_if(F.col("end_from") != "record").alias("open"),
+            F.count_if(F.col("end_from") == "ledger").alias("told"),
         ).first()
         assert summed is not None, "an aggregate has a row"
         figures.rows = {
@@ -156,10 +169,26 @@ class _Audit:
             "subscriptions": lags.count(),
             "ledger ranges": int(summed["ledgers"] or 0),
         }
-        figures.inexact_topics = int(summed["inexact"] or 0)
+        figures.open_topics, figures.told_topics = summed["open"], summed["told"]
+        figures.is_asked = ends is not None
+        if ends is not None:
+            # Reasons name their ledgers, which would else be as many reasons.
+            reason = F.regexp_replace("why", "ledger [0-9]+", "ledger N").alias("why")
+            reasons = ends.where("why is not null").groupBy(reason).agg(F.count(F.lit(1)).alias("ledgers"))
+            figures.untold = [
+                _plain(row) for row in reasons.orderBy(F.desc("ledgers"), "why").limit(_REASONS).collect()
+            ]
         figures.fan_outs = [_plain(row) for row in fan_outs.orderBy(F.desc("subscriptions"), "topic").collect()]
         behind = topics.where(F.col("backlog_messages") > 0).orderBy(F.desc("backlog_messages"), "topic")
-        shown = ("topic", "backlog_messages", "total_lag_messages", "subscriptions", "last_message", "is_exact")
+        shown = (
+            "topic",
+            "backlog_messages",
+            "total_lag_messages",
+            "subscriptions",
+            "last_message",
+            "is_exact",
+            "end_from",
+        )
         figures.backlogs = [_plain(row) for row in behind.select(*shown).limit(self._most).collect()]
         for name, frame, column in (
             ("subscriptions of a topic", topics, "subscriptions"),

@@ -53,9 +53,13 @@ def _hubs(figures: AuditFigures) -> list[Section]:
 def _backlogs(figures: AuditFigures) -> Section:
     says = [
         "The backlog of a topic is what its slowest subscriber has not consumed; the lag of all is added up beside it.",
-        f"In {figures.inexact_topics:,} topics the last ledger is open, and only the hub that owns them knows how far "
-        "it goes: there each figure is the least that it can be.",
+        f"In {figures.open_topics:,} topics the last ledger is open, and their records do not tell where they end; of "
+        f"{figures.told_topics:,} of them the ledger did when it was asked, a moment after the records were read. "
+        "Their hubs may have written more since, so there each figure is the least that it can be.",
+        *(f"Of {each['ledgers']:,} ledgers nothing could be learned: {each['why']}." for each in figures.untold),
     ]
+    if figures.open_topics and not figures.is_asked:
+        says.append("Ledgers were not asked; --data DIR or --bookkeeper URL says where they are.")
     charts = [_spread(figures, "messages that a subscription lags", "subscriptions")]
     return Section(
         title="Lag and backlog", says=says, charts=charts, tables=[_table("Largest backlogs", figures.backlogs)]

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, Self
 
 import click
@@ -150,6 +151,13 @@ class Folder:
 
         content: bytes = self._do(read)
         return content.decode("utf-8", "replace")
+
+    def put(self, file: Path) -> None:
+        """Move a local file here, so that the path is that of this file."""
+        system, path = self._reach()
+        self._do(
+            lambda: system.copyFromLocalFile(True, False, self._jvm.org.apache.hadoop.fs.Path(file.as_uri()), path)
+        )
 
     def write_text(self, name: str, text: str) -> None:
         """Make a file with this content, at once: others see all of it or nothing. One that is there is replaced."""

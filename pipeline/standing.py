@@ -1,7 +1,8 @@
 """How topics, subscriptions and hubs stand: lag, backlog, fan-out, and who owns how much.
 
-The records say where a topic ends only as far as its ledgers are closed. While the last one is open its owner alone
-knows how far it goes, so what is said here of such a topic is the least that it can be: `is_exact` is false.
+The records say where a topic ends only as far as its ledgers are closed. While the last one is open the ledger store
+can be asked how far it goes (`pipeline.open_ledgers`), and even that may be late by what its owner has just written: so
+what is said here of such a topic is the least that it can be, and `is_exact` is false.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,20 +14,32 @@ from pipeline.findings import hub_name
 __all__ = ["fan_outs", "hub_loads", "powers_of", "subscription_lags", "topic_positions", "topic_standings"]
 
 
-def topic_positions(ledgers: DataFrame) -> DataFrame:
-    """Return where each topic begins and ends, as its ranges tell.
+def topic_positions(ledgers: DataFrame, ends: DataFrame | None = None) -> DataFrame:
+    """Return where each topic begins and ends, as its ranges tell, and of open ledgers the `ends` that were asked for.
 
+    Args: ends - columns topic, last_entry_id and is_closed, as of `ask_open_ledgers`.
     Columns: topic (binary); ledgers (int); first_message and last_message (decimal(20,0)): the oldest message that is
-    kept and the newest in a closed ledger, null and 0 for a topic that never had one; is_exact (boolean).
+        kept and the newest that is known, null and 0 for a topic that never had one; is_exact (boolean): there was no
+        newer one; end_from (string): who knows - the `record`, the `ledger`, or `nobody`, where the last ledger is open
+        and nothing was learned of it.
     """
-    last = F.array_max(F.transform("ranges", _last_known))
-    is_open = (F.size("ranges") > 0) & F.try_element_at("ranges", F.lit(-1))["end"].isNull()
-    return ledgers.select(
+    known = F.coalesce(F.array_max(F.transform("ranges", _last_known)), F.lit(0))
+    last = F.try_element_at("ranges", F.lit(-1))
+    is_open = (F.size("ranges") > 0) & last["end"].isNull()
+    if ends is None:
+        asked, seen = ledgers, F.lit(None).cast("bigint")
+        is_closed = F.lit(False)
+    else:
+        asked = ledgers.join(ends.select("topic", "last_entry_id", "is_closed"), on="topic", how="left")
+        seen, is_closed = F.col("last_entry_id"), F.coalesce(F.col("is_closed"), F.lit(False))
+    is_told = is_open & seen.isNotNull()
+    return asked.select(
         F.col("topic"),
         F.size("ranges").alias("ledgers"),
         F.try_element_at("ranges", F.lit(1))["start"].alias("first_message"),
-        F.coalesce(last, F.lit(0)).cast(UINT64).alias("last_message"),
-        (~is_open).alias("is_exact"),
+        F.when(is_told, F.greatest(known, last["start"] + seen)).otherwise(known).cast(UINT64).alias("last_message"),
+        (~is_open | (is_told & is_closed)).alias("is_exact"),
+        F.when(is_told, "ledger").when(is_open, "nobody").otherwise("record").alias("end_from"),
     )
 
 

@@ -47,17 +47,20 @@ def command(
     """Audit SOURCE, the folder of a snapshot or the URL of a store, and write the result into DIRECTORY.
 
     Parquet of all findings and figures, and audit.html for people. A store is read once, into DIRECTORY/snapshot. Lag
-    and backlog are told as far as closed ledgers tell.
+    and backlog are told as far as closed ledgers tell; with --data or --bookkeeper open ledgers are asked, too.
     """
     from pipeline.audit import AuditInput, audit
     from pipeline.audit_page import audit_html
-    from pipeline.existing_ledgers import LedgerPlace
+    from pipeline.existing_ledgers import list_ledgers, why_no_orphans
     from pipeline.folder import Folder
+    from pipeline.ledger_place import LedgerPlace
     from pipeline.living_hubs import cluster_hubs, hubs_frame
+    from pipeline.open_ledgers import ask_open_ledgers
     from pipeline.page import check_libraries
     from pipeline.reaching import check_readable, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
     from pipeline.store_tables import read_table
+    from pipeline.tables import Table
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
@@ -75,7 +78,7 @@ def command(
             existed = None
             if place is not None and not place.is_dated and is_store(source):
                 # What is made from here on is not on record when that is read, and no orphan.
-                existed = place.list_into(spark, f"{directory}/existing/before.parquet")
+                existed = list_ledgers(spark, place, f"{directory}/existing/before.parquet")
             if is_store(source):
                 path = f"{directory}/snapshot"
                 with job.progress(spark, "reading"):
@@ -87,7 +90,11 @@ def command(
                     snapshot.verify()
             # Asked after the records were read: who owns a topic by then has begun before.
             living = _living(source, named, cluster)
-            exist = None if place is None else place.list_into(spark, f"{directory}/existing/after.parquet")
+            exist = ends = None
+            if place is not None:
+                exist = list_ledgers(spark, place, f"{directory}/existing/after.parquet")
+                with job.progress(spark, "asking open ledgers"):
+                    ends = ask_open_ledgers(spark, snapshot.frames[Table.LEDGERS], place, f"{directory}/ends")
             prefix = bytes.fromhex(snapshot.manifest.prefix)
             given = AuditInput(
                 frames=snapshot.frames,
@@ -97,7 +104,8 @@ def command(
                 existed=None if existed is None else existed.frame,
                 why_no_orphans=None
                 if place is None or exist is None
-                else place.why_no_orphans(exist, is_from_store=existed is not None),
+                else why_no_orphans(place, exist, is_from_store=existed is not None),
+                ends=ends,
                 prefix=prefix,
             )
             with job.progress(spark, "auditing"):
@@ -117,6 +125,7 @@ def command(
                 "rows": figures.rows,
                 "findings": figures.findings,
                 "unchecked": figures.unchecked,
+                "open_ledgers": {"open": figures.open_topics, "told": figures.told_topics, "untold": figures.untold},
                 "skew": figures.skew,
                 "hubs": figures.hubs,
                 "fan_outs": figures.fan_outs,

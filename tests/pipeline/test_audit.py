@@ -16,6 +16,7 @@ from pipeline import findings, standing
 from pipeline.audit import AuditInput, audit
 from pipeline.audit_page import audit_html
 from pipeline.living_hubs import hubs_frame, named_hub
+from pipeline.open_ledgers import open_ledgers
 from pipeline.tables import Table
 from tests.pipeline.frames import ledgers, owners, subscriptions
 
@@ -131,6 +132,88 @@ def test_lag_and_backlog_are_told_as_far_as_closed_ledgers_tell(spark: SparkSess
     assert (rows[b"empty"]["subscriptions"], rows[b"empty"]["backlog_messages"]) == (0, None)
 
 
+def _ends(spark: SparkSession, *answers: tuple[bytes, int, int | None, bool, str | None]) -> DataFrame:
+    """Answers of open ledgers: topic, ledger id, last entry, whether it was closed since, why nothing was learned."""
+    rows = [(bytearray(topic), Decimal(ledger_id), *rest) for topic, ledger_id, *rest in answers]
+    columns = "topic binary, ledger_id decimal(20,0), last_entry_id bigint, is_closed boolean, why string"
+    return spark.createDataFrame(rows, columns)
+
+
+def test_only_the_last_ledger_of_a_topic_is_asked_for_and_only_if_it_says_where_it_begins(spark: SparkSession) -> None:
+    topics: dict[bytes, Sequence[tuple[int, int | None, int | None]]] = {
+        b"closed": [(1, 1, 10)],
+        b"open": SOUND,
+        b"empty": [],
+        b"old": [(4, None, 5), (5, None, None)],
+        b"broken": [(6, 1, None), (7, 5, 9)],
+    }
+    rows = open_ledgers(ledgers(spark, topics)).collect()
+    assert [(bytes(row["topic"]), int(row["ledger_id"])) for row in rows] == [(b"open", 3)]
+
+
+def test_open_ledgers_that_were_asked_say_where_topics_end(spark: SparkSession) -> None:
+    topics: dict[bytes, Sequence[tuple[int, int | None, int | None]]] = {
+        b"closed": [(9, 1, 10)],
+        b"open": SOUND,
+        b"ended": SOUND,
+        b"nothing in it": SOUND,
+        b"gone": SOUND,
+        b"not asked": SOUND,
+        b"far": [(8, (1 << 63) + 1, None)],
+    }
+    ends = _ends(
+        spark,
+        (b"open", 3, 4, False, None),
+        (b"ended", 3, 4, True, None),
+        (b"nothing in it", 3, -1, False, None),
+        (b"gone", 3, None, False, "it does not exist"),
+        (b"far", 8, (1 << 62), False, None),
+    )
+    positions = standing.topic_positions(ledgers(spark, topics), ends)
+    assert {
+        bytes(row["topic"]): (int(row["last_message"]), row["is_exact"], row["end_from"]) for row in positions.collect()
+    } == {
+        b"closed": (10, True, "record"),
+        b"open": (25, False, "ledger"),
+        b"ended": (25, True, "ledger"),
+        b"nothing in it": (20, False, "ledger"),
+        b"gone": (20, False, "nobody"),
+        b"not asked": (20, False, "nobody"),
+        b"far": ((1 << 63) + 1 + (1 << 62), False, "ledger"),
+    }
+    consumed = {(topic, b"s"): 18 for topic in topics}
+    lags = standing.subscription_lags(subscriptions(spark, consumed), positions)
+    told = {bytes(row["topic"]): (int(row["lag_messages"]), row["is_exact"]) for row in lags.collect()}
+    assert told[b"open"] == (7, False)
+    assert told[b"ended"] == (7, True)
+    assert told[b"gone"] == (2, False)
+
+
+def test_why_ledgers_did_not_say_is_told_once_for_each_reason(spark: SparkSession, tmp_path: Path) -> None:
+    topics: dict[bytes, Sequence[tuple[int, int | None, int | None]]] = {
+        b"topic %d" % number: [(number, 1, None)] for number in range(1, 6)
+    }
+    frames = {Table.LEDGERS: ledgers(spark, topics), Table.SUBSCRIPTIONS: subscriptions(spark, {})}
+    ends = _ends(
+        spark,
+        (b"topic 1", 1, 7, False, None),
+        *((b"topic %d" % number, number, None, False, f"too few say of ledger {number}") for number in (2, 3)),
+        (b"topic 4", 4, None, False, "it does not exist"),
+    )
+    figures = audit(spark, AuditInput(frames=frames, read_ms=1, ends=ends), str(tmp_path / "asked"), 5)
+    assert (figures.open_topics, figures.told_topics) == (5, 1)
+    assert figures.untold == [
+        {"why": "too few say of ledger N", "ledgers": 2},
+        {"why": "it does not exist", "ledgers": 1},
+    ]
+    page = audit_html(figures, [])
+    assert "Of 2 ledgers nothing could be learned: too few say of ledger N." in page
+    assert "Ledgers were not asked" not in page
+    figures = audit(spark, AuditInput(frames=frames, read_ms=1), str(tmp_path / "not asked"), 5)
+    assert (figures.open_topics, figures.told_topics, figures.untold) == (5, 0, [])
+    assert "Ledgers were not asked" in audit_html(figures, [])
+
+
 def test_hubs_are_told_by_what_they_own_and_idle_ones_too(spark: SparkSession) -> None:
     records = owners(spark, {b"a": ("one", 1), b"b": ("one", 1), b"c": ("one", 1), b"d": ("two", 1)})
     living = hubs_frame(spark, [HubInfo(host="one", port=4080, epoch=1), HubInfo(host="new", port=4080, epoch=9)])
@@ -205,7 +288,7 @@ def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, t
     }
     assert figures.rows == {"topics": 3, "subscriptions": 3, "ledger ranges": 5, "owned topics": 2}
     assert [(each["topic"], each["backlog_messages"]) for each in figures.backlogs] == [("gap <b>", 26)]
-    assert figures.inexact_topics == 1
+    assert (figures.open_topics, figures.told_topics, figures.untold) == (1, 0, [])
     json.dumps([figures.examples, figures.hubs, figures.backlogs, figures.fan_outs])
     kept = spark.read.parquet(str(tmp_path / "audit" / "findings"))
     assert kept.count() == 5

@@ -15,7 +15,7 @@ from cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import SystemClock
 from hedwig.exit_codes import ExitCode
-from hedwig.model import HubInfo, Topic
+from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
 from hub.ledgers.bookkeeper.digests import DigestKind
 from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
@@ -105,6 +105,26 @@ def test_ledgers_of_a_standalone_hub_are_held_against_its_records(run: Run, tmp_
         assert result["findings"]["missing-ledger"] == 1
 
 
+def test_open_ledgers_of_a_running_hub_say_how_far_they_go(run: Run, tmp_path: Path) -> None:
+    with HubAndAdmin(tmp_path) as pair:
+        pair.subscribe("eu/news", "reader")
+        pair.publish("eu/news", *(b"message %d" % number for number in range(9)))
+        pair.publish("us/news", b"message")
+        pair.read("eu/news", "reader", 4)
+        result = run("audit", pair.admin.url, tmp_path / "asked", "--data", pair.hub.data)
+        assert result["open_ledgers"] == {"open": 2, "told": 2, "untold": []}
+        (behind,) = result["backlogs"]
+        assert (behind["topic"], behind["last_message"], behind["end_from"]) == ("eu/news", 9, "ledger")
+        assert 5 <= behind["backlog_messages"] <= 9, "consume pointers are written now and then"
+        result = run("audit", pair.admin.url, tmp_path / "not asked")
+        assert result["open_ledgers"] == {"open": 2, "told": 0, "untold": []}
+        assert result["backlogs"] == []
+        pair.publish("eu/news", b"later")
+    # The hub was killed and closed nothing; the snapshot of before is all that there is of its records.
+    result = run("audit", tmp_path / "asked" / "snapshot", tmp_path / "later", "--data", pair.hub.data)
+    assert [each["last_message"] for each in result["backlogs"]] == [10]
+
+
 def _with_ledgers(zookeeper: str, work: Callable[[ZookeeperLedgerMetadata], Awaitable[Any]]) -> Any:
     async def run() -> Any:
         async with session_with(zookeeper) as session:
@@ -147,12 +167,19 @@ def test_ledgers_on_bookies_are_held_against_the_records_of_a_cluster(
     settings = (f"metadata={url}", f"cluster.zookeeper={url}", f"bookkeeper.zookeeper={bookkeeper}")
     with RunningHub(tmp_path / "hub", *settings) as hub:
         with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
-            for topic in (b"eu/news", b"us/news"):
-                client.publish(Topic(topic), b"message")
+            client.subscribe(Topic(b"eu/news"), SubscriberId(b"reader")).close()
+            for topic, messages in ((b"eu/news", 9), (b"us/news", 1)):
+                for _ in range(messages):
+                    client.publish(Topic(topic), b"message")
         orphan = _orphan(zookeeper, url, b"eu/news")
         given = ("--cluster", url, "--bookkeeper", bookkeeper)
         result = run("audit", url, tmp_path / "audit", *given)
         assert result["rows"]["owned topics"] == 2
+        assert result["open_ledgers"] == {"open": 2, "told": 2, "untold": []}
+        (behind,) = result["backlogs"]
+        # What its writer has told readers is late by one entry at least.
+        assert (behind["topic"], behind["end_from"], behind["is_exact"]) == ("eu/news", "ledger", False)
+        assert 8 <= behind["backlog_messages"] <= 9
         assert {kind: count for kind, count in result["findings"].items() if count} == {"orphan-ledger": 1}
         assert f"no topic refers to ledger {orphan}" in (tmp_path / "audit" / "audit.html").read_text()
         raw = KazooClient(zookeeper)
