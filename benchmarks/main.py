@@ -13,6 +13,7 @@ from benchmarks.hub_command import hub
 from benchmarks.listing_command import listing
 from benchmarks.metadata_command import metadata
 from benchmarks.migration_command import migrate
+from benchmarks.pipeline_command import pipeline
 from benchmarks.report_command import report
 from benchmarks.results import Result
 from benchmarks.runs import show_result
@@ -33,6 +34,7 @@ main.add_command(hub)
 main.add_command(listing)
 main.add_command(metadata)
 main.add_command(migrate)
+main.add_command(pipeline)
 main.add_command(report)
 main.add_command(takeover)
 

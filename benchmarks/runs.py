@@ -30,8 +30,9 @@ def carry_out(
     path: Path,
     *,
     named: Callable[[Case], str],
+    is_turned: bool = True,
 ) -> None:
-    """Measure all cases, every other round in the opposite order; Ctrl-C ends it early.
+    """Measure all cases, with `is_turned` every other round in the opposite order; Ctrl-C ends it early.
 
     The file at `path` is written after each case. What `result` already has is not measured again; a case that met a
     wall then is.
@@ -41,7 +42,7 @@ def carry_out(
     began = time.monotonic()
     try:
         for number in range(rounds):
-            for case in planned if number % 2 == 0 else reversed(planned):
+            for case in reversed(planned) if is_turned and number % 2 else planned:
                 done += 1
                 planned_one = Measurement(workload=case.workload, driver=case.driver, on=case.on, round=number + 1)
                 if is_measured(result.measurements, planned_one):

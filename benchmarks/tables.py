@@ -18,6 +18,8 @@ from benchmarks.metadata_tables import PROGRAM as METADATA
 from benchmarks.metadata_tables import metadata_tables
 from benchmarks.migration_tables import PROGRAM as MIGRATE
 from benchmarks.migration_tables import migration_tables
+from benchmarks.pipeline_tables import PROGRAM as PIPELINE
+from benchmarks.pipeline_tables import pipeline_tables
 from benchmarks.results import EMBEDDED, Measurement, Result, alike
 from benchmarks.stored_suite import STORES
 from benchmarks.stored_tables import stored_tables
@@ -199,6 +201,8 @@ def tables_of(result: Result) -> list[tuple[str, Sequence[str], Sequence[Sequenc
         return listing_tables(result.measurements)
     if result.program == MIGRATE:
         return migration_tables(result.measurements)
+    if result.program == PIPELINE:
+        return pipeline_tables(result.measurements)
     if result.program == METADATA:
         return metadata_tables(result.measurements)
     if result.program == TAKEOVER:
