@@ -30,6 +30,7 @@ _LOCAL: Final = {
 }
 """On one machine nobody else is to reach it. One gigabyte, Spark's default, is little for sorting millions of rows."""
 _LOCAL_MASTER: Final = "local[*]"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = "log4j2-quiet.properties"
 
 
@@ -54,9 +55,11 @@ def open_session(job: str, *, master: str | None, settings: Mapping[str, str], d
         builder = builder.master(master)
         if master.startswith("local"):
             chosen |= _LOCAL
+    chosen |= settings
     if not is_submitted and not debug:
-        chosen["spark.driver.extraJavaOptions"] = _quiet_options(settings)
-    for name, value in (chosen | dict(settings)).items():
+        # Beside those that were given, not in their place.
+        chosen[_JAVA_OPTIONS] = _quiet_options(settings)
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
@@ -72,6 +75,6 @@ def open_session(job: str, *, master: str | None, settings: Mapping[str, str], d
 
 def _quiet_options(settings: Mapping[str, str]) -> str:
     """Return Java options by which Spark's own log stays off standard error from the first line on."""
-    given = settings.get("spark.driver.extraJavaOptions", "")
+    given = settings.get(_JAVA_OPTIONS, "")
     file = Path(__file__).with_name(_QUIET)
     return f"-Dlog4j2.configurationFile={file.as_uri()} {given}".strip() if file.is_file() else given

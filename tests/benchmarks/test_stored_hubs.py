@@ -65,7 +65,7 @@ def _check_one(each: Measurement) -> None:
         assert each.count == timed
     else:
         # A window of time: those under way when it begins are only counted, those when it ends are only timed.
-        assert 0 < each.count
+        assert each.count > 0
         assert abs(each.count - timed) <= each.workload.in_flight
     assert each.values["stores_cores"] >= 0
     assert each.values["stores_rss_bytes_max"] > 1 << 20

@@ -1,0 +1,120 @@
+"""Jobs as docs/pipeline.md has them run on a cluster: spark-submit, code in a zip, and a packed environment.
+
+The lines that pack both are those of the document.
+"""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+import pytest
+
+from metadata import StoreOptions, format_metadata
+from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.servers import RunningServers
+
+SOURCES: Final = Path(__file__).parents[2]
+DOCUMENT: Final = SOURCES / "docs" / "pipeline.md"
+SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+JOB_S: Final = 240.0
+PACK_S: Final = 900.0
+TOPICS: Final = 2_000
+SUBSCRIPTIONS: Final = 4_000
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+
+
+def _documented(first: str) -> str:
+    """Return the command of the document that begins so, its further lines included."""
+    lines = iter(DOCUMENT.read_text().splitlines())
+    for line in lines:
+        if line.strip().startswith(first):
+            command = line.strip()
+            while command.endswith("\\"):
+                command = command[:-1] + next(lines).strip()
+            return command
+    raise AssertionError(f"{DOCUMENT} has no command that begins {first!r}")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which the commands of the document were run: hedwig.zip, env and env.tar.gz are in it."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for package in ("hedwig", "metadata", "hub", "pipeline", "pyspark_hedwig"):
+        shutil.copytree(SOURCES / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    commands = [
+        _documented("python3.11 -m zipfile"),
+        _documented("python3.11 -m venv"),
+        _documented("tar czf env.tar.gz"),
+    ]
+    for command in commands:
+        # Whatever release of Python the tests run on is that of the workers, too.
+        line = re.sub(r"\bpython3\.11\b", sys.executable, command)
+        subprocess.run(["bash", "-ec", line], cwd=folder, check=True, timeout=PACK_S, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A master and two workers."""
+    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+def _submit(cluster: StandaloneCluster, place: Path, *arguments: str) -> Any:
+    """Run a job as the document says, and return its result."""
+    command: list[str | Path] = [
+        SUBMIT,
+        "--master",
+        cluster.url,
+        "--py-files",
+        "hedwig.zip",
+        "--archives",
+        "env.tar.gz#env",
+    ]
+    settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    environment = os.environ | {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./env/bin/python"}
+    ran = subprocess.run(
+        [*command, "pipeline/__main__.py", *arguments, "--json"],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=JOB_S,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-2000:]}"
+    return json.loads(ran.stdout[ran.stdout.index("{") :])
+
+
+def test_metadata_goes_through_every_job_on_a_cluster(
+    cluster: StandaloneCluster, place: Path, servers: RunningServers, tmp_path: Path
+) -> None:
+    name, zookeeper = uuid.uuid4().hex[:12], servers.address("zookeeper")
+    first, second = (f"zookeeper://{zookeeper}/hedwig/{name}-{number}" for number in (1, 2))
+    for url in (first, second):
+        asyncio.run(format_metadata(url, StoreOptions(operation_timeout_s=60)))
+    made, taken = str(tmp_path / "made"), str(tmp_path / "taken")
+    rows = TOPICS + SUBSCRIPTIONS
+    size = ("--topics", str(TOPICS), "--subscriptions", str(SUBSCRIPTIONS))
+    assert _submit(cluster, place, "generate", made, *size)["rows"] == rows
+    loaded = _submit(cluster, place, "load", first, "--from", made)
+    assert sum(table["created"] for table in loaded["tables"].values()) == rows
+    assert _submit(cluster, place, "snapshot", first, taken)["rows"] == rows
+    audited = _submit(cluster, place, "audit", taken, str(tmp_path / "audit"))
+    assert sum(audited["findings"].values()) == 0
+    restored = _submit(cluster, place, "restore", taken, second)
+    assert restored["rows"] == rows
+    assert restored["verified"]
+    _submit(cluster, place, "diff", taken, second)  # It fails where anything differs.
