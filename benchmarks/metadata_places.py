@@ -59,6 +59,7 @@ _HBASE_DEFAULTS: Final = {
 SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.enforce": "true"}
 UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
 HADOOP_3: Final = "hbase-hadoop3"
+_WHERE: Final = "-XX:ErrorFile="
 _SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase", "hbase+thrift": "hbase"}
 """The folder of servers that a backend uses."""
 _DATA_SERVER: Final[Mapping[str, str]] = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1"}
@@ -221,9 +222,9 @@ class MetadataPlaces:
                 self._servers[_SERVERS[backend]].start(server.name)
 
     def jvm_flags(self) -> dict[str, list[str]]:
-        """Return the flags of the virtual machines that run, by backend and kind of server."""
+        """Return by backend and kind of server the flags of the machines that run, but not where they may write."""
         return {
-            f"{name}/{server.kind}": flags_of(server.pid)
+            f"{name}/{server.kind}": [flag for flag in flags_of(server.pid) if not flag.startswith(_WHERE)]
             for name, servers in self._servers.items()
             for server in servers.status()
             if server.pid is not None
