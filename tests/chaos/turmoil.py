@@ -101,7 +101,8 @@ class Healing:
                     raise
             assert time.monotonic() < deadline, f"the servers do not all answer after {_HEALING_S:g} s"
 
-    def _ended(self) -> list[str]:
+    def ended(self) -> list[str]:
+        """Return the servers that do not run, paused ones too."""
         return [each.name for each in self.stack.status() if each.state is not ServerState.RUNNING]
 
     def _end_hbase(self) -> None:
@@ -139,7 +140,7 @@ class Healing:
         while not topics <= (served := load.served(clock_from)).keys():
             load.check()
             if time.monotonic() > looked + _LOOK_S:
-                if ended := await asyncio.to_thread(self._ended):
+                if ended := await asyncio.to_thread(self.ended):
                     fault.what = f"{fault.what}; {', '.join(ended)} ended meanwhile"
                     await self.all_answer()
                     clock_from = fault.clock_from = time.monotonic()
@@ -230,7 +231,14 @@ class Turmoil:
         where: Hubs | DevServers = self._hubs if kind.server == "hub" else self._stack
         ways: dict[str, Callable[[str], None]] = {"kill": where.kill, "pause": where.pause}
         harm: Awaitable[None] = asyncio.to_thread(ways[kind.do], name)
-        await harm
+        try:
+            await harm
+        except DevError:
+            # A region server whose session ended while it, or ZooKeeper, was away ends by itself, whenever it hears
+            # of that. Then the fault is that it is gone.
+            if name not in await asyncio.to_thread(self._healing.ended):
+                raise
+            return f"{name} had ended by itself"
         self.kinds[f"{kind.do} {kind.server}"] += 1
         return f"{kind.do} {name}"
 
