@@ -39,6 +39,7 @@ class StoredGround:
         self._sizes = sizes
         self._progress = progress
         self._filled: dict[str, Measurement] = {}
+        self._is_at_work = False
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         self.places = MetadataPlaces(
             directory / "servers",
@@ -54,19 +55,34 @@ class StoredGround:
     def filled(self, backend: str, workload: Workload) -> Measurement:
         """Return what filling a store came to, once it is filled, or could not be."""
         if backend not in self._filled:
+            self._settle()
             topics = workload.topics
             task = FillTask(first=0, last=topics, subscribers=1, seconds_max=self._sizes.fill_max_s, is_released=True)
             self._progress(f"filling {backend} with {topics:,} topics")
             with MetadataCases(self.places, sys.executable) as cases:
+                self._is_at_work = True
                 self._filled[backend] = cases.fill(backend, workload, task)
         return self._filled[backend]
 
-    def check(self, backend: str) -> None:
-        """Raise BenchmarkError if a store is not as it should be; start servers that have ended first."""
+    def ready(self, backend: str) -> dict[str, float]:
+        """Start servers that have ended, and wait until none digests a fill; return what that took, for the values.
+
+        Raises: BenchmarkError - the store is not as it should be; DevError.
+        """
         if (wall := self._filled[backend].wall) is not None:
             raise BenchmarkError(f"the store could not be filled: {wall}")
         self.places.mend(backend)
+        return self._settle()
 
     def hub_directory(self, backend: str) -> Path:
         """Return where the standalone hub of a store keeps its messages: a store knows one hub alone."""
         return self._directory / _HUBS / backend
+
+    def _settle(self) -> dict[str, float]:
+        """Wait until what the last fill left behind is done: stores share the processors."""
+        if not self._is_at_work:
+            return {}
+        self._is_at_work = False
+        self._progress("waiting until no server is at work")
+        with MetadataCases(self.places, sys.executable) as cases:
+            return cases.settle()
