@@ -152,6 +152,10 @@ class TakeoverRuns:
 
     def _measure(self, workload: Workload, number: int, place: Path) -> Measurement:
         sizes = self._sizes
+        if self._is_up and sizes.stored:
+            # What the round before has stored would be in the heaps and files of the servers.
+            self._servers.down()
+            self._is_up = False
         if not self._is_up:
             self._servers.up(["zookeeper"])  # From then on the directory is that of servers, and may hold other files.
             _tell_every_second(self._directory / "servers" / "conf" / "regionserver-1")
