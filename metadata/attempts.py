@@ -47,11 +47,12 @@ class Refusal(Generic[S]):
 class Attempts:
     """The attempts of one operation, within its deadline; `what` names it in errors, and is not looked at before."""
 
-    def __init__(self, options: StoreOptions, what: object) -> None:
+    def __init__(self, options: StoreOptions, what: object, deadline: Deadline | None = None) -> None:
+        """Begin, with the time that an operation has; or with what is left of it, if it began before."""
         self._options = options
         self._what = what
         self._pause_s = _BACKOFF_FIRST_S
-        self.deadline = Deadline.after(options.clock, options.operation_timeout_s)
+        self.deadline = deadline or Deadline.after(options.clock, options.operation_timeout_s)
 
     async def read(self, attempt: Callable[[Deadline], Awaitable[T]]) -> T:
         """Return what `attempt` returns, repeating it while it fails for a passing reason.

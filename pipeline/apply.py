@@ -23,10 +23,10 @@ from metadata.operations import Read
 from metadata.unknown_fields import has_unknown_fields
 from metadata.url import MetadataUrl
 from pipeline.collector import few_collections
+from pipeline.input_rows import InputRow, rows_of
 from pipeline.places import check_shared
 from pipeline.policies import Policy, Result, condition, judge
-from pipeline.schemas import InputRow, rows_of
-from pipeline.statistics import Statistics
+from pipeline.statistics import PROBLEMS, Statistics
 from pipeline.tables import Table
 
 __all__ = ["ApplyConfig", "TargetFrozenError", "apply", "apply_batches", "prepare"]
@@ -109,7 +109,7 @@ async def _prepare(config: ApplyConfig) -> None:
 def apply(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> Statistics:
     """Write the rows of `batches`; return what became of them, all of them.
 
-    Columns are found by their names; see `schemas.rows_of`.
+    Columns are found by their names; see `input_rows.rows_of`.
 
     Raises: TargetFrozenError; MetadataUnavailableError - the store did not carry all out, or the outcome is not known;
         InvalidArgumentError - the rows have not the columns of the table, or, for REPLACE, come from a store of another
@@ -150,9 +150,8 @@ async def _portions(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> A
             return
         if config.policy is Policy.REPLACE:
             _check_source(batch, config)
-        rows = rows_of(config.table, batch)
-        for start in range(0, len(rows), config.batch_rows):
-            yield rows[start : start + config.batch_rows]
+        for start in range(0, batch.num_rows, config.batch_rows):
+            yield rows_of(config.table, batch.slice(start, config.batch_rows))
 
 
 def _check_source(batch: pa.RecordBatch, config: ApplyConfig) -> None:
@@ -240,6 +239,8 @@ def _operation(row: InputRow, policy: Policy) -> Write[Any]:
 
 def _problem(table: Table, write: Write[Any], result: Result, outcome: Outcome[Any]) -> str | None:
     """Say what is wrong with a row that was not written; None if nothing is."""
+    if result not in PROBLEMS:
+        return None
     what = f"the {table.kind.noun} of {write.key}"
     match result:
         case Result.SUPERSEDED:
@@ -248,10 +249,8 @@ def _problem(table: Table, write: Write[Any], result: Result, outcome: Outcome[A
             return f"{what} exists already, and differs from the row"
         case Result.CONFLICT:
             return f"{what} is gone, so that there is nothing to replace"
-        case Result.FAILED:
-            return str(outcome.error)
         case _:
-            return None
+            return str(outcome.error)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from metadata.findings import FindingKind
 from metadata.ranges import RangeFault, range_defects
 from pipeline.columns import UINT64
-from pipeline.schemas import rows_of
+from pipeline.input_rows import rows_of
 from pipeline.tables import Table
 
 __all__ = [

@@ -18,7 +18,7 @@ from hedwig.errors import (
 )
 from hedwig.versions import ANY, NEW, Version
 from metadata import Outcome
-from pipeline.schemas import InputRow
+from pipeline.input_rows import InputRow
 from pipeline.tables import Table
 
 __all__ = ["Policy", "Result", "condition", "judge"]

@@ -1,4 +1,4 @@
-"""The columns of the tables, and how records become Arrow batches and come back.
+"""The columns of the tables, and how records become Arrow batches; how these come back is in `input_rows`.
 
 Every table begins with `topic` and ends with where a row comes from: `version`, the record's version in its store, and
 `backend`, the scheme of that store's URL. A version means something in its own store only.
@@ -20,32 +20,23 @@ column, UNKNOWN_FIELDS, to whoever asks for it: a copy that is made of the colum
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from hedwig.errors import HedwigError, InvalidArgumentError
 from hedwig.model import (
-    HubInfo,
     LedgerRange,
-    LedgerRanges,
     MessageSeqId,
-    RegionSeqId,
-    SubscriberId,
-    SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
-    Topic,
 )
-from hedwig.versions import Version, Versioned
+from hedwig.versions import Versioned
 from metadata.operations import RecordKey
 from metadata.unknown_fields import has_unknown_fields
 from pipeline.tables import Table
 
 __all__ = [
     "UNKNOWN_FIELDS",
-    "InputRow",
     "arrow_schema",
     "batch_from",
     "batch_of",
@@ -53,7 +44,6 @@ __all__ = [
     "native_schema",
     "optional_columns",
     "provenance_columns",
-    "rows_of",
     "value_of",
 ]
 
@@ -144,19 +134,6 @@ _NATIVE: Final = {table: _schema(table, pa.uint64()) for table in Table}
 """The same with the numbers as Python and Arrow exchange them quickly."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputRow:
-    """One row of a frame as a record to be written, or why it is none.
-
-    `version` is that of the source, None where the frame does not say. Without `error`, `key` and `record` are there.
-    """
-
-    key: RecordKey | None = None
-    record: Any = None
-    version: Version | None = None
-    error: HedwigError | None = None
-
-
 def batch_of(
     table: Table,
     backend: str,
@@ -173,9 +150,9 @@ def batch_of(
     return batch_from(table, names, arrays)
 
 
-def native_schema(table: Table, names: Sequence[str]) -> pa.Schema:
-    """Return some columns of `table`, and UNKNOWN_FIELDS, with their numbers as Python and Arrow exchange them."""
-    return pa.schema([_field(_NATIVE[table], name) for name in names])
+def native_schema(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
+    """Return the columns of `table`, or some and UNKNOWN_FIELDS, with their numbers as Python and Arrow hold them."""
+    return _NATIVE[table] if names is None else pa.schema([_field(_NATIVE[table], name) for name in names])
 
 
 def batch_from(table: Table, names: Sequence[str], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -210,52 +187,6 @@ def _column(
         case _:
             value = value_of(table, name)
             return [value(found.value) for _, found in records]
-
-
-def rows_of(table: Table, batch: pa.RecordBatch) -> list[InputRow]:
-    """Return the rows of a batch as records, in their order.
-
-    Columns that `table` does not have are passed over, and so may be missing: what says where rows come from, and what
-    may be null. A row that no record can be made of says why.
-
-    Raises: InvalidArgumentError - a column that is needed is missing.
-    """
-    for field in _NATIVE[table]:
-        if field.name not in batch.schema.names and field.name not in optional_columns(table) and not field.nullable:
-            raise InvalidArgumentError(f"rows of {table} need the column {field.name!r}")
-    present = [field for field in _NATIVE[table] if field.name in batch.schema.names]
-    columns = {field.name: _values_of(batch.column(field.name), field.type) for field in present}
-    nothing: list[Any] = [None] * batch.num_rows
-    ordered = [columns.get(field.name, nothing) for field in _NATIVE[table]]
-    return [_input_row(table, values) for values in zip(*ordered, strict=True)]
-
-
-def _values_of(column: pa.Array, kind: pa.DataType) -> list[_Json]:
-    """Return a column as Python values, its 64-bit numbers as int as far as they are numbers of that range."""
-    try:
-        values: list[_Json] = column.cast(kind).to_pylist()
-    except pa.ArrowInvalid:
-        # Some row's number is out of range. Decimals are slower, and let the record itself say what is wrong.
-        values = column.to_pylist()
-    return values
-
-
-def _input_row(table: Table, values: Sequence[_Json]) -> InputRow:
-    *parts, version, _ = values
-    names = key_columns(table)
-    key, rest = parts[: len(names)], parts[len(names) :]
-    source = None if version is None else Version(version)
-    try:
-        record_key = RecordKey(Topic(_there("topic", key[0])))
-        if table.kind.has_subscriber:
-            record_key = RecordKey(record_key.topic, SubscriberId(_there("subscriber", key[1])))
-        table.kind.check(record_key)
-        return InputRow(record_key, _RECORD[table](*rest), source)
-    except HedwigError as exc:
-        return InputRow(version=source, error=exc.with_traceback(None))
-
-
-# --------------------------------------------------------------------------------------------------- records to columns
 
 
 def _state_fields(state: SubscriptionState | None) -> _Json:
@@ -296,89 +227,4 @@ _COLUMNS: Final[Mapping[Table, Mapping[str, Callable[[Any], _Json]]]] = {
         "preferences": lambda data: _preference_fields(data.preferences),
         "state": lambda data: _state_fields(data.state),
     },
-}
-
-# --------------------------------------------------------------------------------------------------- columns to records
-
-
-def _there(what: str, value: _Json) -> Any:
-    if value is None:
-        raise InvalidArgumentError(f"{what} is null")
-    return value
-
-
-def _number(what: str, value: _Json) -> int:
-    return int(_there(what, value))
-
-
-def _optional_number(value: _Json) -> int | None:
-    return None if value is None else int(value)
-
-
-def _topic_record(_ledgers: _Json) -> LedgerRanges:
-    # What is in the ledgers of a topic is the table `ledgers`; here a topic exists, or not.
-    return LedgerRanges()
-
-
-def _owner_record(host: _Json, port: _Json, ssl_port: _Json, epoch: _Json) -> HubInfo:
-    return HubInfo(
-        host=_there("host", host),
-        port=_there("port", port),
-        ssl_port=ssl_port,
-        epoch=_number("epoch", epoch),
-    )
-
-
-def _ledger_record(ranges: _Json) -> LedgerRanges:
-    return LedgerRanges(tuple(_range_record(item) for item in _there("ranges", ranges)))
-
-
-def _range_record(item: _Json) -> LedgerRange:
-    item = _there("a ledger range", item)
-    end = item["end"]
-    return LedgerRange(
-        ledger_id=_number("ledger_id", item["ledger_id"]),
-        start=_optional_number(item["start"]),
-        end=None if end is None else _seq_record(end),
-    )
-
-
-def _seq_record(value: _Json) -> MessageSeqId:
-    value = _there("consumed", value)
-    remote = tuple(_remote_record(item) for item in value["remote"] or ())
-    return MessageSeqId(_number("local", value["local"]), remote)
-
-
-def _remote_record(item: _Json) -> RegionSeqId:
-    item = _there("an entry of remote", item)
-    return RegionSeqId(_there("region", item["region"]), _number("seq_id", item["seq_id"]))
-
-
-def _subscription_record(preferences: _Json, state: _Json) -> SubscriptionData:
-    return SubscriptionData(
-        preferences=None if preferences is None else _preference_record(preferences),
-        state=None if state is None else SubscriptionState(_seq_record(state["consumed"])),
-    )
-
-
-def _preference_record(value: _Json) -> SubscriptionPreferences:
-    options: dict[str, bytes] = {}
-    for item in value["options"] or ():
-        name = _there("name", _there("an option", item)["name"])
-        if name in options:
-            raise InvalidArgumentError(f"there is an option {name!r} twice")
-        options[name] = _there("value", item["value"])
-    return SubscriptionPreferences(
-        options=options,
-        message_bound=value["message_bound"],
-        message_filter=value["message_filter"],
-        message_window_size=value["message_window_size"],
-    )
-
-
-_RECORD: Final[Mapping[Table, Callable[..., Any]]] = {
-    Table.TOPICS: _topic_record,
-    Table.OWNERS: _owner_record,
-    Table.LEDGERS: _ledger_record,
-    Table.SUBSCRIPTIONS: _subscription_record,
 }

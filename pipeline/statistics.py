@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.policies import Result
 
-__all__ = ["PROBLEMS_MAX", "STATISTICS_SCHEMA", "Statistics"]
+__all__ = ["PROBLEMS", "PROBLEMS_MAX", "STATISTICS_SCHEMA", "Statistics"]
 
 PROBLEMS_MAX: Final = 20
 """So many problems are told in words; all are counted."""
@@ -22,7 +22,8 @@ STATISTICS_SCHEMA: Final = pa.schema(
 )
 """One row for each task: a number for each Result, and the first problems in words."""
 
-_PROBLEMS: Final = (Result.SUPERSEDED, Result.CONFLICT, Result.FAILED)
+PROBLEMS: Final = (Result.SUPERSEDED, Result.CONFLICT, Result.FAILED)
+"""What rows come to that are not what the store holds then."""
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class Statistics:
     @property
     def unwritten(self) -> int:
         """Return how many rows are not what the store holds now."""
-        return sum(self.counts[result] for result in _PROBLEMS)
+        return sum(self.counts[result] for result in PROBLEMS)
 
     def __str__(self) -> str:
         told = ", ".join(f"{self.counts[result]:,} {result}" for result in Result if self.counts[result])

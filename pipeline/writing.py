@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -13,12 +14,15 @@ from metadata import MetadataUrl
 from pipeline.apply import ApplyConfig, apply, prepare
 from pipeline.places import session_url
 from pipeline.policies import Policy
-from pipeline.schemas import key_columns
+from pipeline.schemas import key_columns, provenance_columns
 from pipeline.spark_types import check_frame, spark_field
 from pipeline.speculation import check_policy, is_speculating
 from pipeline.statistics import STATISTICS_SCHEMA
 
-__all__ = ["apply_rows", "check_writable", "store_order"]
+__all__ = ["apply_rows", "check_writable"]
+
+_PLACE: Final = "_place"
+"""A column, since an expression would be reckoned anew in each comparison of a sort."""
 
 
 def check_writable(frame: DataFrame, config: ApplyConfig) -> ApplyConfig:
@@ -48,20 +52,22 @@ def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None 
     Raises: as `check_writable`.
     """
     config = check_writable(frame, config)
-    order = store_order(config)
-    # So a task writes to one end of the store, and finds it in memory; and no two tasks write the same topic.
-    shared = frame.repartitionByRange(partitions, *order) if partitions else frame.repartitionByRange(*order)
+    # What a row is compared with travels only where it is.
+    unused = () if config.policy is Policy.REPLACE else provenance_columns()
+    placed = frame.drop(*unused).withColumn(_PLACE, _place_in(config))
+    # So a task writes to one end of the store, and finds it in memory.
+    order = (_PLACE, *key_columns(config.table))
+    shared = placed.repartitionByRange(partitions, *order) if partitions else placed.repartitionByRange(*order)
     schema = StructType([spark_field(field) for field in STATISTICS_SCHEMA])
-    return shared.sortWithinPartitions(*order).mapInArrow(partial(_apply, config), schema)
+    return shared.sortWithinPartitions(*order).drop(_PLACE).mapInArrow(partial(_apply, config), schema)
 
 
-def store_order(config: ApplyConfig) -> list[Column]:
-    """Return expressions by which rows sort about as the store keeps them."""
-    names = [F.col(name) for name in key_columns(config.table)]
+def _place_in(config: ApplyConfig) -> Column:
+    """Return an expression that, with the key behind it, sorts rows about as the store keeps them."""
     if MetadataUrl.parse(config.url).scheme.startswith("hbase"):
         # As metadata.hbase.keys: the hash of the topic stands in front.
-        return [F.substring(F.sha2(F.col("topic"), 256), 1, 4), *names]
-    return names
+        return F.substring(F.sha2(F.col("topic"), 256), 1, 4)
+    return F.lit("")
 
 
 def _apply(config: ApplyConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -132,6 +132,15 @@ class HBaseDriver(Protocol):
         """Carry out one conditional put: return None if it was applied, else the Refusal with the row as it is."""
         ...
 
+    async def put_all(
+        self, puts: Sequence[ConditionalPut], deadline: Deadline
+    ) -> list[Refusal[Row] | Exception | None]:
+        """Carry out puts at once, in no order, each as `put_if`; what that would raise stands in its place.
+
+        There may be thousands, so they share whatever they can.
+        """
+        ...
+
     async def delete_if(
         self,
         table: str,

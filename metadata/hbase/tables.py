@@ -7,15 +7,16 @@ compare-and-set. So a row's compared value never repeats, and HBase's delete mar
 millisecond, do not arise.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
+from hedwig.errors import BadVersionError, CorruptRecordError, HedwigError, NoRecordError
 from hedwig.model import SubscriberId, Topic
 from hedwig.outcomes import NotAppliedError
 from hedwig.versions import ANY, NEW, Version, Versioned
@@ -27,7 +28,7 @@ from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, escape,
 from metadata.hbase.schema import columns_of
 from metadata.key_ranges import KeyRange, steps
 from metadata.kinds import RecordKind
-from metadata.operations import Operation, Outcome, RecordKey, outcome_of
+from metadata.operations import Operation, Outcome, RecordKey, Write, outcome_of
 from metadata.packed import PackedColumns, PackedPage
 from metadata.packing import part_codec
 from metadata.scan import ScannedRecord
@@ -40,6 +41,9 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _VERSION_TAG: Final = b"h"
+_TOGETHER_MIN: Final = 2
+"""One alone gains nothing."""
+
 _SLICES: Final = 256
 """The share of a table, one part in so many, that a listing by prefix searches at first."""
 
@@ -62,6 +66,14 @@ class _Work(NamedTuple):
         return f"{self.verb} {self.noun} of {self.key}"
 
 
+class _Begun(NamedTuple):
+    """A write whose first attempt travelled with others, and which is carried on alone."""
+
+    mine: Stamp
+    deadline: Deadline
+    answer: Refusal[Row] | Exception
+
+
 class HBaseTable(Generic[R]):
     """A VersionedTable in one HBase table."""
 
@@ -80,9 +92,7 @@ class HBaseTable(Generic[R]):
         return self._versioned(key, row, stamp) if row is not None and stamp is not None and stamp.live else None
 
     async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
-        self._kind.check(key)
-        parts = self._codec.pack(record)
-        self._kind.check_size(key, *parts)
+        parts = self._packed(key, record)
         if version == NEW:
             return await self._create(key, parts)
         if version == ANY:
@@ -101,8 +111,18 @@ class HBaseTable(Generic[R]):
             await self._replace(key, _raw(version), mine, self._emptied())
 
     async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
-        # A driver that can gather calls of the same moment into one does so below this.
-        return await carry_out_all(self, operations)
+        creations = {
+            place: each for place, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW
+        }
+        if len(creations) < _TOGETHER_MIN:
+            # A driver that can gather calls of the same moment into one does so below this.
+            return await carry_out_all(self, operations)
+        others = {place: each for place, each in enumerate(operations) if place not in creations}
+        created, carried_out = await asyncio.gather(
+            self._create_all(list(creations.values())), carry_out_all(self, list(others.values()))
+        )
+        outcomes = dict(zip((*creations, *others), (*created, *carried_out), strict=True))
+        return [outcomes[place] for place in range(len(operations))]
 
     async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         RecordKey(topic).check()
@@ -345,22 +365,58 @@ class HBaseTable(Generic[R]):
             lambda deadline: self._driver.get(self._table, _row(key), self._columns.all, deadline)
         )
 
-    async def _create(self, key: RecordKey, parts: tuple[bytes | None, ...]) -> Version:
+    async def _create_all(self, writes: Sequence[Write[R]]) -> list[Outcome[R]]:
+        """Create records, together as far as nothing is in their way: each would cost several times as much alone."""
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        outcomes: list[Outcome[R] | None] = [None] * len(writes)
+        begun: list[tuple[int, tuple[bytes | None, ...], Stamp]] = []
+        puts = []
+        for place, write in enumerate(writes):
+            try:
+                parts = self._packed(write.key, write.record)
+            except HedwigError as exc:
+                outcomes[place] = Outcome(error=exc)
+                continue
+            mine = Stamp.first(self._options.clock, make_token(self._options.random))
+            begun.append((place, parts, mine))
+            puts.append(self._put(write.key, None, mine, self._values(parts, keep_absent=True)))
+        answers = await self._driver.put_all(puts, deadline)
+        carried_on = []
+        for (place, parts, mine), answer in zip(begun, answers, strict=True):
+            if answer is None:
+                outcomes[place] = Outcome(version=_version(mine))
+            else:
+                work = self._create(writes[place].key, parts, _Begun(mine, deadline, answer))
+                carried_on.append((place, work))
+        found = await asyncio.gather(*(_outcome_of(work) for _, work in carried_on))
+        for (place, _), outcome in zip(carried_on, found, strict=True):
+            outcomes[place] = outcome
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _packed(self, key: RecordKey, record: R) -> tuple[bytes | None, ...]:
+        """Return the parts of a record as they are stored. Raises InvalidArgumentError, RecordTooLargeError."""
+        self._kind.check(key)
+        parts = self._codec.pack(record)
+        self._kind.check_size(key, *parts)
+        return parts
+
+    async def _create(self, key: RecordKey, parts: tuple[bytes | None, ...], begun: _Begun | None = None) -> Version:
         """Create a record where none is: in an absent row, or in one that holds a tombstone."""
-        token = make_token(self._options.random)
         values = self._values(parts, keep_absent=True)
-        attempts = Attempts(self._options, _Work("create", self._kind.noun, key))
+        work = _Work("create", self._kind.noun, key)
+        attempts = Attempts(self._options, work, None if begun is None else begun.deadline)
         condition: bytes | None = None
-        mine = Stamp.first(self._options.clock, token)
+        mine = Stamp.first(self._options.clock, make_token(self._options.random)) if begun is None else begun.mine
+        answer = None if begun is None else begun.answer
         while True:
-            refusal = await self._put_if(attempts, key, condition, mine, values)
+            refusal = await self._put_if(attempts, key, condition, mine, values, answer)
             if refusal is None:
                 return _version(mine)
             found = self._stamp(key, refusal.current)
             if found is not None and found.live:
                 raise self._kind.exists(key, self._versioned(key, refusal.current, found))
             condition = None if found is None else found.encode()
-            mine = self._following(found, token)
+            mine, answer = self._following(found, mine.token), None
 
     async def _replace(self, key: RecordKey, condition: bytes, mine: Stamp, values: dict[bytes, bytes]) -> Version:
         """Write over the record whose version column holds `condition`; with a tombstone, delete it."""
@@ -412,10 +468,8 @@ class HBaseTable(Generic[R]):
     def _emptied(self) -> dict[bytes, bytes]:
         return dict.fromkeys(self._columns.parts, b"")
 
-    async def _put_if(
-        self, attempts: Attempts, key: RecordKey, condition: bytes | None, mine: Stamp, values: dict[bytes, bytes]
-    ) -> Refusal[Row] | None:
-        put = ConditionalPut(
+    def _put(self, key: RecordKey, condition: bytes | None, mine: Stamp, values: dict[bytes, bytes]) -> ConditionalPut:
+        return ConditionalPut(
             table=self._table,
             row=_row(key),
             column=self._columns.version,
@@ -424,16 +478,33 @@ class HBaseTable(Generic[R]):
             token=mine.token,
             show=self._columns.all,
         )
-        return await attempts.write(
-            lambda deadline: self._attempt(put, deadline), lambda row: judge(mine, self._stamp(key, row))
-        )
 
-    async def _attempt(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
-        refusal = await self._driver.put_if(put, deadline)
-        if refusal is not None and _compared(refusal.current, put.column) == put.expected:
+    async def _put_if(
+        self,
+        attempts: Attempts,
+        key: RecordKey,
+        condition: bytes | None,
+        mine: Stamp,
+        values: dict[bytes, bytes],
+        answer: Refusal[Row] | Exception | None = None,
+    ) -> Refusal[Row] | None:
+        """Carry a put through. `answer` is what its first attempt came to, if that was made already."""
+        put = self._put(key, condition, mine, values)
+        answers = [] if answer is None else [answer]
+
+        async def attempt(deadline: Deadline) -> Refusal[Row] | None:
+            return self._confirmed(put, answers.pop() if answers else await self._driver.put_if(put, deadline))
+
+        return await attempts.write(attempt, lambda row: judge(mine, self._stamp(key, row)))
+
+    def _confirmed(self, put: ConditionalPut, answer: Refusal[Row] | Exception | None) -> Refusal[Row] | None:
+        """Return the answer to a put, or raise it. Raises NotAppliedError - it contradicts itself."""
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None and _compared(answer.current, put.column) == put.expected:
             # The row came to what the condition asks for between the refusal and the look at it.
             raise NotAppliedError("the record changed back and forth")
-        return refusal
+        return answer
 
     async def _expected(self, key: RecordKey, version: Version) -> Stamp:
         """Return the stamp that `version` stands for. Raises the refusal if it is no version of ours."""
@@ -472,6 +543,14 @@ class HBaseTable(Generic[R]):
         except CorruptRecordError as exc:
             exc.version = _version(stamp)
             raise
+
+
+async def _outcome_of(work: Awaitable[Version]) -> Outcome[Any]:
+    """Return what a write comes to, with what it raises as its outcome."""
+    try:
+        return Outcome(version=await work)
+    except HedwigError as exc:
+        return Outcome(error=exc)
 
 
 def _start_of(start_after: Topic | None) -> bytes:

@@ -11,8 +11,8 @@ from hedwig.names import NAME_BYTES_MAX
 from metadata.ranges import range_defects
 from pipeline.checksum import checksum_of
 from pipeline.generate import Recipe, generate
+from pipeline.input_rows import rows_of
 from pipeline.popularity import Popularity
-from pipeline.schemas import rows_of
 from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 

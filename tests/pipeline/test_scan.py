@@ -12,9 +12,10 @@ import pytest
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError, LayoutMissingError
 from metadata import MetadataUrl, RecordKey
+from pipeline.input_rows import rows_of
 from pipeline.plan import NameRange, ScanConfig, plan
 from pipeline.scan import scan
-from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, rows_of
+from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema
 from pipeline.tables import OnCorrupt, Table
 from tests.metadata.bulk_contents import fill
 from tests.pipeline.stores import check_pauses, new_store, records, rows_of_table, scanned, with_store

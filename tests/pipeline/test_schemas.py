@@ -14,7 +14,8 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
 from metadata import RecordKey
 from metadata.comparison import plain_record
-from pipeline.schemas import arrow_schema, batch_of, rows_of
+from pipeline.input_rows import rows_of
+from pipeline.schemas import arrow_schema, batch_of
 from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 from tests.metadata import samples

@@ -34,7 +34,7 @@ from metadata.hbase.native.hbase_pb2 import Column, Scan, TimeRange
 from metadata.hbase.native.identity import Identity
 from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
-from metadata.hbase.native.places import Region
+from metadata.hbase.native.places import Region, Server
 from metadata.hbase.native.registry import Registry
 from metadata.hbase.native.scanning import row_of, scan_region, values_of
 
@@ -91,22 +91,38 @@ class NativeDriver:
         return found
 
     async def put_if(self, put: ConditionalPut, deadline: Deadline) -> Refusal[Row] | None:
-        region = self._cluster.known(put.table, put.row) or await self._cluster.locate(put.table, put.row, deadline)
-        change = Change(
-            region,
-            put.row,
-            put.column,
-            put.expected,
-            put_of(put.row, put.values) + self._durability,
-            self._expiry(deadline),
-        )
-        if await self._carry_out(change):
+        if await self._carry_out(self._change(await self._region_of(put, deadline), put, deadline)):
             return None
         try:
             return Refusal(await self.get(put.table, put.row, put.show, deadline))
         except OutcomeUnknownError as exc:
-            # The write was refused for certain; only what it met is not known.
-            raise NotAppliedError(str(exc)) from exc
+            raise _unseen(exc) from exc
+
+    async def put_all(
+        self, puts: Sequence[ConditionalPut], deadline: Deadline
+    ) -> list[Refusal[Row] | Exception | None]:
+        try:
+            changes = [self._change(await self._region_of(put, deadline), put, deadline) for put in puts]
+        except Exception as exc:
+            # None was sent. Whoever repeats them does so one by one, and learns whose row has no place.
+            return [exc] * len(puts)
+        results = await self._carry_out_all(changes)
+        refused = [place for place, result in enumerate(results) if result is False]
+        looks = [
+            Look(changes[place].region, get_of(puts[place].row, puts[place].show), self._expiry(deadline))
+            for place in refused
+        ]
+        found = await self._carry_out_all(looks)
+        answers: list[Refusal[Row] | Exception | None] = [None if result is True else result for result in results]
+        for place, row in zip(refused, found, strict=True):
+            match row:
+                case OutcomeUnknownError():
+                    answers[place] = _unseen(row)
+                case Exception():
+                    answers[place] = row
+                case _:
+                    answers[place] = Refusal(row)
+        return answers
 
     async def delete_if(
         self,
@@ -233,9 +249,39 @@ class NativeDriver:
         except ServerFailure as failure:
             self._cluster.failed(region, failure)
 
+    async def _region_of(self, put: ConditionalPut, deadline: Deadline) -> Region:
+        return self._cluster.known(put.table, put.row) or await self._cluster.locate(put.table, put.row, deadline)
+
+    def _change(self, region: Region, put: ConditionalPut, deadline: Deadline) -> Change:
+        mutation = put_of(put.row, put.values) + self._durability
+        return Change(region, put.row, put.column, put.expected, mutation, self._expiry(deadline))
+
     async def _carry_out(self, action: Action) -> Any:
         """Return the outcome of an action on a row, with failures as the driver seam has them."""
         self._cluster.lane(action.region.server).submit(action)
+        return await self._outcome(action)
+
+    async def _carry_out_all(self, actions: Sequence[Action]) -> list[Any]:
+        """Return the outcomes of actions, which leave together; what one would raise stands in its place."""
+        by_server: dict[Server, list[Action]] = {}
+        for action in actions:
+            by_server.setdefault(action.region.server, []).append(action)
+        outcomes: list[Any] = []
+        try:
+            for server, of_server in by_server.items():
+                self._cluster.lane(server).submit_all(of_server)
+            # One after the other, without a task for each: those of a batch are all there when the first one is.
+            for action in actions:
+                try:
+                    outcomes.append(await self._outcome(action))
+                except Exception as exc:
+                    outcomes.append(exc)
+        finally:
+            for action in actions:
+                action.outcome.cancel()
+        return outcomes
+
+    async def _outcome(self, action: Action) -> Any:
         try:
             return await action.outcome
         except ServerFailure as failure:
@@ -245,6 +291,11 @@ class NativeDriver:
 
     def _expiry(self, deadline: Deadline) -> float:
         return self._loop.time() + min(self._try_s, deadline.remaining_s())
+
+
+def _unseen(exc: OutcomeUnknownError) -> NotAppliedError:
+    """Return what it means that a write was refused, for certain, and what it met is not known."""
+    return NotAppliedError(str(exc))
 
 
 def _columns(names: Sequence[bytes]) -> list[Column]:

@@ -86,7 +86,11 @@ class Lane:
         The outcome raises ServerFailure, NotAppliedError, OutcomeUnknownError, AbortedError; LocalProtocolError - it is
         too large; MetadataError - the server is too old.
         """
-        self._waiting.append(action)
+        self.submit_all((action,))
+
+    def submit_all(self, actions: Sequence[Action]) -> None:
+        """Have actions carried out, as `submit`; they leave together."""
+        self._waiting.extend(actions)
         if self._scheduled:
             return
         if self._calls == 0:

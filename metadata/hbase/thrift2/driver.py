@@ -7,9 +7,10 @@ write also leaves a receipt, a cell of its own named after the write's token, in
 cannot come true again. Receipts expire by themselves long after every call that could ask for them.
 """
 
+import asyncio
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
@@ -97,6 +98,11 @@ class Thrift2Driver:
             return Refusal(found, proven=True)
 
         return await self._run(put.table, deadline, work)
+
+    async def put_all(
+        self, puts: Sequence[ConditionalPut], deadline: Deadline
+    ) -> list[Refusal[Row] | Exception | None]:
+        return await asyncio.gather(*(_result_of(self.put_if(put, deadline)) for put in puts))
 
     async def delete_if(
         self,
@@ -230,6 +236,14 @@ class Thrift2Driver:
 
 
 _Call = Callable[..., Any]
+
+
+async def _result_of(work: Awaitable[T]) -> T | Exception:
+    """Return what comes of `work`: what it returns, or what it raises."""
+    try:
+        return await work
+    except Exception as exc:
+        return exc
 
 
 def _translated(error: Any, call: _Call, table: str | None, about: str | None) -> Exception:

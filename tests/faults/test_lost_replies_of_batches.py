@@ -1,0 +1,57 @@
+"""Prove that of many creations that travel together each ends as it is reported, whatever is lost on the way.
+
+Properties: an unknown outcome is never reported as known; nobody takes his own record for another's.
+"""
+
+from typing import Final
+
+import pytest
+
+from hedwig.errors import TopicPersistenceInfoExistsError
+from hedwig.model import LedgerRange, LedgerRanges, Topic
+from hedwig.versions import NEW
+from metadata import RecordKey, Write
+from tests.faults.network import Networked
+from tests.faults.proxy import Action, Step, scripted
+from tests.metadata.clients import Clients, Names
+from tests.metadata.place import Place
+
+MANY: Final = 90
+
+
+def ranges(number: int) -> LedgerRanges:
+    return LedgerRanges((LedgerRange(ledger_id=number, start=1),))
+
+
+@pytest.mark.parametrize("cuts", [1, 4])
+@pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["reply", "request"])
+async def test_each_creation_of_a_batch_ends_as_it_is_reported(
+    action: Action, cuts: int, networked: Networked, networked_place: Place, clients: Clients, names: Names
+) -> None:
+    """Lose messages about a batch: a third of its records are there already, a third were deleted, a third are new."""
+    direct = await clients.open(networked_place)
+    topics = [Topic(names(f"{action.name} {cuts} {number}".encode())) for number in range(MANY)]
+    standing = {
+        number: await direct.persistence.write_topic_persistence_info(topics[number], ranges(0), NEW)
+        for number in range(MANY)
+        if number % 3 < 2
+    }
+    for number, version in standing.items():
+        if number % 3 == 1:
+            await direct.persistence.delete_topic_persistence_info(topics[number], version)
+    async with (
+        networked.proxy(networked_place, scripted(networked.write, [Step(action)] * cuts)) as proxy,
+        await networked.behind(proxy, networked_place).open() as store,
+    ):
+        writes = [Write(RecordKey(topic), ranges(1 + number), NEW) for number, topic in enumerate(topics)]
+        outcomes = await store.persistence.apply(writes)
+    assert proxy.done[action] >= 1, "nothing was cut"
+    for number, (topic, outcome) in enumerate(zip(topics, outcomes, strict=True)):
+        found = await direct.persistence.read_topic_persistence_info(topic)
+        assert found is not None
+        if number % 3 == 0:
+            assert isinstance(outcome.error, TopicPersistenceInfoExistsError)
+            assert (found.value, found.version) == (ranges(0), standing[number])
+        else:
+            assert outcome.error is None
+            assert (found.value, found.version) == (ranges(1 + number), outcome.version)
