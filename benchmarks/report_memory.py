@@ -23,6 +23,8 @@ __all__ = ["memory_chart"]
 _MIB: Final = 1 << 20
 _LIVE: Final = "store_live_heap_bytes"
 _RESIDENT: Final = "store_rss_bytes_max"
+_DOTTED: Final = "dotted: resident"
+_HOLLOW: Final = "hollow: heap in use at a wall"
 
 
 def memory_chart(stage: Stage, palette: Palette) -> Chart | None:
@@ -34,37 +36,39 @@ def memory_chart(stage: Stage, palette: Palette) -> Chart | None:
     live = [each for each in stage.measurements if each.workload.name == RESTART and _LIVE in each.values]
     resident = _peaks(stage)
     curves: list[Curve] = []
-    has_hollow = False
+    remarks: list[str] = []
     for backend in stage.backends():
         ink, label = palette.ink(backend), driver_title(backend)
         walls, in_use = _at_the_wall(stage, backend)
         points = _points([each for each in live if each.driver == backend], _live)
-        has_hollow |= bool(points and in_use)
         held = _points([each for each in resident if each.driver == backend], _resident)
-        if points:
-            curves.append(Curve(label=label, ink=ink, points=[*points, *in_use], walls=walls))
-            dotted = Curve(label="", ink=ink, points=held, is_dotted=True, has_marks=len(held) < 2)
-        else:
-            dotted = Curve(label=label, ink=ink, points=held, walls=walls, is_dotted=True)
-        curves += [dotted] if held or dotted.walls else []
-    hollow = "; hollow: heap in use at a wall" if has_hollow else ""
-    how = f"dotted: resident{hollow}" if live else "all its processes, resident, at the most"
+        if not points:
+            curves.append(Curve(label=label, ink=ink, points=held, walls=walls, is_dotted=bool(live)))
+            continue
+        curves.append(Curve(label=label, ink=ink, points=[*points, *in_use], walls=walls))
+        remarks += [_HOLLOW] if in_use else []
+        if len(held) > 1:  # A point alone would be taken for one of what lives.
+            curves.append(Curve(label="", ink=ink, points=held, is_dotted=True, has_marks=False))
+            remarks.append(_DOTTED)
+    how = "; ".join(sorted(set(remarks))) if live else "all its processes, resident, at the most"
     return curves_chart(
         name=f"memory-{stage.name}",
         title="Live heap of the store after a full collection" if live else "Memory of the store",
-        subtitle=f"{stage.words}; {how}",
-        says=_says(stage, live, resident),
+        subtitle=f"{stage.words}; {how}" if how else stage.words,
+        says=_says(stage, live, resident, has_hollow=_HOLLOW in remarks),
         curves=curves,
         x=TOPICS,
         y=Axis(label="live MiB" if live else "resident MiB", ending=" MiB"),
     )
 
 
-def _says(stage: Stage, live: Sequence[Measurement], resident: Sequence[Measurement]) -> str:
+def _says(stage: Stage, live: Sequence[Measurement], resident: Sequence[Measurement], *, has_hollow: bool) -> str:
+    hollow = "Hollow is the heap that was in use at a wall, garbage included, with fewer records than there were to be."
     parts = [
         says_at_the_end(stage, live, "heap alive after a full collection", mib, _live),
         says_at_the_end(stage, resident, "resident memory at the most", mib, _resident),
         *lost_words(stage),
+        hollow if has_hollow else "",
     ]
     return " ".join(part for part in parts if part)
 

@@ -343,6 +343,7 @@ def test_memory_is_what_lives_and_not_what_a_collector_has_touched() -> None:
     assert "At 100,000 topics, heap alive after a full collection: HBase 90 MiB." in chart.says
     assert "At 100,000 topics, resident memory at the most: HBase 4.1 GiB." in chart.says
     assert "ZooKeeper met a wall at 100,000 topics" in chart.says
+    assert "Hollow is the heap that was in use at a wall" in chart.says
     (other,) = stages_of([each for each in measured if each is not lost])
     without = memory_chart(other, Palette())
     assert without is not None
