@@ -1,12 +1,14 @@
 """What the measurements of updates say in a few ratios: the native driver against the gateway and the Java client."""
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from benchmarks.compare_rounds import middle
+from benchmarks.figures import is_enough
 from benchmarks.results import Measurement
 from benchmarks.workloads import Operation
+from hedwig.histograms import Histogram
 
-__all__ = ["per_core", "ratio", "update_ratios"]
+__all__ = ["per_core", "percentile_ratio", "ratio", "update_ratios"]
 
 _NATIVE, _GATEWAY, _JAVA = "native", "gateway", "java"
 
@@ -22,17 +24,43 @@ def ratio(
     beside: Mapping[int, Measurement],
     value: Callable[[Measurement], float | None],
 ) -> str:
-    """Return the middle of the rounds' ratios to what is beside them in the same round, and how far they lie apart."""
-    ratios = []
-    for each in good:
-        if each.round in beside:
-            mine, other = value(each), value(beside[each.round])
-            if mine is not None and other:
-                ratios.append(mine / other)
-    if not ratios:
+    """Return the geometric mean of the rounds' ratios to what is beside them in the same round, and their range.
+
+    value: of a rate, or of what else may be averaged. Percentiles may not: `percentile_ratio`.
+    """
+    pairs = [(value(mine), value(other)) for mine, other in _pairs(good, beside)]
+    ratios = [mine / other for mine, other in pairs if mine and other]
+    return _shown(middle(ratios), ratios) if ratios else "–"
+
+
+def percentile_ratio(
+    good: Sequence[Measurement], beside: Mapping[int, Measurement], name: str, percentile: float
+) -> str:
+    """Return the ratio of a percentile of all rounds' times together, and the range of what it is in single rounds.
+
+    Only rounds that both have are in it, and only percentiles that there are enough operations for.
+    """
+    pairs = [
+        (mine.histograms[name], other.histograms[name])
+        for mine, other in _pairs(good, beside)
+        if name in mine.histograms and name in other.histograms
+    ]
+    shared = [(mine, other) for mine, other in pairs if is_enough(min(mine.count, other.count), percentile)]
+    if not shared:
         return "–"
-    middle = f"{statistics.median(ratios):.2f}"
-    return middle if len(ratios) == 1 else f"{middle} ({min(ratios):.2f} – {max(ratios):.2f})"
+    times = [(mine.percentile_us(percentile), other.percentile_us(percentile)) for mine, other in shared]
+    whole, divisor = (Histogram.merged(side).percentile_us(percentile) for side in zip(*shared, strict=True))
+    if not divisor or not all(other for _, other in times):
+        return "–"
+    return _shown(whole / divisor, [mine / other for mine, other in times])
+
+
+def _pairs(good: Iterable[Measurement], beside: Mapping[int, Measurement]) -> list[tuple[Measurement, Measurement]]:
+    return [(each, beside[each.round]) for each in good if each.round in beside]
+
+
+def _shown(whole: float, ratios: Sequence[float]) -> str:
+    return f"{whole:.2f}" if len(ratios) == 1 else f"{whole:.2f} ({min(ratios):.2f} – {max(ratios):.2f})"
 
 
 def update_ratios(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
@@ -61,11 +89,7 @@ def update_ratios(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
     found.append(
         (
             "median time of one caller, native ÷ java",
-            ratio(
-                _at(done, _NATIVE, 1),
-                _by_round(_at(done, _JAVA, 1)),
-                lambda each: each.histograms["service"].percentile_us(50),
-            ),
+            percentile_ratio(_at(done, _NATIVE, 1), _by_round(_at(done, _JAVA, 1)), "service", 50),
         )
     )
     return [(what, value) for what, value in found if value != "–"]

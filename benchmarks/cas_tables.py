@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.cas_ratios import per_core, ratio, update_ratios
+from benchmarks.cas_ratios import per_core, percentile_ratio, ratio, update_ratios
 from benchmarks.cas_suite import writers_per_key
 from benchmarks.figures import median, merged, percentiles, spread
 from benchmarks.results import Measurement, alike
@@ -69,7 +69,7 @@ def _line(rounds: Sequence[Measurement], java: Sequence[Measurement], *, contend
         ratio(good, beside, per_core),
         median(good, lambda each: _each(each, "servers_cpu_s"), "{:,.0f}"),
         percentiles(merged(good, "service")) if good else "–",
-        ratio(good, beside, lambda each: each.histograms["service"].percentile_us(50)),
+        percentile_ratio(good, beside, "service", 50),
     ]
     if contended:
         done, refused = sum(each.count for each in good), sum(each.values["refusals"] for each in good)

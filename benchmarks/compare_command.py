@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.compare_figures import PERCENTILES
+from benchmarks.compare_figures import PERCENTILES, SECONDS_MIN
 from benchmarks.compare_results import ComparedFigure, ComparedLine, Comparison, compare
-from benchmarks.compare_rounds import Difference, Verdict
+from benchmarks.compare_rounds import Difference, Verdict, bound_words
 from benchmarks.errors import BenchmarkError
 from benchmarks.results import Result
 
@@ -23,18 +23,21 @@ _WIDTH: Final = 200
 """Of a table that goes into a file or a pipe."""
 _PERCENTILES: Final = tuple(f"p{percentile:g}" for percentile in PERCENTILES)
 _EXPLAINED: Final = (
-    "B ÷ A: the ratio of B's figure to A's, and between what it lies in 95 of 100 such cases (Welch's interval of the "
-    "rounds' logarithms). Faster or slower is what has an interval beyond 1 and differs by 2 % at least; an interval "
-    "that holds 1 is within the noise; from a single round the noise is unknown. Of 100 such verdicts about five are "
-    "wrong by chance. p50 … p99.9: B ÷ A of the times, from "
-    "merged histograms; with * where it is beyond the noise."
+    "B ÷ A: the ratio of the geometric means of the rounds, and between what it lies in 95 of 100 such cases (Welch's "
+    "interval of the rounds' logarithms). Faster or slower is what has an interval beyond 1 and differs by 2 % at "
+    "least; an interval that holds 1 is within the noise; from a single round the noise is unknown; closed loops of "
+    f"less than {SECONDS_MIN:g} s are too short to tell. Of 100 such verdicts about five are wrong by chance. "
+    "p50 … p99.9: B ÷ A of the times, from merged histograms; with * where the rounds' is beyond the noise."
 )
 _ONE_RUN: Final = (
     "One run a side: how much whole runs differ, with servers started anew, at another time, is not known, and not in "
     "these intervals, which are of the rounds within a run. With several files a side (A1,A2,A3 B1,B2,B3) each run is "
     "one sample."
 )
-_RUNS: Final = "Several runs a side: “round” above is a run, and a figure the median of the runs."
+_RUNS: Final = (
+    "Several runs a side: “round” above is a run, and a figure the median of the runs; percentiles are of all of them "
+    "together."
+)
 
 
 @click.command(
@@ -138,11 +141,11 @@ def _ratio(difference: Difference) -> str:
         return "–"
     if difference.low is None or difference.high is None:
         return f"{difference.ratio:.2f}"
-    return f"{difference.ratio:.2f} ({difference.low:.2f} – {difference.high:.2f})"
+    return f"{difference.ratio:.2f} ({bound_words(difference.low)} – {bound_words(difference.high)})"
 
 
 def _time_ratio(figure: ComparedFigure | None) -> str:
-    if figure is None or figure.difference.ratio is None:
+    if figure is None or not figure.first.value:
         return "–"
     is_told = figure.difference.verdict in (Verdict.MORE, Verdict.LESS)
-    return f"{figure.difference.ratio:.2f}{'*' if is_told else ''}"
+    return f"{figure.second.value / figure.first.value:.2f}{'*' if is_told else ''}"

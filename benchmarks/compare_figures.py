@@ -17,15 +17,19 @@ __all__ = [
     "FAILED_MAX",
     "PERCENTILES",
     "RATE",
+    "SECONDS_MIN",
     "Figure",
     "compared",
     "failed_share",
     "figures",
     "good",
     "is_reached",
+    "is_too_short",
 ]
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+SECONDS_MIN: Final = 1.0
+"""A closed loop whose round was shorter than that decides nothing: one pause of a collector would be in all of it."""
 FAILED_MAX: Final = 0.01
 """Sides of which a larger share of the operations failed are not compared: what fails may be quick."""
 _JUDGED_BY: Final = (99.0, 90.0, 50.0)
@@ -41,6 +45,7 @@ class Figure:
 
     form: how it is written. words: what a second side is called that has more of it, and one that has less.
     is_more_worse: so that a change for the worse can be told from one for the better.
+    is_percentile: its value is that of merged histograms, of which it takes more to make one of several runs together.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Figure:
     form: str
     words: tuple[str, str]
     is_more_worse: bool
+    is_percentile: bool = False
 
     def text(self) -> str:
         """Return the figure, and between what its rounds lie."""
@@ -73,6 +79,13 @@ def failed_share(rounds: Sequence[Measurement]) -> float:
 def is_reached(rounds: Sequence[Measurement]) -> bool:
     """Say whether an offered load was kept up in all rounds; a closed loop offers none."""
     return all(each.is_offered_load_reached is not False for each in rounds)
+
+
+def is_too_short(judged_by: Figure, rounds: Sequence[Measurement]) -> bool:
+    """Say whether a round of a closed loop was over so soon that its rate and times tell nothing of a side."""
+    return (judged_by.name == RATE or judged_by.is_percentile) and any(
+        not each.workload.is_open_loop and each.seconds < SECONDS_MIN for each in rounds
+    )
 
 
 def figures(program: str, rounds: Sequence[Measurement], *, are_times_first: bool) -> list[Figure]:
@@ -116,7 +129,7 @@ def figures(program: str, rounds: Sequence[Measurement], *, are_times_first: boo
 
 def compared(first: Figure, second: Figure) -> tuple[Difference, str]:
     """Return the difference of a figure of two sides, and what the second side is, in a word."""
-    found = differ(first.value, first.rounds, second.value, second.rounds)
+    found = differ(first.rounds, second.rounds)
     words = {Verdict.MORE: first.words[0], Verdict.LESS: first.words[1]}
     return found, words.get(found.verdict, found.verdict.value)
 
@@ -164,6 +177,7 @@ def _percentiles(
             form=form,
             words=_TIMES,
             is_more_worse=True,
+            is_percentile=True,
         )
         for percentile in asked
     ]

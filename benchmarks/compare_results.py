@@ -5,8 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from benchmarks.compare_figures import FAILED_MAX, Figure, compared, failed_share, good, is_reached
-from benchmarks.compare_rounds import Difference, Verdict
+from benchmarks.compare_figures import (
+    FAILED_MAX,
+    SECONDS_MIN,
+    Figure,
+    compared,
+    failed_share,
+    good,
+    is_reached,
+    is_too_short,
+)
+from benchmarks.compare_rounds import Difference, Verdict, undecided
 from benchmarks.compare_runs import figures_of_runs
 from benchmarks.compare_terms import TermDifference, term_differences
 from benchmarks.errors import BenchmarkError
@@ -147,13 +156,13 @@ class Comparison:
     def undecided(self, share: float) -> list[str]:
         """Return what may be slower by more than a share, for all that is known.
 
-        That are single rounds, cases whose first side failed in part already, and those that are missing.
+        That are single rounds, short ones, cases whose first side failed in part already, and those that are missing.
         """
         found = [
             f"{line.side}: {line.what}: {line.figures[0].difference.how}"
             for line in self.lines
             if line.are_figures_sound
-            and line.figures[0].difference.verdict is Verdict.UNKNOWN
+            and line.figures[0].difference.verdict in (Verdict.UNKNOWN, Verdict.SHORT)
             and (line.figures[0].difference.ratio is None or line.figures[0].loss() > share)
         ]
         failing = f"more than {FAILED_MAX:.0%} of the first side's operations failed"
@@ -229,6 +238,17 @@ def _named(measurement: Measurement) -> str:
     return f"{side_words(measurement)}: {case_words(measurement.workload)}"
 
 
+def _compared(first: Figure, second: Figure, *, are_runs: bool, rounds: Sequence[Measurement]) -> ComparedFigure:
+    """Compare a figure of two sides, of which all rounds are given."""
+    difference, word = compared(first, second)
+    if is_too_short(first, rounds):
+        how = f"a round of less than {SECONDS_MIN:g} s"
+        difference, word = undecided(difference, Verdict.SHORT, how), Verdict.SHORT.value
+    elif are_runs:
+        difference = replace(difference, how=difference.how.replace("round", "run"))
+    return ComparedFigure(first=first, second=second, difference=difference, word=word)
+
+
 def _line(program: str, first: _Runs, second: _Runs, *, are_runs: bool) -> ComparedLine:
     all_first, all_second = ([each for rounds in runs for each in rounds] for runs in (first, second))
     workload = all_first[0].workload
@@ -240,13 +260,11 @@ def _line(program: str, first: _Runs, second: _Runs, *, are_runs: bool) -> Compa
         }
         for runs in (first, second)
     )
-    shared: list[ComparedFigure] = []
-    for name, figure in mine.items():
-        if name in other:
-            difference, word = compared(figure, other[name])
-            if are_runs:
-                difference = replace(difference, how=difference.how.replace("round", "run"))
-            shared.append(ComparedFigure(first=figure, second=other[name], difference=difference, word=word))
+    shared = [
+        _compared(figure, other[name], are_runs=are_runs, rounds=[*good(all_first), *good(all_second)])
+        for name, figure in mine.items()
+        if name in other
+    ]
     notes: dict[str, None] = {}
     for each in (*all_first, *all_second):
         notes |= dict.fromkeys(note for note in each.notes() if note != each.wall)

@@ -4,23 +4,22 @@ import bisect
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["LEAST", "Difference", "Verdict", "differ", "differ_in_rounds"]
+__all__ = ["LEAST", "Difference", "Verdict", "bound_words", "differ", "differ_in_rounds", "middle", "undecided"]
 
 LEAST: Final = 0.02
 """Differences below this share are not told, however alike the rounds: windows and clocks are not truer than that."""
 _PAIRS_MIN: Final = 3
-_MEDIANS: Final = 1.25
-"""How much further medians of rounds are from the truth than means, at most: the square root of pi / 2."""
 _T: Final = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
 )
 """What Student's t does not exceed in 97.5 % of cases, for 1, 2, … 20 degrees of freedom."""
 _T_LIMIT: Final = 1.960
+_DIGITS_MAX: Final = 6
 
 
 class Verdict(StrEnum):
@@ -30,13 +29,14 @@ class Verdict(StrEnum):
     LESS = "less"
     NOISE = "within the noise"
     UNKNOWN = "noise unknown"
+    SHORT = "too short to tell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """How a figure of the second side relates to the same of the first.
 
-    ratio: the second divided by the first; None if one of them is not above 0.
+    ratio: the second divided by the first, each the geometric mean of its rounds; None if a round is not above 0.
     low, high: the ratio is between them in 95 of 100 such cases; None if that cannot be told.
     how: how the verdict was found, in words.
     """
@@ -48,17 +48,15 @@ class Difference:
     how: str
 
 
-def differ(first: float, first_rounds: Sequence[float], second: float, second_rounds: Sequence[float]) -> Difference:
-    """Compare two figures, each with what the same figure was in single rounds.
+def differ(first_rounds: Sequence[float], second_rounds: Sequence[float]) -> Difference:
+    """Compare what a figure of two sides was in single rounds.
 
-    The interval is Welch's, of the logarithms: rounds differ by factors, and each side has a noise of its own. It is
-    put around the ratio of the figures, which are medians or percentiles of merged histograms, and widened for that.
+    Rounds differ by factors, and each side has a noise of its own: the interval is Welch's, of the logarithms. It is
+    put around what it is the interval of, the ratio of geometric means, which lies within the rounds' ratios always.
     """
-    values = (first, *first_rounds, second, *second_rounds)
-    if not all(value > 0 and math.isfinite(value) for value in values):
-        ratio = second / first if first > 0 else None
-        return Difference(ratio=ratio, low=None, high=None, verdict=Verdict.UNKNOWN, how="a figure is not above 0")
-    ratio = second / first
+    if not all(value > 0 and math.isfinite(value) for value in (*first_rounds, *second_rounds)):
+        return Difference(ratio=None, low=None, high=None, verdict=Verdict.UNKNOWN, how="a figure is not above 0")
+    ratio = middle(second_rounds) / middle(first_rounds)
     if min(len(first_rounds), len(second_rounds)) < 2:
         rounds = "1 round" if len(first_rounds) == len(second_rounds) else "1 round on one side"
         return Difference(ratio=ratio, low=None, high=None, verdict=Verdict.UNKNOWN, how=rounds)
@@ -78,7 +76,31 @@ def differ_in_rounds(first_rounds: Sequence[float], second_rounds: Sequence[floa
         return None
     ratios = [second / first for first, second in zip(first_rounds, second_rounds, strict=True)]
     width = _t(rounds - 1) * math.sqrt(_variance([math.log(ratio) for ratio in ratios]))
-    return _judged(statistics.median(ratios), width)
+    return _judged(middle(ratios), width)
+
+
+def middle(ratios: Sequence[float]) -> float:
+    """Return the geometric mean of ratios, or of what ratios are made of: twice and half as much come to the same."""
+    # Not beyond its values, as the logarithms' rounding would have it now and then.
+    return min(max(statistics.geometric_mean(ratios), min(ratios)), max(ratios))
+
+
+def undecided(difference: Difference, verdict: Verdict, how: str) -> Difference:
+    """Return a difference that nothing is concluded from."""
+    return replace(difference, low=None, high=None, verdict=verdict, how=how)
+
+
+def bound_words(ratio: float) -> str:
+    """Return an end of an interval with so many digits that it stands on the right side of 1.
+
+    What is far out says only that nothing is known.
+    """
+    if not 0.01 <= ratio < 1000:
+        return "0" if ratio < 1 else "over 1,000"
+    digits = 2
+    while float(text := f"{ratio:.{digits}f}") == 1 and ratio != 1 and digits < _DIGITS_MAX:
+        digits += 1
+    return text
 
 
 def _judged(ratio: float, width: float) -> Difference:
@@ -94,19 +116,24 @@ def _judged(ratio: float, width: float) -> Difference:
 
 
 def _half_width(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return how far the logarithm of a ratio of medians may be off, to either side."""
+    """Return how far the logarithm of a ratio of means may be off, to either side.
+
+    Welch's degrees of freedom are an estimate; of few rounds on one side and more on the other it is too high at times,
+    so that there it is the least that they can be.
+    """
     parts = [(_variance(values), len(values) - 1) for values in (first, second)]
     total = sum(variance for variance, _ in parts)
     if not total:
         return 0.0
     freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
+    if len(first) != len(second):
+        freedom = min(degrees for _, degrees in parts)
     return _t(freedom) * math.sqrt(total)
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the variance of the median of values; of two, it is their mean."""
-    widened = _MEDIANS**2 if len(values) > 2 else 1.0
-    return widened * statistics.variance(values) / len(values)
+    """Return the variance of the mean of values."""
+    return statistics.variance(values) / len(values)
 
 
 def _t(freedom: float) -> float:

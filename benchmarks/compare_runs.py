@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.compare_figures import Figure, figures, good
 from benchmarks.results import Measurement
@@ -17,25 +18,23 @@ def figures_of_runs(
     is_each_one_sample: so it is as soon as one of the sides has several runs; else the rounds of the only one are.
     Runs without any figure are left out; figures that only some of the others have are not there.
     """
-    found = [figures(program, rounds, are_times_first=are_times_first) for rounds in runs if good(rounds)]
+    measured = [rounds for rounds in runs if good(rounds)]
+    found = [figures(program, rounds, are_times_first=are_times_first) for rounds in measured]
     if not found or not is_each_one_sample:
         return found[0] if found else []
+    every = [each for rounds in measured for each in rounds]
+    together = {figure.name: figure for figure in figures(program, every, are_times_first=are_times_first)}
     by_name = [{figure.name: figure for figure in each} for each in found]
     return [
-        _of_runs([each[figure.name] for each in by_name])
+        _of_runs([each[figure.name] for each in by_name], together[figure.name])
         for figure in found[0]
         if all(figure.name in each for each in by_name)
     ]
 
 
-def _of_runs(parts: Sequence[Figure]) -> Figure:
+def _of_runs(parts: Sequence[Figure], together: Figure) -> Figure:
+    """Return a figure whose rounds are runs: a percentile of all their histograms, anything else their median."""
     values = tuple(each.value for each in parts)
-    first = parts[0]
-    return Figure(
-        name=first.name,
-        value=statistics.median(values),
-        rounds=values,
-        form=first.form,
-        words=first.words,
-        is_more_worse=first.is_more_worse,
+    return replace(
+        together, value=together.value if together.is_percentile else statistics.median(values), rounds=values
     )

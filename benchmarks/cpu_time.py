@@ -1,11 +1,18 @@
 """Processor time of other processes, to the nanosecond."""
 
+import bisect
 import time
 from collections.abc import Sequence
+from typing import Final
 
-__all__ = ["cpu_s_between", "cpu_s_of"]
+from benchmarks.periodic import Periodic
+
+__all__ = ["CpuTimes", "CpuTimesBeside", "cpu_s_between", "cpu_s_of"]
 
 _OF_A_PROCESS = 2
+_AGAIN_NS: Final = 5_000_000
+_OFF_MAX: Final = 0.05
+"""Of a window: so far may the nearest look be from its border. What was used inside would else be a guess."""
 
 
 def cpu_s_of(pid: int) -> float | None:
@@ -28,6 +35,68 @@ def cpu_s_between(begin_ns: int, end_ns: int, roles: Sequence[Sequence[int]]) ->
     before = _at(begin_ns, roles)
     after = _at(end_ns, roles)
     return [None if first is None or last is None else last - first for first, last in zip(before, after, strict=True)]
+
+
+class CpuTimes:
+    """What the processes of each role had used, at the moments at which somebody had a look.
+
+    For windows of which nobody knows when they begin and end until they are over: those of a number of operations.
+    """
+
+    def __init__(self, roles: Sequence[Sequence[int]]) -> None:
+        self._roles = roles
+        self._at_ns: list[int] = []
+        self._used: list[list[float | None]] = []
+
+    def look(self) -> None:
+        """Read it now."""
+        self._at_ns.append(time.monotonic_ns())
+        self._used.append([_sum(pids) for pids in self._roles])
+
+    def look_again(self) -> None:
+        """Read it now, if the last look is some milliseconds ago."""
+        if time.monotonic_ns() - self._at_ns[-1] >= _AGAIN_NS:
+            self.look()
+
+    def between(self, begin_ns: int, end_ns: int) -> list[float | None]:
+        """Return the time that the processes of each role used between two monotonic times.
+
+        A role has None if it has no processes, or one of them ended. All have, if the borders were not seen, or only
+        from so far that it would not be what was used inside.
+        """
+        before, after = self._moment(begin_ns, end_ns - begin_ns), self._moment(end_ns, end_ns - begin_ns)
+        return [
+            None if first is None or last is None else last - first for first, last in zip(before, after, strict=True)
+        ]
+
+    def _moment(self, at_ns: int, window_ns: int) -> list[float | None]:
+        """Return what each role had used at a moment, as even between the looks before and after it."""
+        place = bisect.bisect_left(self._at_ns, at_ns)
+        if place in (0, len(self._at_ns)):
+            return [None] * len(self._roles)
+        before_ns, after_ns = self._at_ns[place - 1], self._at_ns[place]
+        if min(at_ns - before_ns, after_ns - at_ns) > _OFF_MAX * window_ns:
+            return [None] * len(self._roles)
+        share = (at_ns - before_ns) / (after_ns - before_ns)
+        return [
+            None if first is None or last is None else first + share * (last - first)
+            for first, last in zip(self._used[place - 1], self._used[place], strict=True)
+        ]
+
+
+class CpuTimesBeside(Periodic):
+    """Has a look at processor times every so often in `with`."""
+
+    def __init__(self, roles: Sequence[Sequence[int]], interval_s: float) -> None:
+        self._times = CpuTimes(roles)
+        super().__init__("processor times", interval_s)
+
+    def _sample(self) -> None:
+        self._times.look()
+
+    def between(self, begin_ns: int, end_ns: int) -> list[float | None]:
+        """Return the time that the processes of each role used, as `CpuTimes` does; to be asked after `with`."""
+        return self._times.between(begin_ns, end_ns)
 
 
 def _at(moment_ns: int, roles: Sequence[Sequence[int]]) -> list[float | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.cas_ratios import ratio
+from benchmarks.cas_ratios import percentile_ratio, ratio
 from benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL, ZNODES
 from benchmarks.results import Measurement, alike
 from benchmarks.workloads import Workload
@@ -19,7 +19,7 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], tuple[str, str]]) -> list[Table]:
     """Return title, columns and lines of a table against the original, and of one against the ledger client.
 
-    `named` gives the words for a workload and for its load. Each ratio is one within a round; tables that would be
+    `named` gives the words for a workload and for its load. Ratios are those within rounds; tables that would be
     empty are left out.
     """
     groups = alike([each for each in measurements if each.wall is None and each.count])
@@ -46,7 +46,7 @@ def _znodes_line(
     if not beside:
         return None
     rates = ratio(group, beside, lambda each: each.rate_per_s)
-    return [*named(group[0].workload), group[0].driver, rates, ratio(group, beside, _delivery_p50_us)]
+    return [*named(group[0].workload), group[0].driver, rates, percentile_ratio(group, beside, "delivery", 50)]
 
 
 def _original_line(
@@ -64,7 +64,7 @@ def _original_line(
         group[0].driver,
         group[0].on,
         ratio(group, beside, lambda each: each.rate_per_s),
-        ratio(group, beside, _p50_us),
+        percentile_ratio(group, beside, "service", 50),
     ]
 
 
@@ -89,13 +89,3 @@ def _beside(
         if other[0].on == on and other[0].driver == driver and other[0].workload == load:
             return {each.round: each for each in other}
     return {}
-
-
-def _delivery_p50_us(measurement: Measurement) -> float | None:
-    histogram = measurement.histograms.get("delivery")
-    return histogram.percentile_us(50) if histogram is not None and histogram.count else None
-
-
-def _p50_us(measurement: Measurement) -> float | None:
-    histogram = measurement.histograms.get("service")
-    return histogram.percentile_us(50) if histogram is not None and histogram.count else None

@@ -2,12 +2,12 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.cpu_time import cpu_s_between
+from benchmarks.cpu_time import CpuTimesBeside, cpu_s_between
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
 from benchmarks.kept_clients import KeptClients
@@ -29,6 +29,8 @@ _OPEN_S: Final = 120.0
 _PREPARE_S: Final = 300.0
 _DRAIN_S: Final = 60.0
 _START_AHEAD_S: Final = 0.05
+_FILL_INTERVAL_S: Final = 0.05
+"""A fill takes many minutes: as seldom as this its processor time is read."""
 _RESTART_MAX_S: Final = 600.0
 _SAMPLE: Final = 200
 _READ: Final = {
@@ -128,23 +130,18 @@ class MetadataCases:
         client.hear("ready", time.monotonic() + _PREPARE_S)
         measurement = Measurement(workload=workload, driver=backend, round=number)
         roles = self._roles(backend, client)
-        servers = [pid for role, pids in roles.items() if role != "client" for pid in pids]
-        idle = self._places.idle(backend)
-        with Sampler(roles) as sampler, Sampler({"idle": idle}) as others:
+        used = ([client.pid], _of_servers(roles), self._places.idle(backend))
+        with Sampler(roles) as sampler:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
-            client.tell({"start_ns": start_ns})
-            if workload.operations:
-                # It ends when they are done: what was used is what both ends of the samples tell.
-                summary = Summary.from_json(client.hear("summary", _deadline(workload)))
-                used = {role: sampler.cores(role, summary.begin_ns, summary.end_ns) for role in roles}
-                of_client = _times(used["client"], summary.seconds)
-                of_servers = _times(sum(used[role] or 0.0 for role in roles if role != "client"), summary.seconds)
-                of_idle = _times(others.cores("idle", summary.begin_ns, summary.end_ns), summary.seconds)
+            client.tell({"start_ns": start_ns, "processes": used})
+            if workload.is_bounded:
+                # When it begins and ends, the client knows.
+                of_client, of_servers, of_idle = client.hear("used", _deadline(workload))
             else:
                 begin_ns = start_ns + round(workload.warmup_s * _SECOND_NS)
                 end_ns = start_ns + round(workload.seconds * _SECOND_NS)
-                of_client, of_servers, of_idle = cpu_s_between(begin_ns, end_ns, ([client.pid], servers, idle))
-                summary = Summary.from_json(client.hear("summary", _deadline(workload)))
+                of_client, of_servers, of_idle = cpu_s_between(begin_ns, end_ns, used)
+            summary = Summary.from_json(client.hear("summary", _deadline(workload)))
         measurement.take(summary, is_delivery=False)
         if not workload.is_open_loop:
             # It has no load to offer: where it is the time that bounds it, nothing was missed.
@@ -160,7 +157,7 @@ class MetadataCases:
     def _fill(self, backend: str, workload: Workload, task: FillTask) -> Measurement:
         client = self._clients.of(backend)
         roles = self._roles(backend, client)
-        with Sampler(roles) as sampler:
+        with Sampler(roles) as sampler, CpuTimesBeside(([client.pid], _of_servers(roles)), _FILL_INTERVAL_S) as times:
             start_ns = time.monotonic_ns()
             client.tell({"fill": task.to_json()})
             filled = client.hear("filled", time.monotonic() + task.seconds_max + _PREPARE_S)
@@ -168,10 +165,7 @@ class MetadataCases:
         summary = Summary.from_json(filled["summary"])
         measurement.take(summary, is_delivery=False)
         measurement.wall = filled["why"]
-        used = {role: sampler.cores(role, summary.begin_ns, summary.end_ns) for role in roles}
-        of_servers = sum(used[role] or 0.0 for role in roles if role != "client")
-        times = (_times(used["client"], summary.seconds), _times(of_servers, summary.seconds))
-        _note(measurement, sampler, roles, start_ns, summary, *times)
+        _note(measurement, sampler, roles, start_ns, summary, *times.between(summary.begin_ns, summary.end_ns))
         measurement.values["from_topics"] = task.first
         measurement.values["disk_bytes"] = self._places.disk_bytes(backend)
         return measurement
@@ -214,8 +208,8 @@ def _deadline(workload: Workload) -> float:
     return time.monotonic() + workload.seconds + 3 * _DRAIN_S
 
 
-def _times(cores: float | None, seconds: float) -> float | None:
-    return None if cores is None else cores * seconds
+def _of_servers(roles: Mapping[str, Sequence[int]]) -> list[int]:
+    return [pid for role, pids in roles.items() if role != "client" for pid in pids]
 
 
 def _note(

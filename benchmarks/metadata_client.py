@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any, Final
 
 from benchmarks.conversation import converse, hear_later, say
-from benchmarks.load import Load
+from benchmarks.cpu_time import CpuTimes
+from benchmarks.load import Load, Observer
 from benchmarks.metadata_fill import fill
 from benchmarks.metadata_ground import DATA, FillTask, Ground, Managers, owned
 from benchmarks.metadata_target import MetadataTarget
-from benchmarks.workloads import Workload
+from benchmarks.workloads import Operation, Workload
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId
 from metadata.backend import StoreOptions
@@ -58,15 +59,49 @@ async def serve(plan: Mapping[str, Any]) -> None:
 
 async def _carry_out(store: MetadataStore, workload: Workload, ground: Ground, number: int, drain_s: float) -> None:
     target = MetadataTarget(workload, store, ground, round_number=number)
-    load = Load(workload, target, round_number=number, drain_s=drain_s)
+    metered = _Metered(target, int(workload.warmup_share * workload.operations))
+    load = Load(workload, metered if workload.is_bounded else target, round_number=number, drain_s=drain_s)
     await target.open(load)
     gc.collect()  # Garbage of the load before is not this one's.
     say({"ready": True})
-    recording = await load.run((await hear_later())["start_ns"])
+    told = await hear_later()
+    metered.times = CpuTimes(told["processes"])
+    metered.times.look()
+    recording = await load.run(told["start_ns"])
+    metered.times.look()
     await target.close()
-    say({"summary": recording.summarize().to_json()})
+    summary = recording.summarize()
+    if workload.is_bounded:
+        say({"used": metered.times.between(summary.begin_ns, summary.end_ns)})
+    say({"summary": summary.to_json()})
     await target.tidy()
     say({"tidied": True})
+
+
+class _Metered:
+    """A target of a number of operations, of which nobody knows how long they take; beside it processes are metered.
+
+    The window begins with operation `first`: there the processor times are looked at, and every so often before and
+    behind, in case that there is less time than operations.
+    """
+
+    def __init__(self, target: MetadataTarget, first: int) -> None:
+        self._target = target
+        self._first = first
+        self.times = CpuTimes(())
+
+    async def open(self, observer: Observer) -> None:
+        await self._target.open(observer)
+
+    def begin(self, number: int, operation: Operation, topic: int) -> None:
+        if number == self._first:
+            self.times.look()
+        else:
+            self.times.look_again()
+        self._target.begin(number, operation, topic)
+
+    async def close(self) -> None:
+        await self._target.close()
 
 
 async def probe(

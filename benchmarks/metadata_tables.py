@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.cas_ratios import ratio
-from benchmarks.figures import is_enough, median, median_value, merged, percentiles, spread
+from benchmarks.cas_ratios import percentile_ratio, ratio
+from benchmarks.figures import median, median_value, merged, percentiles, spread
 from benchmarks.metadata_cases import MEMORY
 from benchmarks.metadata_suite import FILL, RESTART
 from benchmarks.results import Measurement, alike
@@ -125,7 +125,7 @@ def _case(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
         spread(rates, "{:,.0f}"),
         ratio(good, beside, lambda each: each.rate_per_s),
         _latency(workload, good),
-        ratio(good, beside, _p99_us),
+        percentile_ratio(good, beside, "response", 99),
         median(good, lambda each: each.values["refusals"] / each.count, "{:.2f}"),
         median(good, _each("servers_cpu_s"), "{:,.0f}"),
         median(good, _each("client_cpu_s"), "{:,.0f}"),
@@ -141,14 +141,9 @@ def _latency(workload: Workload, good: Sequence[Measurement]) -> str:
     return f"{response} (service {percentiles(merged(good, 'service'))})" if workload.is_open_loop else response
 
 
-def _p99_us(measurement: Measurement) -> int | None:
-    response = measurement.histograms["response"]
-    return response.percentile_us(99) if is_enough(response.count, 99) else None
-
-
 def _each(name: str) -> Callable[[Measurement], float | None]:
-    """Return what tells the processor time of one operation, in microseconds."""
-    return lambda each: each.values[name] / each.count * 1e6 if name in each.values and each.count else None
+    """Return what tells the processor time of one operation, in microseconds; 0 was never measured."""
+    return lambda each: used / each.count * 1e6 if (used := each.values.get(name)) and each.count else None
 
 
 def _mib(good: Sequence[Measurement], name: str) -> str:

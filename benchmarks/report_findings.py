@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from benchmarks.compare_figures import FAILED_MAX, Figure, compared, failed_share, figures, good, is_reached
-from benchmarks.compare_rounds import Difference, Verdict, differ_in_rounds
+from benchmarks.compare_figures import FAILED_MAX, Figure, failed_share, figures, good, is_reached, is_too_short
+from benchmarks.compare_rounds import Difference, Verdict, differ, differ_in_rounds
 from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.processor_limits import Processors
+from benchmarks.processor_limits import LIMIT_UNKNOWN, Processors
 from benchmarks.report_walls import ALL_FAILED, OUR_LIMIT, wall_kind, wall_of, wall_words
 from benchmarks.report_words import driver_title, load_words
 from benchmarks.results import Measurement, alike, failure_words
@@ -28,8 +28,10 @@ class Outcome(StrEnum):
 
     BETTER = "better"
     LIMITED = "client or machine at its limit"
+    UNCHECKED = LIMIT_UNKNOWN
     SAME = "not told apart"
     UNKNOWN = "noise unknown"
+    SHORT = "too short to tell"
     FEW = "too few operations"
     FAILED = "operations failed"
     BOTH_WALLS = "both met a wall"
@@ -38,11 +40,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A case that two sides were measured in. `factor`: how much better the second side was; below 1, worse.
+    """A case that two sides were measured in. `factor`: how much better the second side was, the middle of the rounds'
+    factors; below 1, worse.
 
     figures: what was compared, of the first and of the second side; None where one of them has no figure. ratios: the
     factor within single rounds, where both sides had the same machine. walls: how the first or the second failed.
-    operations, rounds: how many of each side are in its figure. failed: which share of a side's operations failed.
+    operations, rounds: how many of each side are in its figure. shortest_s: of its rounds, of each side; is_short: too
+    short for a verdict. failed: which share of a side's operations failed.
     processors: what each side kept busy, on a machine with `cpus`. remarks: what a reader must know of each side.
     """
 
@@ -56,6 +60,8 @@ class Finding:
     walls: tuple[str | None, str | None]
     operations: tuple[int, int]
     rounds: tuple[int, int]
+    shortest_s: tuple[float, float]
+    is_short: bool
     failed: tuple[float, float]
     processors: tuple[Processors, Processors]
     cpus: int | None
@@ -89,7 +95,7 @@ class Finding:
     @property
     def limit(self) -> str | None:
         """Return why the side that was behind may have been held back by something else than its store."""
-        if self.factor is None:
+        if self.factor is None or self.workload.name == RESTART:
             return None
         behind = self.processors[0] if self.ahead == self.sides[1] else self.processors[1]
         return behind.limit(self.cpus)
@@ -103,11 +109,15 @@ class Finding:
             return Outcome.FAILED
         if min(self.operations) < OPERATIONS_MIN:
             return Outcome.FEW
+        if self.is_short:
+            return Outcome.SHORT
         if self.factor is None or self.difference is None or self.difference.verdict is Verdict.UNKNOWN:
             return Outcome.UNKNOWN
         if self.difference.verdict is Verdict.NOISE:
             return Outcome.SAME
-        return Outcome.LIMITED if self.limit is not None else Outcome.BETTER
+        if self.limit is not None:
+            return Outcome.UNCHECKED if self.limit == LIMIT_UNKNOWN else Outcome.LIMITED
+        return Outcome.BETTER
 
     def _outcome_of_walls(self) -> Outcome:
         if all(wall is not None for wall in self.walls):
@@ -158,6 +168,8 @@ def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measur
         walls=(wall_of(first), wall_of(second)),
         operations=(sum(each.operations for each in mine_good), sum(each.operations for each in other_good)),
         rounds=(len(mine_good), len(other_good)),
+        shortest_s=(_shortest_s(mine_good), _shortest_s(other_good)),
+        is_short=pair is not None and is_too_short(pair[0], [*mine_good, *other_good]),
         failed=(failed_share(first), failed_share(second)),
         processors=(Processors.of(mine_good), Processors.of(other_good)),
         cpus=cpus,
@@ -166,12 +178,23 @@ def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measur
 
 
 def _difference(pair: tuple[Figure, Figure], first: Sequence[Measurement], second: Sequence[Measurement]) -> Difference:
-    """Compare round by round where there are enough of them: both sides of a round had the same machine."""
-    if [each.round for each in first] == [each.round for each in second]:
-        found = differ_in_rounds(pair[0].rounds, pair[1].rounds)
-        if found is not None:
-            return found
-    return compared(*pair)[0]
+    """Compare round by round where there are enough of them: both sides of a round had the same machine.
+
+    Rounds that one side has alone are left out, unless there are no others.
+    """
+    shared = _shared(pair, first, second)
+    mine = [one for one, _ in shared] or pair[0].rounds
+    other = [two for _, two in shared] or pair[1].rounds
+    return differ_in_rounds(mine, other) or differ(mine, other)
+
+
+def _shared(
+    pair: tuple[Figure, Figure], first: Sequence[Measurement], second: Sequence[Measurement]
+) -> list[tuple[float, float]]:
+    """Return the figures of both sides in each round that both have."""
+    mine = dict(zip((each.round for each in first), pair[0].rounds, strict=True))
+    other = dict(zip((each.round for each in second), pair[1].rounds, strict=True))
+    return [(mine[number], other[number]) for number in mine if number in other]
 
 
 def _ratios(
@@ -180,10 +203,12 @@ def _ratios(
     """Return the factors within single rounds."""
     if pair is None:
         return ()
-    mine = dict(zip((each.round for each in first), pair[0].rounds, strict=True))
-    other = dict(zip((each.round for each in second), pair[1].rounds, strict=True))
-    found = [(mine[number], other[number]) for number in mine if number in other and mine[number] and other[number]]
+    found = [(one, two) for one, two in _shared(pair, first, second) if one and two]
     return tuple(one / two if pair[0].is_more_worse else two / one for one, two in found)
+
+
+def _shortest_s(rounds: Sequence[Measurement]) -> float:
+    return min((each.seconds for each in rounds), default=0.0)
 
 
 def _remarks(rounds: Sequence[Measurement]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Charts against the number of topics: rates, memory, disk and restarts of each backend, and where it met a wall."""
+"""Charts against the number of topics: rates, disk and restarts of each backend, and where it met a wall."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -15,10 +15,21 @@ from benchmarks.report_words import count, driver_title, load_words, mib, short_
 from benchmarks.results import Measurement, alike
 from benchmarks.workloads import Choice
 
-__all__ = ["Rates", "Stage", "disk_chart", "memory_chart", "rate_charts", "rates_of", "restart_chart", "stages_of"]
+__all__ = [
+    "TOPICS",
+    "Rates",
+    "Stage",
+    "disk_chart",
+    "lost_words",
+    "rate_charts",
+    "rates_of",
+    "restart_chart",
+    "says_at_the_end",
+    "stages_of",
+]
 
 _MIB: Final = 1 << 20
-_TOPICS: Final = Axis(label="topics", form=short_count)
+TOPICS: Final = Axis(label="topics", form=short_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,31 +127,12 @@ def rate_charts(stage: Stage, palette: Palette) -> list[Chart]:
             subtitle=f"{stage.words}; {rates.load}" if rates.name != FILL else stage.words,
             says=rates.says,
             curves=rates.curves,
-            x=_TOPICS,
+            x=TOPICS,
             y=Axis(label=f"{rates.what}/s", ending="/s", form=_rate),
         )
         for rates in rates_of(stage, palette)
     ]
     return [chart for chart in charts if chart is not None]
-
-
-def memory_chart(stage: Stage, palette: Palette) -> Chart | None:
-    """Return what all servers of a backend held at the most, at each step."""
-    peaks: list[Measurement] = []
-    for backend in stage.backends():
-        own = [each for each in stage.measurements if each.driver == backend and "store_rss_bytes_max" in each.values]
-        for topics in sorted({each.workload.topics for each in own}):
-            step = [each for each in own if each.workload.topics == topics]
-            peaks.append(max(step, key=lambda each: each.values["store_rss_bytes_max"]))
-    return curves_chart(
-        name=f"memory-{stage.name}",
-        title="Memory of the store",
-        subtitle=f"{stage.words}; all its processes, resident, at the most",
-        says=_says(stage, peaks, "resident memory", mib, _memory),
-        curves=_curves(stage, peaks, palette, _memory, is_fill=True, even_of_walls=True),
-        x=_TOPICS,
-        y=Axis(label="resident MiB", ending=" MiB"),
-    )
 
 
 def disk_chart(stage: Stage, palette: Palette) -> Chart | None:
@@ -152,7 +144,7 @@ def disk_chart(stage: Stage, palette: Palette) -> Chart | None:
         subtitle=f"{stage.words}; when it was filled, logs included",
         says=_says(stage, own, "disk", mib, _disk),
         curves=_curves(stage, own, palette, _disk, is_fill=True),
-        x=_TOPICS,
+        x=TOPICS,
         y=Axis(label="MiB on disk", ending=" MiB"),
     )
 
@@ -166,7 +158,7 @@ def restart_chart(stage: Stage, palette: Palette) -> Chart | None:
         subtitle=f"{stage.words}; seconds from the kill to the last of 200 topics",
         says=_says(stage, own, "seconds from the kill", _seconds, lambda each: each.values["all_read_s"]),
         curves=_curves(stage, own, palette, lambda each: each.values["all_read_s"]),
-        x=_TOPICS,
+        x=TOPICS,
         y=Axis(label="seconds", form=_seconds),
     )
 
@@ -178,7 +170,6 @@ def _curves(
     value: Callable[[Measurement], float],
     *,
     is_fill: bool = False,
-    even_of_walls: bool = False,
 ) -> list[Curve]:
     """Return a curve for each backend that has points, or has lost them to a wall."""
     curves = []
@@ -187,14 +178,14 @@ def _curves(
         groups = alike([each for each in own if each.driver == backend])
         points, walls = [], []
         for group in sorted(groups, key=lambda group: group[0].workload.topics):
-            measured = list(group) if even_of_walls else good(group)
+            measured = good(group)
             topics = group[0].workload.topics
             if measured:
                 values = [value(each) for each in measured]
                 hollow = not is_reached(measured)
                 points.append(Point(topics, statistics.median(values), min(values), max(values), hollow))
             why = next((each.wall for each in group if each.wall is not None), None) or wall_of(group)
-            if not even_of_walls and why is not None:
+            if why is not None:
                 walls.append(Wall(topics, wall_kind(why)))
         lost = stage.lost(backend)
         if lost is not None and lost.wall is not None and (groups or not is_fill):
@@ -216,23 +207,34 @@ def _says(
     """Return the ends of the curves in words, and what became of those that ended earlier."""
     if not own:
         return ""
-    last = max(each.workload.topics for each in own)
+    text = says_at_the_end(stage, own, what, form, value)
+    return " ".join([*([text] if text else []), *lost_words(stage)])
+
+
+def says_at_the_end(
+    stage: Stage,
+    own: Sequence[Measurement],
+    what: str,
+    form: Callable[[float], str],
+    value: Callable[[Measurement], float],
+) -> str:
+    """Return what each backend came to at the most topics; nothing if none came there."""
+    last = max((each.workload.topics for each in own), default=0)
     told = []
     for backend in stage.backends():
         measured = good([each for each in own if each.driver == backend and each.workload.topics == last])
         if measured:
             told.append(f"{driver_title(backend)} {form(statistics.median([value(each) for each in measured]))}")
-    text = f"At {last:,} topics, {what}: {', '.join(told)}." if told else ""
-    walls = [
+    return f"At {last:,} topics, {what}: {', '.join(told)}." if told else ""
+
+
+def lost_words(stage: Stage) -> list[str]:
+    """Return a sentence for each backend that could not be filled any further."""
+    return [
         f"{driver_title(backend)} met a wall at {lost.workload.topics:,} topics: {wall_words(lost)}."
         for backend in stage.backends()
         if (lost := stage.lost(backend)) is not None
     ]
-    return " ".join([*([text] if text else []), *walls])
-
-
-def _memory(measurement: Measurement) -> float:
-    return measurement.values["store_rss_bytes_max"] / _MIB
 
 
 def _disk(measurement: Measurement) -> float:

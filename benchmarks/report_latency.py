@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.compare_figures import PERCENTILES, good, is_reached
+from benchmarks.compare_figures import good, is_reached
 from benchmarks.figures import is_enough, merged
 from benchmarks.report_curves import Axis, Curve, Point, curves_chart
 from benchmarks.report_drawing import Palette
 from benchmarks.report_page import Chart, Table
 from benchmarks.report_words import case_words, driver_title, ms, side_words
 from benchmarks.results import Measurement, alike
-from hedwig.histograms import Histogram
+from hedwig.histograms import PERCENTILES, Histogram
 
 __all__ = ["open_loops", "percentile_chart", "percentile_table"]
 
@@ -19,6 +19,8 @@ _STEPS: Final = 12
 """Points of a curve for each factor of ten by which less is left beyond it."""
 _DEEPEST: Final = 4.0
 _BEYOND: Final = 10
+_SAID: Final = (50.0, 90.0, 99.0, 99.9)
+"""Of the percentiles of the table, those that are said of a picture."""
 _TICKS: Final = ((0.0, "0"), (-math.log10(0.5), "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"), (4.0, "p99.99"))
 
 
@@ -134,7 +136,5 @@ def _ticks(curves: Sequence[Curve]) -> list[tuple[float, str]]:
 
 
 def _shown(histogram: Histogram) -> str:
-    found = histogram.percentiles_us(PERCENTILES)
-    return " / ".join(
-        ms(found[percentile]) if is_enough(histogram.count, percentile) else "–" for percentile in PERCENTILES
-    )
+    found = histogram.percentiles_us(_SAID)
+    return " / ".join(ms(found[percentile]) if is_enough(histogram.count, percentile) else "–" for percentile in _SAID)

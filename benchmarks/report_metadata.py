@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from benchmarks.report_drawing import Palette
 from benchmarks.report_factors import factor_chart
 from benchmarks.report_findings import PREFERRED, Finding, findings
-from benchmarks.report_growth import Stage, disk_chart, memory_chart, rate_charts, restart_chart, stages_of
+from benchmarks.report_growth import Stage, disk_chart, rate_charts, restart_chart, stages_of
 from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
+from benchmarks.report_memory import memory_chart
 from benchmarks.report_overview import overview_chart
 from benchmarks.report_page import Chart, Section, Table
+from benchmarks.report_pooled import pooled, pooled_leads, pooled_table
+from benchmarks.report_series import series_chart
 from benchmarks.report_sweeps import contention_charts
 from benchmarks.report_verdicts import findings_table, leads, summary
 from benchmarks.report_walls import OUR_LIMIT, wall_kind, wall_words, walls_table
@@ -50,7 +53,7 @@ def _cases(result: Result) -> Section | None:
 
 
 def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int | None) -> list[Section]:
-    """Return who was better, case by case.
+    """Return who was better, over all sizes and case by case.
 
     In full at the most topics of each ladder, and at the most of which both sides have figures; at fewer, folded.
     """
@@ -58,11 +61,13 @@ def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int |
     charts: list[Chart] = []
     tables: list[Table] = []
     smaller: list[Table] = []
+    by_durability: dict[str, list[Finding]] = {}
     for stage in stages:
         backends = [name for name in PREFERRED if name in stage.backends()]
         found = findings(program, stage.measurements, *backends[:2], cpus=cpus) if len(backends) > 1 else []
         if not found:
             continue
+        by_durability.setdefault(stage.durability, []).extend(found)
         chart = factor_chart(found, palette, name=f"factors-{stage.name}", subtitle=stage.words)
         charts += [chart] if chart is not None else []
         ladder = sorted({each.workload.topics for each in found}, reverse=True)
@@ -78,8 +83,17 @@ def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int |
     if not tables:
         only = ", ".join(dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends()))
         says.append(f"Nothing stands beside something else here: there is {only or 'nothing'} only.")
+    over_all = {durability: pooled(found) for durability, found in by_durability.items()}
     return [
-        Section(title="Who was better", says=says, charts=charts, tables=tables),
+        Section(
+            title="Who was better",
+            says=[*(told for words, each in over_all.items() for told in pooled_leads(each, words)), *says],
+            charts=charts,
+            tables=[
+                *(pooled_table(f"{words}, over all sizes", each) for words, each in over_all.items() if each),
+                *tables,
+            ],
+        ),
         Section(title="Who was better with fewer topics", tables=smaller, is_folded=True),
     ]
 
@@ -125,6 +139,7 @@ def _of_stage(stage: Stage, palette: Palette, *, is_folded: bool) -> list[Sectio
         if plain
         else []
     )
+    series = series_chart(stage, palette)
     overview = overview_chart(stage, palette)
     table = percentile_table(f"{stage.words}: response times", alike(stage.measurements))
     return [
@@ -151,6 +166,11 @@ def _of_stage(stage: Stage, palette: Palette, *, is_folded: bool) -> list[Sectio
             ],
             charts=_latency_charts(stage, palette),
             tables=[table] if table is not None else [],
+            is_folded=is_folded,
+        ),
+        Section(
+            title=f"Second by second: {stage.words}",
+            charts=[series] if series is not None else [],
             is_folded=is_folded,
         ),
         Section(title=f"Writers of the same key: {stage.words}", charts=contention, is_folded=is_folded),

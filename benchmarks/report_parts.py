@@ -30,9 +30,11 @@ _HOW: Final = (
     "How to read it: “64 in flight” is a closed loop, in which an operation begins when another has ended, as fast as "
     "it goes; “500/s offered” is a load that does not wait, with times from when an operation should have begun. "
     "“Better” is said where the 95 % interval of the ratio, from the rounds of this run, does not hold 1; of 100 such "
-    "verdicts about five are wrong by chance. It is not said of fewer than 30 operations, nor of a 99th percentile of "
-    "fewer than 1,000 in a round, nor where more than 1 % of a side's operations failed, nor where the client or the "
-    "machine may have held the slower side back."
+    "verdicts about five are wrong by chance. It is not said of fewer than 30 operations, nor of a closed loop of less "
+    "than a second, nor of a 99th percentile of fewer than 1,000 in a round, nor where more than 1 % of a side's "
+    "operations failed, nor where the client or the machine may have held the slower side back, or nobody knows "
+    "whether it did. Factors are geometric means of the rounds'; percentiles are of all rounds' times together. Over "
+    "all sizes a side is ahead if it was so in more rounds than chance has it once in twenty (the sign test)."
 )
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
-from benchmarks.compare_figures import FAILED_MAX, RATE
+from benchmarks.compare_figures import FAILED_MAX, RATE, SECONDS_MIN
+from benchmarks.compare_rounds import bound_words
 from benchmarks.metadata_suite import FILL
 from benchmarks.report_findings import OPERATIONS_MIN, Finding, Outcome, side_remarks
 from benchmarks.report_page import Table
@@ -17,6 +18,8 @@ _NO_VERDICT: Final = (
     (Outcome.SAME, "the difference lies within the noise of the rounds"),
     (Outcome.UNKNOWN, "a single round does not tell the noise, so that the factor below is a remark"),
     (Outcome.LIMITED, "one side was ahead, but the client of the other, or the machine, was at its own limit"),
+    (Outcome.UNCHECKED, "one side was ahead, but it is not known whether the client of the other was its limit"),
+    (Outcome.SHORT, f"a round lasted less than {SECONDS_MIN:g} s, too short to tell"),
     (Outcome.FEW, f"there were fewer than {OPERATIONS_MIN} operations"),
     (Outcome.FAILED, f"more than {FAILED_MAX:.0%} of a side's operations failed"),
     (Outcome.BOTH_WALLS, "both met a wall"),
@@ -28,6 +31,7 @@ _NO_VERDICT: Final = (
 """Why a case has no winner."""
 _UNPROVED: Final = (
     (Outcome.LIMITED, "Where its rival's client, or the machine, was at its own limit"),
+    (Outcome.UNCHECKED, "Where nobody knows whether its rival's client was the limit"),
     (Outcome.UNKNOWN, "In a single round, which proves nothing"),
 )
 _AHEAD_MIN: Final = 1.1
@@ -58,7 +62,7 @@ def leads(found: Sequence[Finding], words: str, unproved_at: Collection[int]) ->
     told = []
     for side in found[0].sides:
         better = [each for each in found if each.better == side]
-        told.append(f"Where {driver_title(side)} is better ({words}): {_at_each_step(found, better)}")
+        told.append(f"Where {driver_title(side)} is better at a single size ({words}): {_at_each_step(found, better)}")
     for place, side in enumerate(found[0].sides):
         other = found[0].sides[1 - place]
         failed = [each for each in found if _all_failed(each.walls[place]) and each.walls[1 - place] is None]
@@ -184,12 +188,7 @@ def _sure(finding: Finding) -> str:
         low, high = 1 / high, 1 / low
     if finding.factor is not None and finding.factor < 1:
         low, high = 1 / high, 1 / low
-    return f"95 %: {_bound(low)} – {_bound(high)}; {difference.how}"
-
-
-def _bound(ratio: float) -> str:
-    """Return an end of an interval; what is far out says only that nothing is known."""
-    return f"{ratio:.2f}" if 0.01 <= ratio < 1000 else "0" if ratio < 1 else "over 1,000"
+    return f"95 %: {bound_words(low)} – {bound_words(high)}; {difference.how}"
 
 
 def _named(finding: Finding) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PERCENTILES", "Histogram"]
 
 PERCENTILES: Final = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-"""What every report shows, beside the largest value."""
+"""What a report's table of response times shows, beside the largest value."""
 
 _US_MAX: Final = 3_600_000_000
 

@@ -48,7 +48,7 @@ def _steady(measurement: Measurement) -> Measurement | None:
 
 def test_a_result_is_not_different_from_itself() -> None:
     lines = _lines(THREE_BACKENDS, THREE_BACKENDS, "--fail-slower-than", "0")
-    assert {line["verdict"] for line in lines} == {"within the noise", "noise unknown"}
+    assert {line["verdict"] for line in lines} == {"within the noise", "noise unknown", "too short to tell"}
     single = {line["what"].split(",")[0] for line in lines if line["verdict"] == "noise unknown"}
     assert single == {"fill", "restart"}
     assert all(figure["ratio"] == pytest.approx(1) for line in lines for figure in line["figures"])
@@ -201,9 +201,48 @@ def test_several_files_of_a_side_are_one_sample_each(tmp_path: Path) -> None:
     for line in lines:
         rate = line["figures"][0]
         assert rate["first_rounds"] == pytest.approx([10_002, 7_001, 13_003], rel=0.001)
-        assert rate["ratio"] == pytest.approx(1.2, rel=0.001)
+        assert (rate["first"], rate["second"]) == pytest.approx((10_002, 12_002), rel=0.001)
+        middles = [(1.0 * 0.7 * 1.3) ** (1 / 3), (1.2 * 0.9 * 1.4) ** (1 / 3)]
+        assert rate["ratio"] == pytest.approx(middles[1] / middles[0], rel=0.001)
     apart = _lines(first, _runs(tmp_path, "c", [3.0, 2.7, 3.3]))
     assert {line["verdict"] for line in apart} == {"faster"}
+
+
+def test_percentiles_of_several_runs_are_those_of_all_their_times(tmp_path: Path) -> None:
+    """Of one run all operations take 1 ms, of the other 100: half of all take 1, and no 90th percentile is 50."""
+
+    def run(name: str, us: int) -> Path:
+        def timed(measurement: Measurement) -> Measurement | None:
+            times = Histogram()
+            times.record(us, 1000)
+            return replace(measurement, histograms={"service": times, "response": times})
+
+        steady = changed(THREE_BACKENDS, tmp_path / f"{name}-steady.json", _steady)
+        return changed(steady, tmp_path / f"{name}.json", timed)
+
+    runs = f"{run('fast', 1_000)},{run('slow', 100_000)}"
+    for line in _lines(runs, runs):
+        times = {figure["figure"]: figure for figure in line["figures"]}
+        assert times["response p50, ms"]["first"] == pytest.approx(1, rel=0.01)
+        assert times["response p90, ms"]["first"] == pytest.approx(100, rel=0.01)
+        assert times["response p90, ms"]["first_rounds"] == pytest.approx([1, 100], rel=0.01)
+        assert times["operations/s"]["first_rounds"] == pytest.approx([10_002, 10_002], rel=0.001)
+
+
+def test_a_closed_loop_of_less_than_a_second_is_too_short_to_tell(tmp_path: Path) -> None:
+    before = changed(THREE_BACKENDS, tmp_path / "before.json", _steady)
+
+    def short(measurement: Measurement) -> Measurement:
+        return replace(measurement, count=3000, seconds=0.9 if measurement.round == 2 else 1.0)
+
+    ran = _run(before, changed(before, tmp_path / "after.json", short), "--json", "--fail-slower-than", "10")
+    assert ran.exit_code == 3, ran.output
+    lines = json.loads(ran.stdout)["lines"]
+    assert {line["verdict"] for line in lines} == {"too short to tell"}
+    for line in lines:
+        rate = line["figures"][0]
+        assert (rate["how"], rate["ratio_low"]) == ("a round of less than 1 s", None)
+        assert rate["ratio"] < 0.4
 
 
 def test_a_single_run_against_several_says_that_its_noise_is_unknown(tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ def test_our_hub_is_held_against_the_original_and_its_own_ledger_client_of_the_s
     )
     (line,) = _rows(text, "our hub ÷ the original")
     assert line[2:4] == ["raw", "cluster-4.3"]
-    assert line[4] == "3.75 (2.50 – 5.00)"
-    assert line[5] == "0.30 (0.20 – 0.40)"
+    assert line[4] == "3.54 (2.50 – 5.00)"
+    assert line[5] == "0.20 (0.20 – 0.40)"
     (line,) = _rows(text, "our hub ÷ the ledger client alone")
-    assert line[4] == "0.75 (0.50 – 1.00)"
+    assert line[4] == "0.71 (0.50 – 1.00)"
 
 
 def test_other_loads_other_bookies_and_walls_are_not_compared() -> None:

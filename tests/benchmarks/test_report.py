@@ -17,11 +17,13 @@ from PIL import Image
 from benchmarks.compare_figures import good
 from benchmarks.figures import is_enough, merged
 from benchmarks.main import main
+from benchmarks.metadata_cases import MEMORY
 from benchmarks.report_command import report
 from benchmarks.report_drawing import Palette
 from benchmarks.report_findings import findings
-from benchmarks.report_growth import memory_chart, rate_charts, stages_of
+from benchmarks.report_growth import rate_charts, stages_of
 from benchmarks.report_latency import percentile_chart, percentile_table
+from benchmarks.report_memory import memory_chart
 from benchmarks.report_page import Chart, Page, html, markdown_page
 from benchmarks.report_parts import report_page
 from benchmarks.report_verdicts import findings_table, leads, summary
@@ -30,6 +32,7 @@ from benchmarks.report_words import ms
 from benchmarks.results import Measurement, Result, alike
 from benchmarks.stored_suite import FAIL_OVER
 from benchmarks.workloads import Workload
+from hedwig.histograms import PERCENTILES
 from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall
 
 SOURCES = Path(__file__).parents[2]
@@ -202,7 +205,14 @@ def _claims(measurements: Sequence[Measurement], hbase_factor: float) -> list[Me
     """Return the claims of ZooKeeper at a steady rate, and those of HBase at a known multiple of it."""
     factors = {"zookeeper": 1.0, "hbase": hbase_factor}
     return [
-        replace(each, count=round((1000.0 + each.round) * factors[each.driver] * 100), seconds=100.0, histograms={})
+        replace(
+            each,
+            count=round((1000.0 + each.round) * factors[each.driver] * 100),
+            seconds=100.0,
+            histograms={},
+            generator_cores=0.3,
+            values=each.values | {"servers_cpu_s": 50.0},
+        )
         for each in measurements
         if each.workload.name == "claim" and each.driver in factors
     ]
@@ -231,8 +241,8 @@ def test_one_round_is_no_verdict() -> None:
     assert findings_table("", found).lines[0][4] == "noise unknown; HBase 4.00 ×"
     assert "Without a winner: 2 since a single round does not tell the noise" in summary(found)
     assert leads(found, "synced", {3000}) == [
-        "Where ZooKeeper is better (synced): nowhere, at 300 and 3,000 topics.",
-        "Where HBase is better (synced): nowhere, at 300 and 3,000 topics.",
+        "Where ZooKeeper is better at a single size (synced): nowhere, at 300 and 3,000 topics.",
+        "Where HBase is better at a single size (synced): nowhere, at 300 and 3,000 topics.",
         "In a single round, which proves nothing, HBase was ahead (synced): at 3,000 topics in claim, 64 in "
         "flight (4.00 ×).",
     ]
@@ -260,10 +270,11 @@ def test_the_figures_are_those_of_the_result(made: Path) -> None:
         table = percentile_table("", [group])
         assert table is not None
         whole = merged(good(group), "response")
-        shown = [ms(whole.percentile_us(at)) if is_enough(whole.count, at) else "–" for at in (50, 90, 99, 99.9)]
-        assert table.lines[0][2:7] == [f"{whole.count:,}", *shown]
-        assert shown[3] == "–"  # Of less than 10,000 operations, fewer than ten lie beyond it.
-        assert "| " + " | ".join(table.lines[0][:7]) in text
+        shown = [ms(whole.percentile_us(at)) if is_enough(whole.count, at) else "–" for at in PERCENTILES]
+        assert list(table.columns[3:11]) == [*(f"p{at:g}, ms" for at in (50, 75, 90, 95, 99, 99.9, 99.99)), "max, ms"]
+        assert table.lines[0][2:11] == [f"{whole.count:,}", *shown, ms(whole.max_us)]
+        assert shown[5:] == ["–", "–"]  # Of less than 10,000 operations, fewer than ten lie beyond it.
+        assert "| " + " | ".join(table.lines[0][:11]) in text
 
 
 # --------------------------------------------------------------------------------------------------------------- walls
@@ -295,6 +306,48 @@ def test_memory_up_to_a_wall_is_drawn() -> None:
     chart = memory_chart(stage, Palette())
     assert chart is not None
     assert "20,000" in chart.says
+
+
+def test_memory_is_what_lives_and_not_what_a_collector_has_touched() -> None:
+    """Both sides end at the same 4 GiB, of which one has used all and the other a tenth; and one meets a wall."""
+
+    def step(backend: str, topics: int, live_mib: int, resident_mib: int) -> list[Measurement]:
+        fill, restart = (
+            Measurement(
+                workload=Workload(name=name, mix={"create": 1.0}, topics=topics, subscribers=1),
+                driver=backend,
+                on="synced",
+                round=1,
+                count=1,
+                seconds=1.0,
+            )
+            for name in ("fill", "restart")
+        )
+        fill.values["store_rss_bytes_max"] = resident_mib << 20
+        restart.values["store_live_heap_bytes"] = live_mib << 20
+        return [fill, restart]
+
+    lost = step("zookeeper", 100_000, 0, 4200)[0]
+    lost.wall = "zookeeper-1 lives, and its heap is full: 2,730 of 2,730 MiB in its old generation after a collection"
+    lost.reported[MEMORY] = [{"server": "zookeeper-1", "heap_used_bytes": 3900 << 20}]
+    measured = [
+        *step("zookeeper", 10_000, 800, 4200),
+        *step("hbase", 10_000, 80, 4200),
+        lost,
+        *step("hbase", 100_000, 90, 4200),
+    ]
+    (stage,) = stages_of(measured)
+    chart = memory_chart(stage, Palette())
+    assert chart is not None
+    assert chart.title == "Live heap of the store after a full collection"
+    assert "At 100,000 topics, heap alive after a full collection: HBase 90 MiB." in chart.says
+    assert "At 100,000 topics, resident memory at the most: HBase 4.1 GiB." in chart.says
+    assert "ZooKeeper met a wall at 100,000 topics" in chart.says
+    assert "Hollow is the heap that was in use at a wall" in chart.says
+    (other,) = stages_of([each for each in measured if each is not lost])
+    without = memory_chart(other, Palette())
+    assert without is not None
+    assert _share(_picture(chart), ORANGE) > _share(_picture(without), ORANGE) + 0.001
 
 
 def _picture(chart: Chart) -> Image.Image:

@@ -2,19 +2,20 @@
 
 import math
 import random
-import statistics
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.compare_rounds import LEAST, Difference, Verdict, differ, differ_in_rounds
+from benchmarks.compare_rounds import LEAST, Verdict, bound_words, differ, differ_in_rounds, middle
 
 RATES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9)
 
 
-def _medians(first: list[float], second: list[float]) -> Difference:
-    return differ(statistics.median(first), first, statistics.median(second), second)
+def _equal_rounds(first: list[float], second: list[float]) -> tuple[list[float], list[float]]:
+    """Return as many rounds of each side as both have."""
+    shared = min(len(first), len(second))
+    return first[:shared], second[:shared]
 
 
 @pytest.mark.parametrize(
@@ -33,13 +34,13 @@ def _medians(first: list[float], second: list[float]) -> Difference:
     ],
 )
 def test_known_rounds_have_known_verdicts(first: list[float], second: list[float], verdict: Verdict) -> None:
-    assert _medians(first, second).verdict == verdict
+    assert differ(first, second).verdict == verdict
 
 
 def test_the_interval_is_that_of_a_textbook() -> None:
     """Of two and two rounds, a tenth apart in their logarithms each: t is 4.303 with two degrees of freedom."""
     low, high = math.exp(-0.05), math.exp(0.05)
-    found = differ(1.0, [low, high], 2.0, [2 * low, 2 * high])
+    found = differ([low, high], [2 * low, 2 * high])
     width = 4.303 * math.sqrt(2 * 0.005 / 2)
     assert found.ratio == pytest.approx(2)
     assert found.low == pytest.approx(2 * math.exp(-width), rel=1e-6)
@@ -47,19 +48,19 @@ def test_the_interval_is_that_of_a_textbook() -> None:
 
 
 def test_a_steady_difference_below_what_clocks_tell_is_noise() -> None:
-    found = _medians([100.0, 100.0, 100.0], [100.0 * (1 + LEAST / 2)] * 3)
+    found = differ([100.0, 100.0, 100.0], [100.0 * (1 + LEAST / 2)] * 3)
     assert (found.verdict, found.how) == (Verdict.NOISE, "less than 2% apart")
 
 
 def test_one_round_says_why_nothing_is_known() -> None:
-    assert _medians([100], [200]).how == "1 round"
-    assert _medians([100], [200, 200]).how == "1 round on one side"
-    assert _medians([100], [200]).ratio == 2
+    assert differ([100], [200]).how == "1 round"
+    assert differ([100], [200, 200]).how == "1 round on one side"
+    assert differ([100], [200]).ratio == 2
 
 
 @given(RATES, RATES)
 def test_the_other_way_round_is_the_opposite(first: list[float], second: list[float]) -> None:
-    there, back = _medians(first, second), _medians(second, first)
+    there, back = differ(first, second), differ(second, first)
     assert there.ratio is not None
     assert back.ratio == pytest.approx(1 / there.ratio)
     if there.low is not None and there.high is not None:
@@ -73,8 +74,8 @@ def test_the_other_way_round_is_the_opposite(first: list[float], second: list[fl
 
 @given(RATES, RATES, st.floats(0.01, 1000))
 def test_units_do_not_matter(first: list[float], second: list[float], unit: float) -> None:
-    plain = _medians(first, second)
-    scaled = _medians([unit * value for value in first], [unit * value for value in second])
+    plain = differ(first, second)
+    scaled = differ([unit * value for value in first], [unit * value for value in second])
     assert scaled.ratio == pytest.approx(plain.ratio)
     if plain.low is not None and abs(math.log(plain.low)) > 1e-6 and plain.high is not None:
         assert scaled.low == pytest.approx(plain.low, rel=1e-6)
@@ -91,14 +92,14 @@ def test_equal_sides_are_called_different_once_in_twenty_at_most(
     for _ in range(tries):
         first = [math.exp(generator.gauss(0, noise)) for _ in range(rounds)]
         second = [math.exp(generator.gauss(0, others_noise)) for _ in range(others)]
-        wrong += _medians(first, second).verdict in (Verdict.MORE, Verdict.LESS)
+        wrong += differ(first, second).verdict in (Verdict.MORE, Verdict.LESS)
     assert wrong / tries < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tries)
 
 
 def test_noise_that_both_sides_of_a_round_share_hides_nothing() -> None:
     """The second is always 1.5 times as fast, on a machine that is three times as fast in one round as in another."""
     first, second = [100.0, 300.0, 180.0, 120.0], [151.0, 448.0, 272.0, 179.0]
-    assert _medians(first, second).verdict is Verdict.NOISE
+    assert differ(first, second).verdict is Verdict.NOISE
     found = differ_in_rounds(first, second)
     assert found is not None
     assert found.verdict is Verdict.MORE
@@ -133,5 +134,33 @@ def test_a_difference_beyond_the_noise_is_found(rounds: int, factor: float, foun
     for _ in range(tries):
         first = [math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
         second = [factor * math.exp(generator.gauss(0, 0.08)) for _ in range(rounds)]
-        found += _medians(first, second).verdict is Verdict.MORE
+        found += differ(first, second).verdict is Verdict.MORE
     assert found / tries > found_at_least
+
+
+@given(RATES, RATES)
+def test_a_factor_lies_within_those_of_its_rounds(first: list[float], second: list[float]) -> None:
+    first, second = _equal_rounds(first, second)
+    ratios = [other / one for one, other in zip(first, second, strict=True)]
+    for found in (differ(first, second), differ_in_rounds(first, second)):
+        if found is not None:
+            assert found.ratio is not None
+            assert min(ratios) * (1 - 1e-9) <= found.ratio <= max(ratios) * (1 + 1e-9)
+
+
+@given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=9))
+def test_the_middle_is_one_of_its_values_or_between_them(values: list[float]) -> None:
+    assert min(values) <= middle(values) <= max(values)
+
+
+def test_the_middle_of_twice_and_half_as_much_is_as_much() -> None:
+    assert middle([0.5, 2.0]) == pytest.approx(1)
+    assert middle([0.05, 56.27]) == pytest.approx(1.68, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"),
+    [(1.0, "1.00"), (1.004, "1.004"), (0.9996, "0.9996"), (1.95, "1.95"), (0.001, "0"), (4e6, "over 1,000")],
+)
+def test_an_end_of_an_interval_stands_on_its_side_of_1(ratio: float, shown: str) -> None:
+    assert bound_words(ratio) == shown

@@ -32,7 +32,15 @@ def _case(name: str = "claim", *, is_open: bool = False, topics: int = 300) -> d
         if each.driver in found and (load.name, load.is_open_loop, load.topics) == (name, is_open, topics):
             done = (1 + (each.driver == "hbase")) * (1000 + each.round)
             found[each.driver].append(
-                replace(each, count=done, seconds=1.0, histograms={}, errors=Counter(), generator_cores=0.3)
+                replace(
+                    each,
+                    count=done,
+                    seconds=1.0,
+                    histograms={},
+                    errors=Counter(),
+                    generator_cores=0.3,
+                    values=each.values | {"servers_cpu_s": 0.5},
+                )
             )
     return found
 
@@ -152,20 +160,14 @@ def test_the_time_that_a_run_gives_decides_nothing_and_tells_how_far_it_came() -
         (0.30, 1.6, 2, "the machine was full"),
         (0.30, 1.6, 4, None),
         (0.85, 1.1, 2, "the client may be the limit and the machine was full"),
-        (0.85, None, 2, None),  # An embedded store: the client is the store.
+        (0.85, None, 2, "the client may be the limit"),
     ],
 )
 def test_who_was_held_back_by_the_client_was_not_worse(
     client: float, servers: float | None, cpus: int, limit: str | None
 ) -> None:
     case = _case()
-
-    def used(each: Measurement) -> Measurement:
-        values = {name: value for name, value in each.values.items() if name != "servers_cpu_s"}
-        values |= {"servers_cpu_s": servers * each.seconds} if servers is not None else {}
-        return replace(each, generator_cores=client, values=values)
-
-    _all(case, "zookeeper", used)
+    _all(case, "zookeeper", lambda each: _used(each, client, servers))
     finding = _one(case, cpus)
     shown = findings_table("", [finding]).lines[0]
     assert shown[7] == f"{client:.2f} / {'–' if servers is None else f'{servers:.2f}'}"
@@ -183,6 +185,54 @@ def test_who_was_held_back_by_the_client_was_not_worse(
         "Where its rival's client, or the machine, was at its own limit, HBase was ahead (synced): at 300 topics in "
         "claim, 64 in flight (2.00 ×)."
     ]
+
+
+def _used(each: Measurement, client: float | None, servers: float | None) -> Measurement:
+    values = {name: value for name, value in each.values.items() if name != "servers_cpu_s"}
+    values |= {"servers_cpu_s": servers * each.seconds} if servers is not None else {}
+    return replace(each, generator_cores=client, values=values)
+
+
+@pytest.mark.parametrize(
+    ("client", "servers", "shown"),
+    [
+        (0.3, None, "0.30 / –"),
+        (None, 0.5, "– / 0.50"),
+        (None, 0.0, "– / –"),  # What was not seen in a short load used to be 0.
+    ],
+)
+def test_where_nobody_knows_what_the_client_used_nobody_was_better(
+    client: float | None, servers: float | None, shown: str
+) -> None:
+    case = _case()
+    case["zookeeper"][1] = _used(case["zookeeper"][1], client, servers)
+    rest = [each for each in case["zookeeper"] if each.generator_cores and each.values.get("servers_cpu_s")]
+    assert len(rest) == 2, "one round is enough"
+    finding = _one(case)
+    assert (finding.outcome, finding.better, finding.ahead) == (Outcome.UNCHECKED, None, "hbase")
+    line = findings_table("", [finding]).lines[0]
+    assert line[7] == shown
+    assert line[4].startswith("not known whether the client was the limit; HBase 2.00 ×")
+    assert "ZooKeeper: not known whether the client was the limit" in line[-1]
+    assert "1 since one side was ahead, but it is not known whether the client of the other was" in summary([finding])
+
+
+def test_of_an_embedded_store_the_client_is_the_store() -> None:
+    case = _case()
+    _all(case, "zookeeper", lambda each: replace(_used(each, 0.95, None), driver="sqlite"))
+    (finding,) = findings(PROGRAM, [each for rounds in case.values() for each in rounds], "sqlite", "hbase", cpus=2)
+    assert (finding.limit, finding.better) == (None, "hbase")
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(0.9, Outcome.SHORT), (1.0, Outcome.BETTER)])
+def test_a_closed_loop_of_less_than_a_second_tells_nothing(seconds: float, outcome: Outcome) -> None:
+    case = _case()
+    case["hbase"][2] = replace(case["hbase"][2], seconds=seconds)
+    finding = _one(case)
+    assert finding.outcome is outcome
+    if outcome is Outcome.SHORT:
+        assert findings_table("", [finding]).lines[0][4].startswith("too short to tell; HBase 2.")
+        assert "Without a winner: 1 since a round lasted less than 1 s, too short to tell." in summary([finding])
 
 
 def test_who_was_ahead_may_have_had_a_busy_client() -> None:
@@ -228,6 +278,35 @@ def test_a_percentile_is_judged_by_only_where_ten_times_lie_beyond_it(operations
     assert finding.factor == pytest.approx(4, rel=0.01)
 
 
+def test_a_factor_lies_within_those_of_its_rounds_even_if_that_of_all_times_together_does_not() -> None:
+    """One per cent of all times is what is slow on the second side, and a little less on the first."""
+    case = _case("read-owner", is_open=True)
+    for side, us, slow in (("zookeeper", 10_000, {1: 12, 2: 7}), ("hbase", 12_000, {1: 12, 2: 9})):
+
+        def timed(each: Measurement, us: int = us, slow: dict[int, int] = slow) -> Measurement:
+            times = Histogram()
+            times.record(2000, 1000 - slow[each.round])
+            times.record(us, slow[each.round])
+            done = round(each.workload.rate_per_s)
+            return replace(each, count=done, histograms={"service": times, "response": times})
+
+        case[side] = [timed(each) for each in case[side] if each.round in slow]
+    finding = _one(case)
+    assert finding.figures is not None
+    assert [figure.value for figure in finding.figures] == pytest.approx([2, 12], rel=0.01)
+    assert finding.ratios == pytest.approx([10 / 12, 1], rel=0.01)
+    assert finding.factor == pytest.approx((10 / 12) ** 0.5, rel=0.01)
+
+
+def test_rounds_that_one_side_has_alone_are_not_in_the_factor() -> None:
+    case = _case()
+    case["zookeeper"][1] = _all_failed(case["zookeeper"][1])
+    case["hbase"][1] = replace(case["hbase"][1], count=10**6)
+    finding = _one(case)
+    assert finding.factor == pytest.approx(2, rel=0.01)
+    assert len(finding.ratios) == 2
+
+
 # ------------------------------------------------------------------------------------------------------ the whole page
 
 
@@ -246,16 +325,20 @@ def _steady(each: Measurement) -> Measurement | None:
     if each.workload.name != "claim":
         return None
     is_fast = (each.driver == "hbase") == (each.workload.topics == 300)
-    return replace(each, count=(1 + is_fast) * (1000 + each.round), seconds=1.0, histograms={}, generator_cores=0.3)
+    values = each.values | {"servers_cpu_s": 0.5}
+    done = (1 + is_fast) * (1000 + each.round)
+    return replace(each, count=done, seconds=1.0, histograms={}, generator_cores=0.3, values=values)
 
 
 def test_the_page_begins_with_where_each_side_is_better() -> None:
     words = "synced, 1 subscription a topic"
     found = _sections(_steady)
     case = "claim, 64 in flight (2.00 ×)"
-    assert list(found["Who was better"].says[:2]) == [
-        f"Where ZooKeeper is better ({words}): at 300 topics nowhere – at 3,000 topics in {case}.",
-        f"Where HBase is better ({words}): at 300 topics in {case} – at 3,000 topics nowhere.",
+    says = found["Who was better"].says
+    first = next(place for place, said in enumerate(says) if "at a single size" in said)
+    assert list(says[first : first + 2]) == [
+        f"Where ZooKeeper is better at a single size ({words}): at 300 topics nowhere – at 3,000 topics in {case}.",
+        f"Where HBase is better at a single size ({words}): at 300 topics in {case} – at 3,000 topics nowhere.",
     ]
     (table,) = found["What the names mean"].tables
     assert [line[0] for line in table.lines] == ["claim"]
