@@ -29,7 +29,8 @@ _LOCAL: Final = {
     "spark.ui.enabled": "false",
 }
 """On one machine nobody else is to reach it. One gigabyte, Spark's default, is little for sorting millions of rows."""
-_LOCAL_MASTER: Final = "local[*]"
+_LOCAL_MASTER: Final = "local[*,4]"
+"""On all processors; a task may fail three times, as on a cluster: local[*] alone would end the job with the first."""
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = "log4j2-quiet.properties"
 
@@ -39,7 +40,7 @@ def open_session(job: str, *, master: str | None, settings: Mapping[str, str], d
     """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
 
     Started by spark-submit, the session takes from there what `master` and `settings` do not say. Else `master` is
-    local[*] unless it is given.
+    local[*,4] unless it is given.
     """
     if (open_already := SparkSession.getActiveSession()) is not None:
         yield open_already
