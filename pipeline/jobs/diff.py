@@ -35,7 +35,7 @@ def command(
     for place in (before, after):
         if is_store(place):
             check_readable(place)
-    with job.session() as spark:
+    with job.session() as spark, Differences(spark, directory, show) as found:
         one, other, prefix = two_sides(spark, before, after)
         for side in (one, other):
             if with_owners and Table.OWNERS not in side.frames:
@@ -47,8 +47,7 @@ def command(
             for side in (one, other):
                 side.verify()
         both = [table for table in one.frames if table in other.frames and (with_owners or table is not Table.OWNERS)]
-        found = Differences(spark, directory, show)
-        with job.progress(spark, "comparing"), found:
+        with job.progress(spark, "comparing"):
             for table in both:
                 found.compare(table, one.frames[table], other.frames[table])
     job.write({"before": before, "after": after, "prefix": show_name(prefix) or None, **found.result()})
