@@ -57,9 +57,10 @@ def command(
     from pipeline.living_hubs import cluster_hubs, hubs_frame
     from pipeline.open_ledgers import ask_open_ledgers
     from pipeline.page import check_libraries
+    from pipeline.places import session_url
     from pipeline.reaching import check_readable, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
-    from pipeline.store_tables import read_table
+    from pipeline.store_tables import read_table_to_copy
     from pipeline.tables import Table
 
     if data and bookkeeper:
@@ -82,9 +83,11 @@ def command(
             if is_store(source):
                 path = f"{directory}/snapshot"
                 with job.progress(spark, "reading"):
-                    frames = {table: read_table(spark, existing(source), table, {}) for table in SNAPSHOT_TABLES}
-                    write_snapshot(spark, frames, path, source=source)
+                    url = session_url(spark, source)
+                    frames = {table: read_table_to_copy(spark, existing(url), table, {}) for table in SNAPSHOT_TABLES}
+                    write_snapshot(spark, frames, path, source=url)
             snapshot = read_snapshot(spark, path)
+            job.warn(snapshot.manifest.warning)
             if path == source:
                 with job.progress(spark, "checking the snapshot"):
                     snapshot.verify()
@@ -130,6 +133,7 @@ def command(
                 "hubs": figures.hubs,
                 "fan_outs": figures.fan_outs,
                 "backlogs": figures.backlogs,
+                **snapshot.manifest.losses,
             }
             folder.write_text("audit.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n")
     job.write(result)

@@ -339,6 +339,9 @@ def test_copies_say_what_they_lack(run: Run, tmp_path: Path) -> None:
     assert run("restore", tmp_path / "snapshot", target)["unknown_fields"] == lost
     assert run("migrate", source, target)["unknown_fields"] == lost
     assert "unknown_fields" not in run("snapshot", target, tmp_path / "whole")
+    assert run("audit", source, tmp_path / "audit")["unknown_fields"] == lost
+    assert json.loads((tmp_path / "audit" / "snapshot" / "manifest.json").read_text())["unknown_fields"] == lost
+    assert run("audit", tmp_path / "snapshot", tmp_path / "again")["unknown_fields"] == lost
 
 
 def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
