@@ -20,7 +20,7 @@ from hedwig.errors import InvalidArgumentError
 from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, optional_columns
 from pipeline.tables import Table
 
-__all__ = ["check_frame", "spark_field", "spark_schema", "spark_type", "wanted_columns"]
+__all__ = ["asked_schema", "check_frame", "spark_field", "spark_schema", "spark_type"]
 
 _SIMPLE = {
     pa.binary(): BinaryType(),
@@ -52,13 +52,22 @@ def spark_schema(table: Table) -> StructType:
     return StructType([spark_field(field) for field in arrow_schema(table)])
 
 
-def wanted_columns(table: Table, schema: StructType) -> tuple[str, ...]:
-    """Return the names of the columns that a reader is asked for, all or some of the table's, and UNKNOWN_FIELDS.
+def asked_schema(table: Table, schema: StructType) -> pa.Schema:
+    """Return the columns that a reader is asked for, all or some of the table's, and UNKNOWN_FIELDS, as it has to give
+    them: Spark takes no batch that says of a column that it is never null where it was asked for as one that may be.
 
-    Raises: InvalidArgumentError - it has no such column, or of another type.
+    Raises: InvalidArgumentError - it has no such column, or of another type; or one that may be null is asked for as
+        one that never is.
     """
-    _check_columns(table, schema, [*spark_schema(table), spark_field(UNKNOWN_FIELDS)])
-    return tuple(schema.names)
+    ours = [*arrow_schema(table), UNKNOWN_FIELDS]
+    _check_columns(table, schema, [spark_field(field) for field in ours])
+    known = {field.name: field for field in ours}
+    for field in schema:
+        if _promises_more(field, spark_field(known[field.name])):
+            raise InvalidArgumentError(
+                f"the column {field.name!r} of the table {table}, or something in it, may be null: leave out NOT NULL"
+            )
+    return pa.schema([known[field.name].with_nullable(field.nullable) for field in schema])
 
 
 def check_frame(table: Table, schema: StructType, *, with_versions: bool) -> None:
@@ -89,6 +98,21 @@ def _check_columns(table: Table, schema: StructType, columns: Sequence[StructFie
                 f"the column {field.name!r} of the table {table} is {wanted.simpleString()}, not "
                 f"{given.simpleString()}: cast it"
             )
+
+
+def _promises_more(asked: StructField, ours: StructField) -> bool:
+    """Say whether a column, or something in it, is asked for as never null that may be."""
+    return (ours.nullable and not asked.nullable) or _holds_fewer(asked.dataType, ours.dataType)
+
+
+def _holds_fewer(asked: DataType, ours: DataType) -> bool:
+    match asked, ours:
+        case StructType(), StructType():
+            return any(_promises_more(one, other) for one, other in zip(asked, ours, strict=True))
+        case ArrayType(), ArrayType():
+            return (ours.containsNull and not asked.containsNull) or _holds_fewer(asked.elementType, ours.elementType)
+        case _:
+            return False
 
 
 def _plain(kind: DataType) -> DataType:
