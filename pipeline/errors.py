@@ -7,7 +7,13 @@ from typing import Final
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
-from hedwig.errors import HedwigError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.errors import (
+    CorruptRecordError,
+    HedwigError,
+    MetadataForbiddenError,
+    MetadataUnavailableError,
+    UncertainStateError,
+)
 from hedwig.exit_codes import ExitCode, exit_code_of_error
 
 __all__ = ["SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
@@ -48,6 +54,8 @@ def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
             return text, error.code
         case UncertainStateError():
             text += f"; it may or may not have been done: {again}; what was written stays"
+        case CorruptRecordError():
+            text += "; hedwig-admin metadata check names all such records, and --on-corrupt skip passes over them"
         case MetadataForbiddenError():
             text += "; have whoever keeps the store let you"
         case MetadataUnavailableError():

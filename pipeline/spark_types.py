@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from hedwig.errors import InvalidArgumentError
-from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, optional_columns
+from pipeline.schemas import UNREADABLE, all_columns, arrow_schema, key_columns, optional_columns
 from pipeline.tables import Table
 
 __all__ = ["asked_schema", "check_frame", "spark_field", "spark_schema", "spark_type"]
@@ -53,16 +53,21 @@ def spark_schema(table: Table) -> StructType:
 
 
 def asked_schema(table: Table, schema: StructType) -> pa.Schema:
-    """Return the columns that a reader is asked for, all or some of the table's, and UNKNOWN_FIELDS, as it has to give
-    them: Spark takes no batch that says of a column that it is never null where it was asked for as one that may be.
+    """Return the columns that a reader is asked for, all or some of the table's and those on request.
 
-    Raises: InvalidArgumentError - it has no such column, or of another type; or one that may be null is asked for as
-        one that never is.
+    They are as nullable as they are asked for: Spark takes no batch that says of a column something else.
+
+    Raises: InvalidArgumentError - there is no such column, or it is of another type; or one that may be null is asked
+        for as one that never is.
     """
-    ours = [*arrow_schema(table), UNKNOWN_FIELDS]
-    _check_columns(table, schema, [spark_field(field) for field in ours])
-    known = {field.name: field for field in ours}
+    known = {field.name: field for field in all_columns(table)}
+    _check_columns(table, schema, [spark_field(field) for field in known.values()])
+    needed = (*key_columns(table), "backend") if UNREADABLE.name in schema.names else schema.names
     for field in schema:
+        if field.name not in needed and not field.nullable:
+            raise InvalidArgumentError(
+                f"the column {field.name!r} is null where {UNREADABLE.name!r} says why: leave out NOT NULL"
+            )
         if _promises_more(field, spark_field(known[field.name])):
             raise InvalidArgumentError(
                 f"the column {field.name!r} of the table {table}, or something in it, may be null: leave out NOT NULL"

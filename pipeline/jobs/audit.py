@@ -8,6 +8,7 @@ import click
 
 from hedwig.names import show_name
 from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import ScanWish, corrupt_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,7 @@ __all__ = ["command"]
 @click.option(
     "--top", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the largest to tell."
 )
+@corrupt_option
 @pass_job
 def command(
     job: Job,
@@ -43,6 +45,7 @@ def command(
     data: str | None,
     bookkeeper: str | None,
     top: int,
+    scan: ScanWish,
 ) -> None:
     """Audit SOURCE, the folder of a snapshot or the URL of a store, and write the result into DIRECTORY.
 
@@ -60,7 +63,7 @@ def command(
     from pipeline.places import session_url
     from pipeline.reaching import check_readable, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
-    from pipeline.store_tables import read_table_to_copy
+    from pipeline.store_tables import read_table_to_copy, read_unreadable
     from pipeline.tables import Table
 
     if data and bookkeeper:
@@ -83,11 +86,19 @@ def command(
             if is_store(source):
                 path = f"{directory}/snapshot"
                 with job.progress(spark, "reading"):
-                    url = session_url(spark, source)
-                    frames = {table: read_table_to_copy(spark, existing(url), table, {}) for table in SNAPSHOT_TABLES}
+                    url, options = session_url(spark, source), scan.options
+                    frames = {
+                        table: read_table_to_copy(spark, existing(url), table, options) for table in SNAPSHOT_TABLES
+                    }
                     write_snapshot(spark, frames, path, source=url)
             snapshot = read_snapshot(spark, path)
             job.warn(snapshot.manifest.warning)
+            unreadable = None
+            if path != source and snapshot.manifest.unreadable:
+                with job.progress(spark, "naming what cannot be read"):
+                    kept, broken = f"{directory}/unreadable", snapshot.manifest.unreadable
+                    read_unreadable(spark, existing(snapshot.manifest.source), broken, scan.options).write.parquet(kept)
+                    unreadable = spark.read.parquet(kept)
             if path == source:
                 with job.progress(spark, "checking the snapshot"):
                     snapshot.verify()
@@ -109,6 +120,8 @@ def command(
                 if place is None or exist is None
                 else why_no_orphans(place, exist, is_from_store=existed is not None),
                 ends=ends,
+                unread=snapshot.manifest.unreadable,
+                unreadable=unreadable,
                 prefix=prefix,
             )
             with job.progress(spark, "auditing"):

@@ -9,7 +9,7 @@ import click
 
 from hedwig.names import parse_name
 
-__all__ = ["ScanWish", "WriteWish", "scan_options", "write_options"]
+__all__ = ["ScanWish", "WriteWish", "corrupt_option", "scan_options", "write_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,23 @@ class WriteWish:
     options: Mapping[str, Any]
 
 
+_ON_CORRUPT: Final = {
+    "on_corrupt": click.option(
+        "--on-corrupt",
+        type=click.Choice(["fail", "skip"]),
+        default="fail",
+        show_default=True,
+        help="What to do about records that cannot be read: end the job at the first, or pass over and count them.",
+    ),
+}
 _SCAN: Final = {
     "prefix": click.option("--prefix", metavar="TEXT", help="Only topics that begin so; a byte may be written \\xNN."),
     "rows_per_partition": click.option(
         "--rows-per-partition", type=click.IntRange(1), help="How many rows a task reads, about.  [default: 100,000]"
     ),
+    **_ON_CORRUPT,
 }
-_OF_SOURCE: Final = {"prefix": "prefix", "rows_per_partition": "rowsPerPartition"}
+_OF_SOURCE: Final = {"prefix": "prefix", "rows_per_partition": "rowsPerPartition", "on_corrupt": "onCorrupt"}
 """What they are called among the options of the data source."""
 _WRITE: Final = {
     "policy": click.option(
@@ -58,16 +68,21 @@ _WRITE: Final = {
 
 def scan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options by which a store is read; the job gets them as `scan`."""
+    return _grouped(command, "scan", _SCAN, _scan_wish)
 
-    def made(chosen: Mapping[str, Any]) -> ScanWish:
-        return ScanWish({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
 
-    return _grouped(command, "scan", _SCAN, made)
+def corrupt_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the one of these that is for whole stores, too; the job gets it as `scan`."""
+    return _grouped(command, "scan", _ON_CORRUPT, _scan_wish)
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options by which a store is written; the job gets them as `write`."""
     return _grouped(command, "write", _WRITE, WriteWish)
+
+
+def _scan_wish(chosen: Mapping[str, Any]) -> ScanWish:
+    return ScanWish({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
 
 
 def _grouped(
