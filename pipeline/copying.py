@@ -131,7 +131,7 @@ def restore(
     written = write_tables(job, spark, frames, url, write, rows)
     if verify and written.is_whole:
         prefix = show_name(bytes.fromhex(snapshot.manifest.prefix))
-        options = {"prefix": prefix} if prefix else {}
+        options = write.reading | ({"prefix": prefix} if prefix else {})
         for table in tables:
             with job.progress(spark, f"comparing {table}"):
                 stored = read_table(spark, url, table, options)

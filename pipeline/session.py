@@ -10,6 +10,8 @@ from typing import Final
 import click
 from pyspark.sql import SparkSession
 
+from pipeline.tables import BATCH_ROWS_MAX
+
 __all__ = ["open_session"]
 
 _ALWAYS: Final = {
@@ -17,7 +19,7 @@ _ALWAYS: Final = {
     "spark.speculation": "false",
     # We tell how far a job has come ourselves, in rows.
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS_MAX),
     "spark.sql.session.timeZone": "UTC",
     # How many rows a task has done comes with its heartbeat.
     "spark.executor.heartbeatInterval": "5s",

@@ -30,12 +30,12 @@ def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str
 
 
 def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
-    """Return `read_table` for whoever writes the rows elsewhere, and has to say what they lack: with UNKNOWN_FIELDS, and
-    with a row for each record that is passed over, where `options` say so, in which UNREADABLE says why. All columns
-    may be null.
+    """Return `read_table` with the columns on request, for whoever writes the rows elsewhere and says what they lack.
+
+    Where `options` say that what cannot be read is passed over, there is a row for each such record. All columns may
+    be null.
     """
-    fields = (spark_field(field.with_nullable(True)) for field in all_columns(table))
-    schema = StructType(list(fields))
+    schema = StructType([spark_field(field.with_nullable(True)) for field in all_columns(table)])
     return spark.read.format("hedwig").schema(schema).options(url=url, table=table.value, **options).load()
 
 
@@ -51,7 +51,10 @@ def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], opti
         broken = frame.where(F.col(UNREADABLE.name).isNotNull())
         found = found.unionByName(
             broken.select(
-                F.lit(table.value).alias("table"), "topic", subscriber.alias("subscriber"), F.col(UNREADABLE.name).alias("why")
+                F.lit(table.value).alias("table"),
+                "topic",
+                subscriber.alias("subscriber"),
+                F.col(UNREADABLE.name).alias("why"),
             )
         )
     return found

@@ -3,6 +3,7 @@
 import click
 
 from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import folder_name
 
 __all__ = ["command"]
 
@@ -12,7 +13,7 @@ __all__ = ["command"]
     cls=JobCommand,
     example="hedwig-pipeline generate ./generated --topics 10_000 --subscriptions 20_000",
 )
-@click.argument("directory")
+@click.argument("directory", callback=folder_name)
 @click.option("--topics", type=click.IntRange(1, 3_000_000_000), default=10_000, show_default=True, help="How many.")
 @click.option("--subscriptions", type=click.IntRange(0), default=20_000, show_default=True, help="How many.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other rows; the same, the same.")

@@ -193,7 +193,6 @@ def test_overwrite_fills_an_empty_store(spark: SparkSession, owned: str, empty: 
         save(frame, empty, Table.OWNERS, policy="overwrite", hubsStopped="true")
 
 
-
 def test_what_stops_a_job_is_told_once(owned: str, caplog: pytest.LogCaptureFixture) -> None:
     conflicts = Statistics(Counter({Result.CREATED: 3, Result.CONFLICT: 1}), ["it differs"])
     writer = HedwigWriter(ApplyConfig(url=owned, table=Table.OWNERS), OnConflict.FAIL)

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError, LayoutMissingError
-from metadata import MetadataUrl, RecordKey
+from metadata import MetadataUrl
 from pipeline.plan import NameRange, ScanConfig, plan
 from pipeline.scan import scan
 from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, rows_of

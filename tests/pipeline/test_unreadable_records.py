@@ -20,7 +20,7 @@ SKIP = ("--on-corrupt", "skip")
 
 @pytest.fixture
 def damaged(run: Run, tmp_path: Path) -> str:
-    """The URL of a store with three topics, of one of which the persistence record cannot be read, and subscriptions."""
+    """The URL of a store with three topics and subscriptions; the persistence record of one topic cannot be read."""
     (tmp_path / "topics.tsv").write_text("broken\nfine\nother\n")
     (tmp_path / "subscriptions.tsv").write_text("broken\tme\nfine\tme\nfine\tyou\n")
     url = new_store(tmp_path, "damaged")
@@ -63,7 +63,9 @@ def test_an_audit_names_what_cannot_be_read_and_takes_it_for_there(
         (b"fine", b"you"),
     }
     again = run("audit", tmp_path / "audit" / "snapshot", tmp_path / "again")
-    assert "1 records of ledgers, 2 records of subscriptions could not be read" in again["unchecked"]["unreadable-record"]
+    assert (
+        "1 records of ledgers, 2 records of subscriptions could not be read" in again["unchecked"]["unreadable-record"]
+    )
     assert "lone-subscription" in again["unchecked"]
     with_ledgers = run("audit", damaged, tmp_path / "with ledgers", *SKIP, "--data", _data(tmp_path))
     assert "may refer to any ledger" in with_ledgers["unchecked"]["orphan-ledger"]
