@@ -21,38 +21,8 @@ _TIMEOUT_S: Final = 30.0
 _PATTERN: Final = frozenset("{}[]*?\\")
 """What makes a pattern of a path where Spark reads it, and a name where it writes it."""
 _FILE_SYSTEMS: Final = frozenset(
-    [
-        "file",
-        "hdfs",
-        "webhdfs",
-        "swebhdfs",
-        "viewfs",
-        "har",
-        "ftp",
-        "sftp",
-        "http",
-        "https",
-        "s3",
-        "s3a",
-        "s3n",
-        "gs",
-        "abfs",
-        "abfss",
-        "wasb",
-        "wasbs",
-        "adl",
-        "oss",
-        "obs",
-        "cosn",
-        "oci",
-        "ofs",
-        "o3fs",
-        "dbfs",
-        "alluxio",
-        "maprfs",
-        "swift",
-    ]
-)
+    ("file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "har", "ftp", "sftp", "http", "https", "s3", "s3a", "s3n", "gs")
+) | {"abfs", "abfss", "wasb", "wasbs", "adl", "oss", "obs", "cosn", "oci", "ofs", "o3fs", "dbfs", "alluxio", "maprfs"}
 """Those that Hadoop brings, and those that people commonly add."""
 
 
