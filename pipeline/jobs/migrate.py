@@ -127,9 +127,8 @@ def _earlier(job: Job, spark: "SparkSession", wanted: _Wanted, target: str) -> "
             snapshot.verify(wanted.tables)
     except JobError as exc:
         raise JobError(f"{exc}, or remove {wanted.through} and run the same job again", exc.code) from exc
-    click.echo(
-        f"migrate: goes on with {wanted.through}, which was read from {manifest.began} to {manifest.ended}; if hubs "
-        "have written since, name another folder",
-        err=True,
+    job.warn(
+        f"this goes on with {wanted.through}, which was read from {manifest.began} to {manifest.ended}; if hubs have "
+        "written since, name another folder"
     )
     return snapshot
