@@ -97,7 +97,7 @@ class Job:
             click.echo(f"{self.name}: {text}", err=True)
 
     def warn(self, text: str | None) -> None:
-        """Tell what the result is not, None if there is nothing: on standard error, or in the result where it is JSON."""
+        """Tell what the result is not, None if there is nothing: on standard error, or in a result that is JSON."""
         if text is None:
             return
         if self.as_json:

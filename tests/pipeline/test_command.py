@@ -379,12 +379,45 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         (("bench-report", tmp_path / "report", tmp_path / "bad.tsv"), ExitCode.FAILED, "no result of hedwig-bench"),
         (("generate", nowhere, "--topics", "0"), ExitCode.USAGE, "0 is not in the range"),
         (("snapshot", store, nowhere, "--conf", "x"), ExitCode.USAGE, "is not KEY=VALUE"),
+        (("generate", nowhere, "--seed", 1 << 64), ExitCode.USAGE, "is not in the range"),
+        (("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33), ExitCode.USAGE, "take fewer of them"),
+        (("load", store, "--topics", "x", "--batch-rows", 8193), ExitCode.USAGE, "8193 is not in the range"),
+        (("snapshot", store, f"{nowhere}[1]"), ExitCode.USAGE, "has [ ] in it, which Spark takes for a pattern"),
+        (("generate", f"{nowhere}{{a,b}}"), ExitCode.USAGE, "has { } in it"),
+        (("diff", f"{nowhere}*", store), ExitCode.USAGE, "has * in it"),
+        (("diff", ownerless, store, "--into", f"{nowhere}?"), ExitCode.USAGE, "has ? in it"),
+        (("restore", f"{nowhere}[", store), ExitCode.USAGE, "has [ in it"),
+        (("migrate", store, new_store(tmp_path, "other"), "--through", f"{nowhere}["), ExitCode.USAGE, "has [ in it"),
+        (("audit", "sqllite:///x", tmp_path / "audit"), ExitCode.USAGE, "'sqllite' is neither a metadata backend"),
+        (("diff", ownerless, "zookeper://host/hedwig"), ExitCode.USAGE, "'zookeper' is neither a metadata backend"),
     ):
         assert words in run(*arguments, code=code), arguments
     assert not nowhere.exists()
     assert not (tmp_path / "mistyped.db").exists()
     assert not (tmp_path / "audit").exists(), "nothing half done stays"
     assert not (tmp_path / "report").exists()
+
+
+def test_a_target_is_not_made_for_an_input_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    target, nowhere = f"sqlite://{tmp_path}/target.db", tmp_path / "nowhere"
+    source = new_store(tmp_path, "source")
+    through = tmp_path / "through"
+    run("generate", through, "--topics", 1, "--subscriptions", 0)
+    for job, code in (
+        (("restore", nowhere, target), ExitCode.NOT_FOUND),
+        (("load", target, "--from", nowhere), ExitCode.NOT_FOUND),
+        (("load", target, "--topics", nowhere), ExitCode.NOT_FOUND),
+        (("migrate", f"sqlite://{nowhere}.db", target), ExitCode.NOT_FOUND),
+        (("migrate", source, target, "--through", through), ExitCode.USAGE),
+    ):
+        run(*job, code=code)
+        assert not (tmp_path / "target.db").exists(), job
+    for wrong, words in (
+        (f"sqlite://{nowhere}/target.db", "does not exist"),
+        (f"{target}?created=true", "have no parameter 'created'"),
+    ):
+        assert words in run("restore", through, wrong, code=ExitCode.USAGE)
+    assert run("restore", through, target)["tables"]["ledgers"]["created"] == 1
 
 
 def test_benchmark_results_are_put_side_by_side(run: Run, tmp_path: Path) -> None:
