@@ -70,13 +70,15 @@ class Job:
                     raise
                 raise reason from exc
 
-    def progress(self, spark: "SparkSession", what: str, rows: int | None = None) -> "AbstractContextManager[None]":
-        """Tell the person who waits how far the queries inside have come."""
+    def progress(
+        self, spark: "SparkSession", what: str, rows: int | None = None, *, writes: bool = False
+    ) -> "AbstractContextManager[None]":
+        """Tell the person who waits how far the queries inside have come; with `writes` these go to a store."""
         from pipeline.progress import progress
 
         if self._is_mute:
             return nullcontext()
-        return progress(spark, f"{self.name}: {what}", rows=rows)
+        return progress(spark, f"{self.name}: {what}", rows=rows, writes=writes)
 
     @property
     def _is_mute(self) -> bool:

@@ -57,7 +57,7 @@ class Recipe:
             )
         if self.subscribers > Shuffle.SIZE_MAX:
             raise ValueError(
-                f"so many subscriptions need more than {Shuffle.SIZE_MAX:,} subscribers: take fewer of them, or less zipf"
+                f"so many subscriptions need more than {Shuffle.SIZE_MAX:,} subscribers: take fewer, or less zipf"
             )
         if not -(1 << 63) <= self.seed < 1 << 63:
             raise ValueError("a seed is a whole number of 64 bits")

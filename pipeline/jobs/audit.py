@@ -88,7 +88,8 @@ def command(
             existed = None
             if place is not None and not place.is_dated and is_store(source):
                 # What is made from here on is not on record when that is read, and no orphan.
-                existed = list_ledgers(spark, place, f"{directory}/existing/before.parquet")
+                with job.progress(spark, "listing ledgers"):
+                    existed = list_ledgers(spark, place, f"{directory}/existing/before.parquet")
             if is_store(source):
                 path = f"{directory}/snapshot"
                 with job.progress(spark, "reading"):
@@ -112,7 +113,8 @@ def command(
             living = _living(source, named, cluster, timeout_s)
             exist = ends = None
             if place is not None:
-                exist = list_ledgers(spark, place, f"{directory}/existing/after.parquet")
+                with job.progress(spark, "listing ledgers"):
+                    exist = list_ledgers(spark, place, f"{directory}/existing/after.parquet")
                 with job.progress(spark, "asking open ledgers"):
                     ends = ask_open_ledgers(spark, snapshot.frames[Table.LEDGERS], place, f"{directory}/ends")
             prefix = bytes.fromhex(snapshot.manifest.prefix)

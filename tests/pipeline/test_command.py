@@ -165,8 +165,8 @@ def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
     under: list[str] = []
 
     @contextmanager
-    def recorded(_spark: object, title: str, *, rows: int | None = None) -> Iterator[None]:
-        del rows
+    def recorded(_spark: object, title: str, *, rows: int | None = None, writes: bool = False) -> Iterator[None]:
+        del rows, writes
         told.append(title)
         yield
         told.pop()
@@ -380,7 +380,7 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         (("generate", nowhere, "--topics", "0"), ExitCode.USAGE, "0 is not in the range"),
         (("snapshot", store, nowhere, "--conf", "x"), ExitCode.USAGE, "is not KEY=VALUE"),
         (("generate", nowhere, "--seed", 1 << 64), ExitCode.USAGE, "is not in the range"),
-        (("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33), ExitCode.USAGE, "take fewer of them"),
+        (("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33), ExitCode.USAGE, "take fewer, or less zipf"),
         (("load", store, "--topics", "x", "--batch-rows", 8193), ExitCode.USAGE, "8193 is not in the range"),
         (("snapshot", store, f"{nowhere}[1]"), ExitCode.USAGE, "has [ ] in it, which Spark takes for a pattern"),
         (("generate", f"{nowhere}{{a,b}}"), ExitCode.USAGE, "has { } in it"),

@@ -41,10 +41,10 @@ def test_a_submitted_job_says_nothing_but_its_result(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     progress = Job.progress
 
-    def noisily(job: Job, *arguments: object) -> object:
+    def noisily(job: Job, *arguments: object, **how: object) -> object:
         logging.getLogger("kazoo.client").warning("a library says something")
         warnings.warn("another one, too", UserWarning, stacklevel=1)
-        return progress(job, *arguments)  # type: ignore[arg-type]
+        return progress(job, *arguments, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Job, "progress", noisily)
     capfd.readouterr()
