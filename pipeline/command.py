@@ -59,9 +59,9 @@ class Job:
         from pipeline.session import SessionWish, open_session
 
         how = SessionWish(master=self.master, settings=self.settings, debug=self.debug)
-        with open_session(self.name, how, tell=self.tell, warn=self.warn) as spark:
+        with open_session(self.name, how, self.tell) as spark:
             try:
-                register(spark)
+                register(spark, self.warn)
                 with ending_queries(spark):
                     yield spark
             except SPARK_ERRORS as exc:
@@ -215,7 +215,9 @@ class JobGroup(click.Group):
             click.echo(f"error: {said}; see: {where} --help", err=True)
             return exc.exit_code
         except (click.Abort, KeyboardInterrupt) as exc:
-            click.echo(f"interrupted; to go on, {_job_of(meta).again}", err=True)
+            job = _job_of(meta)
+            job.give_up()
+            click.echo(f"interrupted; to go on, {job.again}", err=True)
             return _TERMINATED if isinstance(exc, Terminated) else ExitCode.INTERRUPTED
         except BrokenPipeError:
             return ExitCode.PIPE_CLOSED

@@ -8,7 +8,7 @@ one call to the next but what travels: options, the ranges of a plan, and what t
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,18 +112,19 @@ def source_of(session: KnownSession) -> type[HedwigDataSource]:
     return type("KnownDataSource", (HedwigDataSource,), {"session": session})
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, warn: Callable[[str], object] = _log.warning) -> None:
     """Make the data source known to a session. Where the package is installed, that happens by itself.
 
     Still, only where it was called is the policy overwrite to be had, and a file of SQLite refused on a cluster before
-    a task fails to find it. Relative paths start from the directory in which it was called.
+    a task fails to find it. Relative paths start from the directory in which it was called. `warn` is told of settings
+    that do no good.
     """
     speculating = is_speculating(spark)
     session = KnownSession(speculating=speculating, master=master_of(spark), directory=str(Path.cwd()))
     if speculating:
-        _log.warning(
+        warn(
             "spark.speculation is on: tasks that write run twice at once now and then, which costs the store twice; "
-            "nothing is applied twice, and the policy overwrite is refused"
+            "nothing is applied twice, a write may go on after its job has ended, and the policy overwrite is refused"
         )
     spark.dataSource.register(source_of(session))
 

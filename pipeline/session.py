@@ -47,13 +47,11 @@ class SessionWish:
 
 
 @contextmanager
-def open_session(
-    job: str, wish: SessionWish, *, tell: Callable[[str], None], warn: Callable[[str], None]
-) -> Iterator[SparkSession]:
+def open_session(job: str, wish: SessionWish, tell: Callable[[str], None]) -> Iterator[SparkSession]:
     """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
 
     Started by spark-submit, the session takes from there what `wish` does not say. Else it runs on local[*,4] unless
-    something else is wished for. It is told that it starts, which takes a while, and what is to be warned of.
+    something else is wished for. That it starts, which takes a while, is what it has to tell.
     """
     if (open_already := SparkSession.getActiveSession()) is not None:
         yield open_already
@@ -82,8 +80,6 @@ def open_session(
         if not wish.debug:
             # What a task fails with comes back to us, and is told in one line.
             spark.sparkContext.setLogLevel("OFF")
-        if spark.conf.get("spark.speculation", "false") == "true":
-            warn("speculation is on, so a write may go on after its job has ended")
         yield spark
     finally:
         spark.stop()

@@ -24,7 +24,7 @@ DRIVER: Final = textwrap.dedent(
         yield from batches
 
     wish = SessionWish(settings={"spark.driver.memory": "512m"})
-    with open_session("test", wish, tell=lambda text: None, warn=print) as spark:
+    with open_session("test", wish, lambda text: None) as spark:
         print(spark.range(10, numPartitions=2).mapInArrow(at_the_second_attempt, "id bigint").count())
     """
 )
