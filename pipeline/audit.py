@@ -44,6 +44,8 @@ class AuditInput:
     nobody said where to ask. `existing` is from after the records were read; `existed`, from before, is there where
     ledgers do not tell when they were made. `why_no_orphans` says why these are not looked for. `ends` are the answers
     of `ask_open_ledgers`, None where nobody was asked. `prefix`: only topics that begin so are in the tables.
+    `unread` says how many records could not be read and are in none of the tables; `unreadable` (columns table, topic,
+    subscriber, why) names them, None if nobody can.
     """
 
     frames: Mapping[Table, DataFrame]
@@ -54,6 +56,8 @@ class AuditInput:
     why_no_orphans: str | None = None
     ends: DataFrame | None = None
     prefix: bytes = b""
+    unread: Mapping[Table, int] = field(default_factory=dict)
+    unreadable: DataFrame | None = None
 
 
 @dataclass(slots=True)
@@ -107,17 +111,10 @@ class _Audit:
         self._owners = given.frames.get(Table.OWNERS)
 
     def look_for_findings(self) -> None:
-        found = [
-            findings.broken_ranges(self._ledgers),
-            findings.shared_ledgers(self._ledgers),
-            findings.lone_subscriptions(self._subscriptions, self._ledgers),
-        ]
-        looked: list[str] = [
-            FindingKind.RANGE_OVERLAP,
-            FindingKind.RANGE_GAP,
-            findings.SHARED_LEDGER,
-            FindingKind.LONE_SUBSCRIPTION,
-        ]
+        found = [findings.broken_ranges(self._ledgers), findings.shared_ledgers(self._ledgers)]
+        looked: list[str] = [FindingKind.RANGE_OVERLAP, FindingKind.RANGE_GAP, findings.SHARED_LEDGER]
+        self._look_for_unreadable(found, looked)
+        self._look_for_lone_subscriptions(found, looked)
         unchecked = self.figures.unchecked
         if self._owners is None:
             unchecked[FindingKind.DEAD_OWNER] = "the snapshot has no owners"
@@ -149,6 +146,27 @@ class _Audit:
         self.figures.examples = [
             _plain(row) for row in few.orderBy("kind", "topic", "subscriber", "ledger_id").collect()
         ]
+
+    def _look_for_unreadable(self, found: list[DataFrame], looked: list[str]) -> None:
+        unread = self._given.unread
+        if not unread:
+            looked.append(FindingKind.UNREADABLE_RECORD)
+        elif self._given.unreadable is not None:
+            found.append(findings.unreadable_records(self._given.unreadable))
+            looked.append(FindingKind.UNREADABLE_RECORD)
+        else:
+            told = ", ".join(f"{number:,} records of {table}" for table, number in unread.items())
+            self.figures.unchecked[FindingKind.UNREADABLE_RECORD] = (
+                f"{told} could not be read when the snapshot was taken, and it does not name them; audit the store"
+            )
+
+    def _look_for_lone_subscriptions(self, found: list[DataFrame], looked: list[str]) -> None:
+        topics = self._existing_topics()
+        if topics is None:
+            self.figures.unchecked[FindingKind.LONE_SUBSCRIPTION] = "topics exist whose records could not be read"
+        else:
+            found.append(findings.lone_subscriptions(self._subscriptions, topics))
+            looked.append(FindingKind.LONE_SUBSCRIPTION)
 
     def look_at_topics(self) -> None:
         ends = self._given.ends
@@ -211,7 +229,18 @@ class _Audit:
         frame.write.parquet(place)
         return self._spark.read.parquet(place)
 
+    def _existing_topics(self) -> DataFrame | None:
+        """Return the topics that exist, also those whose record cannot be read; None if these are not known."""
+        topics = self._ledgers.select("topic")
+        if Table.LEDGERS not in self._given.unread:
+            return topics
+        if self._given.unreadable is None:
+            return None
+        return topics.union(self._given.unreadable.where(F.col("table") == Table.LEDGERS.value).select("topic"))
+
     def _why_no_orphans(self) -> str | None:
+        if Table.LEDGERS in self._given.unread:
+            return "records that could not be read may refer to any ledger"
         if self._given.prefix:
             return (
                 f"only topics that begin with '{show_name(self._given.prefix)}' are audited, and the ledgers of all "

@@ -1,6 +1,7 @@
 """How jobs are run: shared options everywhere, errors as one line, exit codes by kind of error."""
 
 import importlib
+import logging
 import os
 import sys
 import time
@@ -43,6 +44,8 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     again: str = RUN_AGAIN
     """What to do once what ended the job is mended."""
+    warnings: list[str] = field(default_factory=list)
+    """What the result is not, where standard error does not tell that."""
 
     @contextmanager
     def session(self) -> "Iterator[SparkSession]":
@@ -53,11 +56,12 @@ class Job:
         from pipeline.datasource import register
         from pipeline.errors import SPARK_ERRORS, from_spark
         from pipeline.interruption import ending_queries
-        from pipeline.session import open_session
+        from pipeline.session import SessionWish, open_session
 
-        with open_session(self.name, master=self.master, settings=self.settings, debug=self.debug) as spark:
+        how = SessionWish(master=self.master, settings=self.settings, debug=self.debug)
+        with open_session(self.name, how, self.tell) as spark:
             try:
-                register(spark)
+                register(spark, self.warn)
                 with ending_queries(spark):
                     yield spark
             except SPARK_ERRORS as exc:
@@ -66,29 +70,76 @@ class Job:
                     raise
                 raise reason from exc
 
-    def progress(self, spark: "SparkSession", what: str, rows: int | None = None) -> "AbstractContextManager[None]":
-        """Tell the person who waits how far the queries inside have come."""
+    def progress(
+        self, spark: "SparkSession", what: str, rows: int | None = None, *, writes: bool = False
+    ) -> "AbstractContextManager[None]":
+        """Tell the person who waits how far the queries inside have come; with `writes` these go to a store."""
         from pipeline.progress import progress
 
-        if self.as_json and "PYSPARK_GATEWAY_PORT" in os.environ:
-            # spark-submit hands on both of our streams as its standard output, where programs look for the result.
+        if self._is_mute:
             return nullcontext()
-        return progress(spark, f"{self.name}: {what}", rows=rows)
+        return progress(spark, f"{self.name}: {what}", rows=rows, writes=writes)
+
+    @property
+    def _is_mute(self) -> bool:
+        """Say whether nothing but the result may be told.
+
+        spark-submit hands on both of our streams as its standard output, where programs look for the result.
+        """
+        return self.as_json and "PYSPARK_GATEWAY_PORT" in os.environ
 
     @property
     def seconds(self) -> float:
         """Return how long the job has run."""
         return round(time.monotonic() - self.began, 1)
 
+    def tell(self, text: str) -> None:
+        """Tell on standard error what the job is at."""
+        if not self._is_mute:
+            click.echo(f"{self.name}: {text}", err=True)
+
     def warn(self, text: str | None) -> None:
-        """Tell on standard error what the result is not, None if there is nothing."""
-        if text is not None:
-            click.echo(f"warning: {text}", err=True)
+        """Tell what the result is not, None if there is nothing: on standard error, or in a result that is JSON."""
+        if text is None:
+            return
+        if self.as_json:
+            self.warnings.append(text)
+        else:
+            _warn(text)
 
     def write(self, result: Mapping[str, Any]) -> None:
         """Write the result to standard output."""
-        write_result({**result, "seconds": self.seconds}, as_json=self.as_json)
+        told = {"warnings": self.warnings} if self.as_json else {}
+        write_result({**result, **told, "seconds": self.seconds}, as_json=self.as_json)
+        self.warnings = []
 
+    def give_up(self) -> None:
+        """Tell the warnings of a result that was not written."""
+        for text in self.warnings:
+            _warn(text)
+        self.warnings = []
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
+
+
+@contextmanager
+def _only_our_words(job: Job) -> Iterator[None]:
+    """Keep off standard error what libraries log and warn of where the result is for programs."""
+    if not job.as_json or job.debug:
+        yield
+        return
+    logging.getLogger().addHandler(_NOWHERE)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        logging.getLogger().removeHandler(_NOWHERE)
+
+
+_NOWHERE: Final = logging.NullHandler()
 
 pass_job = click.make_pass_decorator(Job)
 
@@ -110,7 +161,8 @@ class JobCommand(click.Command):
             debug=given.pop("debug"),
         )
         ctx.find_root().meta["job"] = ctx.obj
-        return super().invoke(ctx)
+        with _only_our_words(ctx.obj):
+            return super().invoke(ctx)
 
 
 class JobGroup(click.Group):
@@ -163,7 +215,9 @@ class JobGroup(click.Group):
             click.echo(f"error: {said}; see: {where} --help", err=True)
             return exc.exit_code
         except (click.Abort, KeyboardInterrupt) as exc:
-            click.echo(f"interrupted; to go on, {_job_of(meta).again}", err=True)
+            job = _job_of(meta)
+            job.give_up()
+            click.echo(f"interrupted; to go on, {job.again}", err=True)
             return _TERMINATED if isinstance(exc, Terminated) else ExitCode.INTERRUPTED
         except BrokenPipeError:
             return ExitCode.PIPE_CLOSED
@@ -171,6 +225,7 @@ class JobGroup(click.Group):
             job = _job_of(meta)
             if job.debug:
                 traceback.print_exc()
+            job.give_up()
             line, code = _told(exc, job)
             click.echo(f"error: {line}", err=True)
             return code
@@ -220,7 +275,7 @@ def _shared_options() -> list[click.Parameter]:
             metavar="URL",
             envvar="HEDWIG_SPARK_MASTER",
             help="Where Spark runs: local[2], spark://host:7077, yarn, k8s://…  [HEDWIG_SPARK_MASTER; default: that of "
-            "spark-submit, else local[*]]",
+            "spark-submit, else local[*,4]]",
         ),
         click.Option(
             ["--conf"],

@@ -104,8 +104,9 @@ def write_tables(
         job.again = f"run it again with --policy {Policy.CREATE}"
     for table, frame in frames.items():
         expected = None if rows is None else rows[table]
-        with job.progress(spark, str(table), expected):
+        with job.progress(spark, str(table), expected, writes=True):
             written.statistics[table] = found = write_table(frame, configs[table])
+        job.tell(f"{table}: {found}")
         if expected is not None and found.rows != expected:
             raise JobError(f"of {expected:,} rows of {table}, {found.rows:,} are accounted for: {job.again}")
     written.seconds = job.seconds - began
@@ -131,7 +132,7 @@ def restore(
     written = write_tables(job, spark, frames, url, write, rows)
     if verify and written.is_whole:
         prefix = show_name(bytes.fromhex(snapshot.manifest.prefix))
-        options = {"prefix": prefix} if prefix else {}
+        options = write.reading | ({"prefix": prefix} if prefix else {})
         for table in tables:
             with job.progress(spark, f"comparing {table}"):
                 stored = read_table(spark, url, table, options)

@@ -8,7 +8,8 @@ one call to the next but what travels: options, the ranges of a plan, and what t
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,11 +34,19 @@ from pipeline.policies import Policy
 from pipeline.pushdown import narrowed
 from pipeline.scan import scan
 from pipeline.source_options import OnConflict, SourceOptions
-from pipeline.spark_types import check_frame, spark_schema, wanted_columns
+from pipeline.spark_types import asked_schema, check_frame, spark_schema
 from pipeline.speculation import check_policy, is_speculating
 from pipeline.statistics import Statistics
 
-__all__ = ["HedwigDataSource", "KnownSession", "RowsNotWrittenError", "register", "source_of"]
+__all__ = [
+    "HedwigDataSource",
+    "HedwigWriter",
+    "KnownSession",
+    "RowsNotWrittenError",
+    "TaskReport",
+    "register",
+    "source_of",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -74,8 +83,9 @@ class HedwigDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions(self.options)
         config = options.scan_config()
-        config = replace(config, url=self._for_tasks(config.url), columns=wanted_columns(config.table, schema))
-        return FilteringReader(config) if options.pushdown else HedwigReader(config)
+        asked = asked_schema(config.table, schema)
+        config = replace(config, url=self._for_tasks(config.url), columns=tuple(asked.names))
+        return FilteringReader(config, asked) if options.pushdown else HedwigReader(config, asked)
 
     def writer(self, schema: StructType, overwrite: bool) -> "HedwigWriter":
         if overwrite:
@@ -102,18 +112,19 @@ def source_of(session: KnownSession) -> type[HedwigDataSource]:
     return type("KnownDataSource", (HedwigDataSource,), {"session": session})
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, warn: Callable[[str], object] = _log.warning) -> None:
     """Make the data source known to a session. Where the package is installed, that happens by itself.
 
     Still, only where it was called is the policy overwrite to be had, and a file of SQLite refused on a cluster before
-    a task fails to find it. Relative paths start from the directory in which it was called.
+    a task fails to find it. Relative paths start from the directory in which it was called. `warn` is told of settings
+    that do no good.
     """
     speculating = is_speculating(spark)
     session = KnownSession(speculating=speculating, master=master_of(spark), directory=str(Path.cwd()))
     if speculating:
-        _log.warning(
+        warn(
             "spark.speculation is on: tasks that write run twice at once now and then, which costs the store twice; "
-            "nothing is applied twice, and the policy overwrite is refused"
+            "nothing is applied twice, a write may go on after its job has ended, and the policy overwrite is refused"
         )
     spark.dataSource.register(source_of(session))
 
@@ -127,17 +138,20 @@ class _Share(InputPartition):
 
 
 class HedwigReader(DataSourceReader):
-    """Reads a table, one range of keys in each task."""
+    """Reads a table, one range of keys in each task, as batches with the schema that was asked for."""
 
-    def __init__(self, config: ScanConfig) -> None:
+    def __init__(self, config: ScanConfig, asked: pa.Schema) -> None:
         self._config = config
+        self._asked = asked
 
     def partitions(self) -> Sequence[InputPartition]:
         return [_Share(keys) for keys in plan(self._config)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Share), "partitions are those that were planned"
-        return scan(self._config, partition.keys)
+        with closing(scan(self._config, partition.keys)) as batches:
+            for batch in batches:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self._asked)
 
 
 class FilteringReader(HedwigReader):
@@ -152,7 +166,7 @@ class FilteringReader(HedwigReader):
         return rest
 
 
-class _Report(WriterCommitMessage):
+class TaskReport(WriterCommitMessage):
     """What became of the rows of one task."""
 
     def __init__(self, statistics: Statistics) -> None:
@@ -167,7 +181,7 @@ class HedwigWriter(DataSourceArrowWriter):
         self._on_conflict = on_conflict
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Report(apply(iterator, self._config))
+        return TaskReport(apply(iterator, self._config))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         total = _total(messages)
@@ -183,6 +197,8 @@ class HedwigWriter(DataSourceArrowWriter):
         _log.warning("%s", told)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if None not in messages:
+            return  # All tasks came to their end, and it is `commit` that failed the job: it has said why.
         total = _total(messages)
         if total.rows:
             _log.warning(
@@ -195,6 +211,6 @@ class HedwigWriter(DataSourceArrowWriter):
 def _total(messages: Iterable[WriterCommitMessage | None]) -> Statistics:
     total = Statistics()
     for message in messages:
-        if isinstance(message, _Report):
+        if isinstance(message, TaskReport):
             total.include(message.statistics)
     return total

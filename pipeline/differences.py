@@ -1,6 +1,7 @@
 """All differences of two sides: kept where they are counted, so that no side is read a second time to show some."""
 
 from collections import Counter
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ __all__ = ["Differences"]
 class Differences:
     """Compares tables. The differences go to `directory` as Parquet, or nowhere if there is none; `show` are told.
 
-    Raises: JobError - there is something in the directory.
+    Entering it claims the directory, which has to be empty; what does not come to its end takes it away again.
     """
 
     def __init__(self, spark: SparkSession, directory: str | None, show: int) -> None:
@@ -27,17 +28,18 @@ class Differences:
         self._show = show
         self._counts: dict[Table, Counter[str]] = {}
         self._shown: list[dict[str, Any]] = []
-        if directory is not None:
-            Folder(spark, directory).check_empty()
+        self._claim = ExitStack()
 
     def __enter__(self) -> Self:
+        """Raises: JobError - as `Folder.deleted_on_failure`."""
+        if self._directory is not None:
+            self._claim.enter_context(Folder(self._spark, self._directory).deleted_on_failure())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and self._directory is not None:
-            Folder(self._spark, self._directory).delete()
+        self._claim.__exit__(kind, error, trace)
 
     @property
     def count(self) -> int:

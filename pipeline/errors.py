@@ -7,13 +7,22 @@ from typing import Final
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
-from hedwig.errors import HedwigError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.errors import (
+    CorruptRecordError,
+    HedwigError,
+    MetadataForbiddenError,
+    MetadataUnavailableError,
+    UncertainStateError,
+)
 from hedwig.exit_codes import ExitCode, exit_code_of_error
 
 __all__ = ["SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
 
-_RAISED: Final = re.compile(r"\b((?:hedwig|metadata|hub|pipeline)(?:\.\w+)+)\.(\w+): (.*)$", re.MULTILINE)
-"""The last line of a traceback that came from a task, or from the planning of a query."""
+_NOTE: Final = "exit code of the job: "
+_RAISED: Final = re.compile(
+    rf"\b((?:hedwig|metadata|hub|pipeline)(?:\.\w+)+)\.(\w+): (.*)$(?:\n{_NOTE}(\d+)$)?", re.MULTILINE
+)
+"""The last line of a traceback that came from a task, or from the planning of a query, and the note behind it."""
 _UNREAD: Final = re.compile(r"\[FAILED_READ_FILE\b.* while reading file (\S+?)\.?(?:\s|$)")
 """Spark says so whatever went wrong: a file is gone, a disk does not answer, a right is missing, damage."""
 _DAMAGED: Final = (
@@ -38,6 +47,9 @@ class JobError(HedwigError):
     def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(text)
         self.code = code
+        if code is not ExitCode.FAILED:
+            # Out of a task comes the text of its traceback only, in which notes are.
+            self.add_note(f"{_NOTE}{code.value}")
 
 
 def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
@@ -48,6 +60,8 @@ def explain(error: HedwigError, again: str) -> tuple[str, ExitCode]:
             return text, error.code
         case UncertainStateError():
             text += f"; it may or may not have been done: {again}; what was written stays"
+        case CorruptRecordError():
+            text += "; hedwig-admin metadata check names all such records, and --on-corrupt skip passes over them"
         case MetadataForbiddenError():
             text += "; have whoever keeps the store let you"
         case MetadataUnavailableError():
@@ -59,9 +73,9 @@ def from_spark(error: Exception) -> HedwigError | None:
     """Return what made a query fail, where that is an error of ours or a file that cannot be read; else None."""
     said = str(error)
     # What comes last is what ended it; the first ones are those that it came from.
-    for module, name, text in reversed(_RAISED.findall(said)):
+    for module, name, text, code in reversed(_RAISED.findall(said)):
         if (kind := _class_of(module, name)) is not None:
-            return _made(kind, text)
+            return _made(kind, text, code)
     if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
         return JobError(in_one_line(said.split("\n")[0]), ExitCode.NOT_FOUND)
     if isinstance(error, AnalysisException) and error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
@@ -86,7 +100,9 @@ def _class_of(module: str, name: str) -> type[HedwigError] | None:
     return found if isinstance(found, type) and issubclass(found, HedwigError) else None
 
 
-def _made(kind: type[HedwigError], text: str) -> HedwigError:
+def _made(kind: type[HedwigError], text: str, code: str) -> HedwigError:
+    if code and issubclass(kind, JobError):
+        return kind(text, ExitCode(int(code)))
     try:
         return kind(text)
     except TypeError:

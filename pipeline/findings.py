@@ -26,6 +26,7 @@ __all__ = [
     "orphan_ledgers",
     "shared_ledgers",
     "stale_owners",
+    "unreadable_records",
 ]
 
 SHARED_LEDGER: Final = "shared-ledger"
@@ -105,6 +106,14 @@ def orphan_ledgers(ledgers: DataFrame, existing: DataFrame) -> DataFrame:
     orphans = existing.select(F.col("ledger_id").cast(UINT64), "topic").join(named, on="ledger_id", how="left_anti")
     what = F.concat(F.lit("no topic refers to ledger "), F.col("ledger_id").cast("string"))
     return _findings(orphans, FindingKind.ORPHAN_LEDGER, what, ledger_id=F.col("ledger_id"))
+
+
+def unreadable_records(unreadable: DataFrame) -> DataFrame:
+    """Return a finding for each record that cannot be read.
+
+    Args: unreadable - columns topic, subscriber and why, as of `store_tables.read_unreadable`.
+    """
+    return _findings(unreadable, FindingKind.UNREADABLE_RECORD, F.col("why"), subscriber=F.col("subscriber"))
 
 
 def hub_name() -> Column:

@@ -51,9 +51,13 @@ class Recipe:
     hubs: int = 4
 
     def __post_init__(self) -> None:
-        if not 1 <= self.topics <= 3_000_000_000 or self.subscriptions < 0 or self.hubs < 1:
+        if not 1 <= self.topics <= Shuffle.SIZE_MAX or self.subscriptions < 0 or self.hubs < 1:
             raise ValueError(
                 "generate needs 1 to 3,000,000,000 topics, no fewer than 0 subscriptions, and a hub at least"
+            )
+        if self.subscribers > Shuffle.SIZE_MAX:
+            raise ValueError(
+                f"so many subscriptions need more than {Shuffle.SIZE_MAX:,} subscribers: take fewer, or less zipf"
             )
         if not -(1 << 63) <= self.seed < 1 << 63:
             raise ValueError("a seed is a whole number of 64 bits")

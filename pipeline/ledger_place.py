@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LedgerPlace"]
 
-_TIMEOUT_S: Final = 30.0
 _LEDGERS: Final = "ledgers"
 _APPLICATION: Final = b"hedwig"
 
@@ -32,12 +31,13 @@ class LedgerPlace:
     """Where ledgers are: the data `directory` of a standalone hub, or the bookies at `bookkeeper`, a ZooKeeper URL.
 
     `deployment` is the hubs' option cluster.zookeeper, to the letter: by it their ledgers are told from others' on the
-    same bookies. Without it nobody can say which of those belong to nobody.
+    same bookies. Without it nobody can say which of those belong to nobody. `timeout_s`: how long ZooKeeper may take.
     """
 
     directory: str | None = None
     bookkeeper: str | None = None
     deployment: str | None = None
+    timeout_s: float = 30.0
 
     def __str__(self) -> str:
         return self.directory or self.bookkeeper or ""
@@ -79,7 +79,7 @@ class LedgerPlace:
             from hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
             from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 
-            metadata = await ZookeeperLedgerMetadata.open(session, root, SystemClock(), _TIMEOUT_S)
+            metadata = await ZookeeperLedgerMetadata.open(session, root, SystemClock(), self.timeout_s)
             yield BookkeeperLedgerCensus(metadata)
 
     async def local_inspector(self) -> "LocalLedgerInspector":
@@ -121,7 +121,7 @@ class LedgerPlace:
                 f"ledgers on bookies are found with {exc.name}; in the checkout of hedwig: pip install "
                 "'.[zookeeper,bookkeeper]'"
             ) from exc
-        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=_TIMEOUT_S))
+        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=self.timeout_s))
         try:
             await bridge.connect()
             yield BridgedSession(bridge), root

@@ -12,7 +12,7 @@ from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownE
 from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from metadata import open_metadata
+from metadata import StoreOptions, open_metadata
 from metadata.url import zookeeper_place
 from pipeline.errors import JobError
 
@@ -30,7 +30,7 @@ def named_hub(text: str) -> HubInfo:
     return HubInfo.at(match["address"], epoch=int(match["epoch"]))
 
 
-def cluster_hubs(url: str) -> list[HubInfo]:
+def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
     """Return the hubs that are alive in the cluster at `url`, zookeeper://host:2181/hedwig/REGION.
 
     Raises: ConfigurationError - it is no such URL, or the extra `zookeeper` is missing; JobError - ZooKeeper does not
@@ -48,15 +48,15 @@ def cluster_hubs(url: str) -> list[HubInfo]:
         ) from exc
 
     async def living() -> list[HubInfo] | None:
-        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=_TIMEOUT_S))
+        bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=timeout_s))
         try:
             await bridge.connect()
-            hubs = [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=_TIMEOUT_S)]
+            hubs = [hub.info for hub in await read_hubs(bridge, prefix, timeout_s=timeout_s)]
             if hubs:
                 return hubs
             # Where all hubs are down the node of hubs is there, without any in it.
             node = Places(prefix).hosts
-            deadline = Deadline.after(SystemClock(), _TIMEOUT_S)
+            deadline = Deadline.after(SystemClock(), timeout_s)
             return None if await read(bridge, deadline, f"look for {node}", exists(node)) is None else []
         finally:
             await bridge.close()
@@ -76,14 +76,14 @@ def cluster_hubs(url: str) -> list[HubInfo]:
     return hubs
 
 
-def standalone_hubs(url: str) -> list[HubInfo] | None:
+def standalone_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo] | None:
     """Return the last start of the standalone hub of the store at `url`; None if it has none.
 
     Whether it runs is not asked: an owner record of any earlier start is stale whatever the answer.
     """
 
     async def read() -> list[HubInfo] | None:
-        async with await open_metadata(url) as store:
+        async with await open_metadata(url, StoreOptions(operation_timeout_s=timeout_s)) as store:
             hub = await store.standalone_hub()
         return None if hub is None else [HubInfo.at(hub.address, epoch=hub.starts)]
 

@@ -4,6 +4,7 @@ It is written last. A folder without one is no snapshot, whatever else is in it.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -36,6 +37,8 @@ class Manifest:
     unknown_fields: Mapping[Table, int] = field(default_factory=dict)
     """How many records had fields of a newer release, which are not in the snapshot; tables without such are left out.
     """
+    unreadable: Mapping[Table, int] = field(default_factory=dict)
+    """How many records could not be read and were passed over; likewise."""
 
     @property
     def rows(self) -> int:
@@ -50,20 +53,25 @@ class Manifest:
 
     @property
     def losses(self) -> dict[str, Any]:
-        """Return what a job tells of records that are not here as they were; empty if there are none."""
-        counts = {table.value: number for table, number in self.unknown_fields.items()}
-        return {"unknown_fields": counts} if counts else {}
+        """Return what a job tells of records that are not here, or not as they were; empty if there are none."""
+        told = {"unknown_fields": _named(self.unknown_fields), "unreadable": _named(self.unreadable)}
+        return {name: counts for name, counts in told.items() if counts}
 
     @property
     def warning(self) -> str | None:
-        """Say what is not here as it was; None if nothing."""
-        if not self.unknown_fields:
-            return None
-        told = ", ".join(f"{number:,} records of {table}" for table, number in self.unknown_fields.items())
-        return (
-            f"{told} have fields of a newer release of Hedwig, which are not in the snapshot: use that release to copy "
-            "them whole"
-        )
+        """Say what is not here, or not as it was; None if nothing."""
+        told = []
+        if self.unknown_fields:
+            told.append(
+                f"{_listed(self.unknown_fields)} have fields of a newer release of Hedwig, which are not in the "
+                "snapshot: use that release to copy them whole"
+            )
+        if self.unreadable:
+            told.append(
+                f"{_listed(self.unreadable)} could not be read, and are not in the snapshot: hedwig-admin metadata "
+                "check names them"
+            )
+        return "; ".join(told) or None
 
     def encode(self) -> str:
         """Return the text of the file."""
@@ -76,7 +84,8 @@ class Manifest:
             "ended": self.ended,
             "prefix_hex": self.prefix,
             "tables": tables,
-            "unknown_fields": {table.value: number for table, number in self.unknown_fields.items()},
+            "unknown_fields": _named(self.unknown_fields),
+            "unreadable": _named(self.unreadable),
         }
         return json.dumps(content, indent=2) + "\n"
 
@@ -101,14 +110,15 @@ class Manifest:
                 "ended": str(ended),
                 "prefix_hex": str(prefix),
                 "tables": dict(tables),
-            } if kind == _KIND:
+            } if kind == _KIND and _is_hex(prefix):
                 return cls(
                     source=source,
                     began=began,
                     ended=ended,
                     prefix=prefix,
                     tables=_tables(tables, place),
-                    unknown_fields=_counts(content.get("unknown_fields", {}), place),
+                    unknown_fields=_counts(content, "unknown_fields", place),
+                    unreadable=_counts(content, "unreadable", place),
                 )
             case _:
                 raise JobError(f"{place} is no manifest of a snapshot, or damaged: use another copy")
@@ -125,9 +135,21 @@ def _tables(content: Mapping[str, Any], place: str) -> dict[Table, Checksum]:
     return found
 
 
-def _counts(content: Any, place: str) -> dict[Table, int]:
-    match content:
-        case dict() if all(name in set(Table) and isinstance(number, int) for name, number in content.items()):
-            return {Table(name): number for name, number in content.items()}
+def _counts(content: Mapping[str, Any], name: str, place: str) -> dict[Table, int]:
+    match content.get(name, {}):
+        case dict(said) if all(each in set(Table) and isinstance(number, int) for each, number in said.items()):
+            return {Table(each): number for each, number in said.items()}
         case _:
-            raise JobError(f"{place} says nothing readable of unknown fields: use another copy of the snapshot")
+            raise JobError(f"{place} says nothing readable of {name!r}: use another copy of the snapshot")
+
+
+def _named(counts: Mapping[Table, int]) -> dict[str, int]:
+    return {table.value: number for table, number in counts.items()}
+
+
+def _listed(counts: Mapping[Table, int]) -> str:
+    return ", ".join(f"{number:,} records of {table}" for table, number in counts.items())
+
+
+def _is_hex(text: str) -> bool:
+    return re.fullmatch("([0-9a-f]{2})*", text) is not None

@@ -16,7 +16,7 @@ from hedwig.model import MessageSeqId, RegionSeqId
 from metadata.packed import PackedColumns
 from metadata.packing import part_codec
 from metadata.unknown_fields import has_unknown_fields
-from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, batch_from, native_schema, value_of
+from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE, arrow_schema, batch_from, native_schema, value_of
 from pipeline.tables import Table
 
 __all__ = ["UnusualError", "packed_batch"]
@@ -29,7 +29,7 @@ class UnusualError(Exception):
 def packed_batch(
     table: Table, backend: str, page: PackedColumns, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """Return a page as `schemas.batch_of` would: with the schema of `table`, or some columns of it and UNKNOWN_FIELDS.
+    """Return a page as `schemas.batch_of` would: all columns of `table`, or some of them and those on request.
 
     All parts are decoded, whichever columns are asked for, so that a record is as readable here as it is there.
 
@@ -72,6 +72,8 @@ def _array(field: pa.Field, backend: str, page: PackedColumns, values: Mapping[s
             return pa.repeat(pa.scalar(backend, field.type), len(page))
         case UNKNOWN_FIELDS.name:
             return pa.repeat(pa.scalar(False, field.type), len(page))
+        case UNREADABLE.name:
+            return pa.nulls(len(page), field.type)
         case name:
             return values[name]
 

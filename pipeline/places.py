@@ -37,7 +37,7 @@ def url_for_tasks(url: str, *, master: str | None, directory: str | Path) -> str
     if master is not None and not master.startswith("local"):
         raise ConfigurationError(
             f"{url} is a file of one machine, and the tasks of {master} run on others, where each would find another "
-            "file or none: run this with --master 'local[*]', or keep the metadata in hbase:// or zookeeper://"
+            "file or none: run this with --master 'local[*,4]', or keep the metadata in hbase:// or zookeeper://"
         )
     if not parsed.path.startswith(_RELATIVE):
         return url

@@ -4,6 +4,10 @@ Spark runs a task at least once: again after a failure, and with speculation twi
 a compare-and-set of the row alone, whose condition was fixed before the job began, and whoever finds his own content in
 the store counts the row as done before. A policy never looks at the store to choose a condition: a task that ran again
 would choose one that overwrites what a hub wrote in between.
+
+What no condition can tell is that a record is not there because a hub has deleted it since. Where a task wrote a row by
+CREATE, a hub deleted the record, and then the task ran again, the row is created a second time. REPLACE does no such
+thing, since the version of the row is gone for good, and OVERWRITE is for stores without hubs.
 """
 
 import enum

@@ -11,7 +11,7 @@ Spark computes powers and logarithms with Java's StrictMath, which gives the sam
 import math
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -92,13 +92,16 @@ class Popularity:
 class Shuffle:
     """A one-to-one map of the numbers 0 to `size` - 1 onto themselves: (number · factor + shift) mod size."""
 
+    SIZE_MAX: ClassVar[int] = 3_000_000_000
+    """Of larger sizes the products would not fit into 63 bits."""
+
     size: int
     factor: int
     shift: int
 
     @classmethod
     def of(cls, size: int, seed: int) -> Self:
-        """Return one that depends on `seed` alone. The products fit into 63 bits up to 3·10^9 numbers."""
+        """Return one that depends on `seed` alone, of SIZE_MAX numbers at most."""
         random = Random(seed)
         factor = random.randrange(size) | 1
         while math.gcd(factor, size) != 1:
@@ -106,7 +109,8 @@ class Shuffle:
         return cls(size, factor % size or 1, random.randrange(size))
 
     def of_number(self, number: "Column") -> "Column":
-        """Return the place of `number`."""
+        """Return the place of `number` (bigint), which may be any, and counts as what is left of it modulo the size."""
         from pyspark.sql import functions as F
 
-        return F.pmod(number * F.lit(self.factor) + F.lit(self.shift), F.lit(self.size))
+        size = F.lit(self.size)
+        return F.pmod(F.pmod(number, size) * F.lit(self.factor) + F.lit(self.shift), size)

@@ -21,8 +21,9 @@ from pipeline.collector import few_collections
 from pipeline.hand_over import handed_over
 from pipeline.packed_batch import UnusualError, packed_batch
 from pipeline.plan import ScanConfig
-from pipeline.schemas import batch_of
+from pipeline.schemas import UNREADABLE, batch_of
 from pipeline.tables import OnCorrupt
+from pipeline.unreadable import unreadable_batch
 
 __all__ = ["scan", "scan_batches"]
 
@@ -73,7 +74,7 @@ async def scan_batches(
                     yield batch
     for batch in rows.rest():
         yield batch
-    if rows.skipped:
+    if rows.skipped and not rows.names_broken:
         _log.warning("passed over %d records of %s that cannot be read", rows.skipped, config.table)
 
 
@@ -87,6 +88,8 @@ class _Rows:
         # A prefix is the store's affair.
         self._filters = not config.names.is_prefix
         self._found: list[tuple[RecordKey, Versioned[Any]]] = []
+        self.names_broken = UNREADABLE.name in (config.columns or ())
+        self._broken: list[tuple[RecordKey, str]] = []
 
     def of_packed(self, page: PackedPage) -> Iterator[pa.RecordBatch]:
         """Return the batches of a page of records as they are stored."""
@@ -111,17 +114,23 @@ class _Rows:
                 self._found.append((item.key, record))
             elif self._config.on_corrupt is OnCorrupt.SKIP:
                 self.skipped += 1
-                if self.skipped <= _NAMED_MAX:
+                if self.names_broken:
+                    self._broken.append((item.key, str(item.error)))
+                elif self.skipped <= _NAMED_MAX:
                     _log.warning("passed over a record that cannot be read: %s", item.error)
             else:
                 item.read()
         while len(self._found) >= self._config.batch_rows:
             yield self._batch(self._config.batch_rows)
+        while len(self._broken) >= self._config.batch_rows:
+            yield self._broken_batch(self._config.batch_rows)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Return what no batch was filled with."""
         if self._found:
             yield self._batch(len(self._found))
+        if self._broken:
+            yield self._broken_batch(len(self._broken))
 
     def _packed(self, columns: PackedColumns) -> pa.RecordBatch:
         batch = packed_batch(self._config.table, self._backend, columns, self._config.columns)
@@ -132,6 +141,12 @@ class _Rows:
     def _batch(self, rows: int) -> pa.RecordBatch:
         batch = batch_of(self._config.table, self._backend, self._found[:rows], self._config.columns)
         del self._found[:rows]
+        return batch
+
+    def _broken_batch(self, rows: int) -> pa.RecordBatch:
+        assert self._config.columns is not None, "one of them was asked for by its name"
+        batch = unreadable_batch(self._config.table, self._backend, self._broken[:rows], self._config.columns)
+        del self._broken[:rows]
         return batch
 
 

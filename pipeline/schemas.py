@@ -17,6 +17,9 @@ them.
 
 Fields of a newer minor format, which records carry along, have no column. Whether a record has such is told in one more
 column, UNKNOWN_FIELDS, to whoever asks for it: a copy that is made of the columns lacks them.
+
+A record that cannot be read has nothing to show but its key. Whoever passes over such, and asks for the column
+UNREADABLE, gets a row for each, in which that column says why, and all others but the key are null.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +40,12 @@ from pipeline.tables import Table
 
 __all__ = [
     "UNKNOWN_FIELDS",
+<<<<<<< HEAD
+=======
+    "UNREADABLE",
+    "InputRow",
+    "all_columns",
+>>>>>>> pipeline-defects
     "arrow_schema",
     "batch_from",
     "batch_of",
@@ -49,6 +58,9 @@ __all__ = [
 
 UNKNOWN_FIELDS: Final = pa.field("unknown_fields", pa.bool_(), nullable=False)
 """A column of every table that is read only where it is asked for: the record has fields that have no column."""
+UNREADABLE: Final = pa.field("unreadable", pa.string())
+"""Another one: why the record cannot be read; null if it can."""
+_ON_REQUEST: Final = {field.name: field for field in (UNKNOWN_FIELDS, UNREADABLE)}
 
 _Json: TypeAlias = Any
 """What pyarrow makes of a nested value: dictionaries, lists, numbers, bytes, text, None."""
@@ -128,6 +140,11 @@ def arrow_schema(table: Table) -> pa.Schema:
     return _SCHEMAS[table]
 
 
+def all_columns(table: Table) -> pa.Schema:
+    """Return the columns of `table`, and those that are read on request."""
+    return pa.schema([*_SCHEMAS[table], *_ON_REQUEST.values()])
+
+
 _SCHEMAS: Final = {table: _schema(table, pa.decimal128(20, 0)) for table in Table}
 """The largest number of 64 bits has 20 digits."""
 _NATIVE: Final = {table: _schema(table, pa.uint64()) for table in Table}
@@ -140,7 +157,7 @@ def batch_of(
     records: Sequence[tuple[RecordKey, Versioned[Any]]],
     columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
-    """Return records of one kind as a batch with the schema of `table`, or with some of its columns and UNKNOWN_FIELDS.
+    """Return records of one kind as a batch with the schema of `table`, or some of its columns and those on request.
 
     `backend` is the scheme of their store.
     """
@@ -150,9 +167,15 @@ def batch_of(
     return batch_from(table, names, arrays)
 
 
+<<<<<<< HEAD
 def native_schema(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
     """Return the columns of `table`, or some and UNKNOWN_FIELDS, with their numbers as Python and Arrow hold them."""
     return _NATIVE[table] if names is None else pa.schema([_field(_NATIVE[table], name) for name in names])
+=======
+def native_schema(table: Table, names: Sequence[str]) -> pa.Schema:
+    """Return some columns of `table`, and those on request, with their numbers as Python and Arrow exchange them."""
+    return pa.schema([_field(_NATIVE[table], name) for name in names])
+>>>>>>> pipeline-defects
 
 
 def batch_from(table: Table, names: Sequence[str], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -167,7 +190,7 @@ def value_of(table: Table, name: str) -> Callable[[Any], Any]:
 
 
 def _field(schema: pa.Schema, name: str) -> pa.Field:
-    return UNKNOWN_FIELDS if name == UNKNOWN_FIELDS.name else schema.field(name)
+    return _ON_REQUEST[name] if name in _ON_REQUEST else schema.field(name)
 
 
 def _column(
@@ -184,6 +207,8 @@ def _column(
             return [backend] * len(records)
         case UNKNOWN_FIELDS.name:
             return [has_unknown_fields(found.value) for _, found in records]
+        case UNREADABLE.name:
+            return [None] * len(records)
         case _:
             value = value_of(table, name)
             return [value(found.value) for _, found in records]

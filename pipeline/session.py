@@ -2,22 +2,24 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import click
 from pyspark.sql import SparkSession
 
-__all__ = ["open_session"]
+from pipeline.tables import BATCH_ROWS_MAX
+
+__all__ = ["SessionWish", "open_session"]
 
 _ALWAYS: Final = {
     # Two attempts at the same rows at once come to the same end, but the slower one may still write after the job.
     "spark.speculation": "false",
     # We tell how far a job has come ourselves, in rows.
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS_MAX),
     "spark.sql.session.timeZone": "UTC",
     # How many rows a task has done comes with its heartbeat.
     "spark.executor.heartbeatInterval": "5s",
@@ -29,22 +31,34 @@ _LOCAL: Final = {
     "spark.ui.enabled": "false",
 }
 """On one machine nobody else is to reach it. One gigabyte, Spark's default, is little for sorting millions of rows."""
-_LOCAL_MASTER: Final = "local[*]"
+_LOCAL_MASTER: Final = "local[*,4]"
+"""On all processors; a task may fail three times, as on a cluster: local[*] alone would end the job with the first."""
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = "log4j2-quiet.properties"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWish:
+    """What was said of a session: where it runs, settings, and whether Spark's log is shown."""
+
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    debug: bool = False
+
+
 @contextmanager
-def open_session(job: str, *, master: str | None, settings: Mapping[str, str], debug: bool) -> Iterator[SparkSession]:
+def open_session(job: str, wish: SessionWish, tell: Callable[[str], None]) -> Iterator[SparkSession]:
     """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
 
-    Started by spark-submit, the session takes from there what `master` and `settings` do not say. Else `master` is
-    local[*] unless it is given.
+    Started by spark-submit, the session takes from there what `wish` does not say. Else it runs on local[*,4] unless
+    something else is wished for. That it starts, which takes a while, is what it has to tell.
     """
     if (open_already := SparkSession.getActiveSession()) is not None:
         yield open_already
         return
+    tell("starting Spark…")
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master, settings = wish.master, wish.settings
     if master is None and not is_submitted:
         master = _LOCAL_MASTER
     # Spark starts the python3 of the path, which lacks what this one has.
@@ -56,18 +70,16 @@ def open_session(job: str, *, master: str | None, settings: Mapping[str, str], d
         if master.startswith("local"):
             chosen |= _LOCAL
     chosen |= settings
-    if not is_submitted and not debug:
+    if not is_submitted and not wish.debug:
         # Beside those that were given, not in their place.
         chosen[_JAVA_OPTIONS] = _quiet_options(settings)
     for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
-        if not debug:
+        if not wish.debug:
             # What a task fails with comes back to us, and is told in one line.
             spark.sparkContext.setLogLevel("OFF")
-        if spark.conf.get("spark.speculation", "false") == "true":
-            click.echo("warning: speculation is on, so a write may go on after its job has ended", err=True)
         yield spark
     finally:
         spark.stop()

@@ -31,10 +31,11 @@ class Side:
             self.snapshot.verify()
 
 
-def two_sides(spark: SparkSession, before: str, after: str) -> tuple[Side, Side, bytes]:
+def two_sides(spark: SparkSession, before: str, after: str, options: Mapping[str, str]) -> tuple[Side, Side, bytes]:
     """Return both sides, of topics that begin with the same prefix, and that prefix.
 
-    A snapshot may be of a part of the topics; of a store, or of a whole snapshot, the same part is taken then.
+    A snapshot may be of a part of the topics; of a store, or of a whole snapshot, the same part is taken then. Stores
+    are read with `options` of the data source.
 
     Raises: JobError - as `read_snapshot`; USAGE - the snapshots are of different parts.
     """
@@ -47,15 +48,15 @@ def two_sides(spark: SparkSession, before: str, after: str) -> tuple[Side, Side,
             ExitCode.USAGE,
         )
     prefix = prefixes.pop() if prefixes else b""
+    how = {**options, "prefix": show_name(prefix)} if prefix else options
     one, other = (
-        Side(place, _of_store(spark, place, prefix) if snapshot is None else _of_snapshot(snapshot, prefix), snapshot)
+        Side(place, _of_store(spark, place, how) if snapshot is None else _of_snapshot(snapshot, prefix), snapshot)
         for place, snapshot in zip((before, after), snapshots, strict=True)
     )
     return one, other, prefix
 
 
-def _of_store(spark: SparkSession, url: str, prefix: bytes) -> Mapping[Table, DataFrame]:
-    options = {"prefix": show_name(prefix)} if prefix else {}
+def _of_store(spark: SparkSession, url: str, options: Mapping[str, str]) -> Mapping[Table, DataFrame]:
     return {table: read_table(spark, existing(url), table, options) for table in SNAPSHOT_TABLES}
 
 

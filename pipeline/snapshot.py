@@ -25,7 +25,7 @@ from pipeline.checksum import Checksum, checksum_of
 from pipeline.errors import SPARK_ERRORS, JobError, from_spark
 from pipeline.folder import Folder
 from pipeline.manifest import Manifest
-from pipeline.schemas import UNKNOWN_FIELDS
+from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE
 from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 
@@ -73,8 +73,9 @@ def write_snapshot(
 ) -> Manifest:
     """Write `frames` as a snapshot into the folder `path`, which must be empty or missing. Each is read once.
 
-    A frame that has the column UNKNOWN_FIELDS has it counted, and written without it. Whatever ends it before the end,
-    what it has written is deleted as far as that is possible; and without the manifest the rest is no snapshot.
+    Of a frame with the columns UNKNOWN_FIELDS and UNREADABLE what they tell is counted; neither they are written, nor
+    the rows of records that cannot be read. Whatever ends it before the end, what it has written is deleted as far as
+    that is possible; and without the manifest the rest is no snapshot.
 
     Raises: JobError - the folder has something in it, or rows were lost on the way; what reading the frames raises.
     """
@@ -86,8 +87,15 @@ def write_snapshot(
         ended = _time_text(clock)
         tables = {table: _read_back(spark, table, f"{path}/{table}", seen.rows) for table, seen in passed.items()}
         unknown = {table: seen.unknown_fields for table, seen in passed.items() if seen.unknown_fields}
+        broken = {table: seen.unreadable for table, seen in passed.items() if seen.unreadable}
         manifest = Manifest(
-            source=source, began=began, ended=ended, prefix=prefix.hex(), tables=tables, unknown_fields=unknown
+            source=source,
+            began=began,
+            ended=ended,
+            prefix=prefix.hex(),
+            tables=tables,
+            unknown_fields=unknown,
+            unreadable=broken,
         )
         folder.write_text(_MANIFEST, manifest.encode())
     return manifest
@@ -123,15 +131,22 @@ class _Passed:
 
     rows: int
     unknown_fields: int
+    unreadable: int
 
 
 def _write(frame: DataFrame, path: str) -> _Passed:
-    """Write a frame as Parquet."""
+    """Write a frame as Parquet, but for its columns on request, and for rows of records that cannot be read."""
     seen = Observation()
     unknown = F.col(UNKNOWN_FIELDS.name) if UNKNOWN_FIELDS.name in frame.columns else F.lit(False)
-    counts = (F.count(F.lit(1)).alias("rows"), F.count_if(unknown).alias("unknown_fields"))
-    frame.observe(seen, *counts).drop(UNKNOWN_FIELDS.name).write.parquet(path)
-    return _Passed(int(seen.get["rows"]), int(seen.get["unknown_fields"]))
+    broken = F.col(UNREADABLE.name).isNotNull() if UNREADABLE.name in frame.columns else F.lit(False)
+    counts = (
+        F.count_if(~broken).alias("rows"),
+        F.count_if(unknown).alias("unknown_fields"),
+        F.count_if(broken).alias("unreadable"),
+    )
+    kept = frame.observe(seen, *counts).where(~broken).drop(UNKNOWN_FIELDS.name, UNREADABLE.name)
+    kept.write.parquet(path)
+    return _Passed(*(int(seen.get[name]) for name in ("rows", "unknown_fields", "unreadable")))
 
 
 def _read_back(spark: SparkSession, table: Table, path: str, passed: int) -> Checksum:

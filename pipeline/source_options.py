@@ -11,7 +11,7 @@ from pipeline.apply import ApplyConfig
 from pipeline.places import check_shared
 from pipeline.plan import NameRange, ScanConfig
 from pipeline.policies import Policy
-from pipeline.tables import OnCorrupt, Table
+from pipeline.tables import BATCH_ROWS_MAX, TIMEOUT_MAX_S, OnCorrupt, Table
 
 __all__ = ["OnConflict", "SourceOptions"]
 
@@ -80,9 +80,9 @@ _STOP: Final = _topic("stop", None)
 _ROWS_PER_PARTITION: Final = _number("rowsPerPartition", 100_000, _ROWS_MAX)
 _FETCH_ROWS: Final = _number("fetchRows", 5_000, 100_000)
 _READ_BATCH_ROWS: Final = _number("batchRows", 8_192, 100_000)
-_WRITE_BATCH_ROWS: Final = _number("batchRows", 512, 100_000)
+_WRITE_BATCH_ROWS: Final = _number("batchRows", 512, BATCH_ROWS_MAX)
 _CONNECTIONS: Final = _number("connections", 4, _CONNECTIONS_MAX)
-_TIMEOUT: Final = _number("timeoutSeconds", 30, 3600)
+_TIMEOUT: Final = _number("timeoutSeconds", 30, TIMEOUT_MAX_S)
 _ON_CORRUPT: Final = _choice("onCorrupt", OnCorrupt, OnCorrupt.FAIL)
 _PUSHDOWN: Final = _flag("pushdown")
 _POLICY: Final = _choice("policy", Policy, Policy.CREATE)

@@ -17,10 +17,10 @@ from pyspark.sql.types import (
 )
 
 from hedwig.errors import InvalidArgumentError
-from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, optional_columns
+from pipeline.schemas import UNREADABLE, all_columns, arrow_schema, key_columns, optional_columns
 from pipeline.tables import Table
 
-__all__ = ["check_frame", "spark_field", "spark_schema", "spark_type", "wanted_columns"]
+__all__ = ["asked_schema", "check_frame", "spark_field", "spark_schema", "spark_type"]
 
 _SIMPLE = {
     pa.binary(): BinaryType(),
@@ -52,13 +52,27 @@ def spark_schema(table: Table) -> StructType:
     return StructType([spark_field(field) for field in arrow_schema(table)])
 
 
-def wanted_columns(table: Table, schema: StructType) -> tuple[str, ...]:
-    """Return the names of the columns that a reader is asked for, all or some of the table's, and UNKNOWN_FIELDS.
+def asked_schema(table: Table, schema: StructType) -> pa.Schema:
+    """Return the columns that a reader is asked for, all or some of the table's and those on request.
 
-    Raises: InvalidArgumentError - it has no such column, or of another type.
+    They are as nullable as they are asked for: Spark takes no batch that says of a column something else.
+
+    Raises: InvalidArgumentError - there is no such column, or it is of another type; or one that may be null is asked
+        for as one that never is.
     """
-    _check_columns(table, schema, [*spark_schema(table), spark_field(UNKNOWN_FIELDS)])
-    return tuple(schema.names)
+    known = {field.name: field for field in all_columns(table)}
+    _check_columns(table, schema, [spark_field(field) for field in known.values()])
+    needed = (*key_columns(table), "backend") if UNREADABLE.name in schema.names else schema.names
+    for field in schema:
+        if field.name not in needed and not field.nullable:
+            raise InvalidArgumentError(
+                f"the column {field.name!r} is null where {UNREADABLE.name!r} says why: leave out NOT NULL"
+            )
+        if _promises_more(field, spark_field(known[field.name])):
+            raise InvalidArgumentError(
+                f"the column {field.name!r} of the table {table}, or something in it, may be null: leave out NOT NULL"
+            )
+    return pa.schema([known[field.name].with_nullable(field.nullable) for field in schema])
 
 
 def check_frame(table: Table, schema: StructType, *, with_versions: bool) -> None:
@@ -89,6 +103,21 @@ def _check_columns(table: Table, schema: StructType, columns: Sequence[StructFie
                 f"the column {field.name!r} of the table {table} is {wanted.simpleString()}, not "
                 f"{given.simpleString()}: cast it"
             )
+
+
+def _promises_more(asked: StructField, ours: StructField) -> bool:
+    """Say whether a column, or something in it, is asked for as never null that may be."""
+    return (ours.nullable and not asked.nullable) or _holds_fewer(asked.dataType, ours.dataType)
+
+
+def _holds_fewer(asked: DataType, ours: DataType) -> bool:
+    match asked, ours:
+        case StructType(), StructType():
+            return any(_promises_more(one, other) for one, other in zip(asked, ours, strict=True))
+        case ArrayType(), ArrayType():
+            return (ours.containsNull and not asked.containsNull) or _holds_fewer(asked.elementType, ours.elementType)
+        case _:
+            return False
 
 
 def _plain(kind: DataType) -> DataType:

@@ -1,22 +1,24 @@
 """The tables of a store as frames, and frames into the tables of a store."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from hedwig.exit_codes import ExitCode
 from pipeline.apply import ApplyConfig
 from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.policies import Policy
-from pipeline.schemas import UNKNOWN_FIELDS
-from pipeline.spark_types import spark_field, spark_schema
+from pipeline.schemas import UNREADABLE, all_columns, key_columns
+from pipeline.spark_types import spark_field
 from pipeline.statistics import Statistics
-from pipeline.tables import Table
+from pipeline.tables import OnCorrupt, Table
 from pipeline.writing import apply_rows
 
-__all__ = ["apply_config", "read_table", "read_table_to_copy", "read_tables_of", "write_table"]
+__all__ = ["apply_config", "read_table", "read_table_to_copy", "read_tables_of", "read_unreadable", "write_table"]
 
 _DONE: Final = "_SUCCESS"
 """What Spark leaves in a folder once all of it was written."""
@@ -28,9 +30,34 @@ def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str
 
 
 def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
-    """Return `read_table` with UNKNOWN_FIELDS, for whoever writes the rows elsewhere and has to say what they lack."""
-    schema = spark_schema(table).add(spark_field(UNKNOWN_FIELDS))
+    """Return `read_table` with the columns on request, for whoever writes the rows elsewhere and says what they lack.
+
+    Where `options` say that what cannot be read is passed over, there is a row for each such record. All columns may
+    be null.
+    """
+    schema = StructType([spark_field(field.with_nullable(True)) for field in all_columns(table)])
     return spark.read.format("hedwig").schema(schema).options(url=url, table=table.value, **options).load()
+
+
+def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], options: Mapping[str, str]) -> DataFrame:
+    """Return the records of `tables` in the store at `url` that cannot be read, with a row for each.
+
+    Columns: table (string), topic, subscriber (binary, null where the table has none), why (string).
+    """
+    found = spark.createDataFrame([], "table string, topic binary, subscriber binary, why string")
+    for table in tables:
+        frame = read_table_to_copy(spark, url, table, {**options, "onCorrupt": OnCorrupt.SKIP.value})
+        subscriber = F.col("subscriber") if "subscriber" in key_columns(table) else F.lit(None).cast("binary")
+        broken = frame.where(F.col(UNREADABLE.name).isNotNull())
+        found = found.unionByName(
+            broken.select(
+                F.lit(table.value).alias("table"),
+                "topic",
+                subscriber.alias("subscriber"),
+                F.col(UNREADABLE.name).alias("why"),
+            )
+        )
+    return found
 
 
 def write_table(frame: DataFrame, config: ApplyConfig) -> Statistics:

@@ -1,11 +1,15 @@
-"""The tables of the data source, what of a store a DataFrame shows, and the choices there are for reading them."""
+"""The tables of the data source, what of a store a DataFrame shows, and the choices and bounds there are for both."""
 
 import enum
-from typing import Any
+from typing import Any, Final
 
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 
-__all__ = ["OnCorrupt", "Table"]
+__all__ = ["BATCH_ROWS_MAX", "TIMEOUT_MAX_S", "OnCorrupt", "Table"]
+
+BATCH_ROWS_MAX: Final = 8_192
+"""So many rows Spark hands to whoever writes them at once, so that no batch to a store has more."""
+TIMEOUT_MAX_S: Final = 3_600
 
 
 class Table(enum.StrEnum):

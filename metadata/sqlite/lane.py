@@ -48,7 +48,8 @@ class Lane:
         """Return what `work` returns, called in the lane's thread inside a transaction.
 
         Raises: what `work` raises; MetadataUnavailableError - not begun by the deadline, or rolled back;
-            UncertainStateError - begun and not over by the deadline, or the commit itself failed.
+            UncertainStateError - begun and not over by the deadline, or the commit itself failed; of reads the former
+            is a MetadataUnavailableError, too: there is nothing that may or may not have been done.
         """
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         try:
@@ -56,7 +57,8 @@ class Lane:
         except NotBegunError as exc:
             raise MetadataUnavailableError(f"{what}: SQLite did not do it: {exc}") from exc
         except UnfinishedError as exc:
-            raise UncertainStateError(f"{what}: SQLite did not answer: {exc}") from exc
+            kind = UncertainStateError if self._writes else MetadataUnavailableError
+            raise kind(f"{what}: SQLite did not answer: {exc}") from exc
 
     async def close(self) -> None:
         """End the thread after the batch at hand; jobs that did not begin fail. May be called twice."""

@@ -11,12 +11,13 @@ from hedwig.errors import CorruptRecordError, HedwigError, MetadataError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.backend import StoreOptions
-from metadata.key_ranges import KeyRange, steps
+from metadata.key_ranges import KeyRange
 from metadata.kinds import RecordKind
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
 from metadata.packed import PackedColumns, PackedPage
 from metadata.packing import part_codec
 from metadata.scan import ScannedRecord
+from metadata.sqlite.cuts import Cuts
 from metadata.sqlite.lane import Lane
 from metadata.stamps import Stamp, are_live, make_token
 
@@ -163,27 +164,36 @@ class SqliteTable(Generic[R]):
         wanted = prefix or b""
         start: _Place = (wanted,)
         stop = _end_of(wanted)
-        where, values = _bounds(self._names, start, stop)
-        ((number,),) = await self._page("count", f"SELECT count(*) FROM {self._kind.name} WHERE {where}", values)
-        assert isinstance(number, int), "count(*) is a number"
-        step = steps(number, parts, rows_min)
-        places = [start]
-        # So many keys are stepped over in one go, which reads them, but no record.
-        for _ in range(step, number, step):
-            where, values = _bounds(self._names, places[-1], stop)
+        cuts: Cuts[_Place] = Cuts(parts, rows_min)
+        if parts > 1:
+            await self._walk(cuts, start, stop)
+        places, rows = [start, *cuts.chosen()], cuts.rows_each if parts > 1 else 0
+        ends: list[_Place | None] = [*places[1:], stop]
+        return [
+            KeyRange(kind=self._kind.name, prefix=wanted, start=_packed(start), stop=_packed(end), rows=rows)
+            for start, end in zip(places, ends, strict=True)
+        ]
+
+    async def _walk(self, cuts: Cuts[_Place], start: _Place, stop: _Place | None) -> None:
+        """Note keys at even distances, without reading a record; each request goes a bounded distance."""
+        while True:
+            where, values = _bounds(self._names, start, stop)
+            stride = cuts.stride
             statement = (
                 f"SELECT {self._names} FROM {self._kind.name} WHERE {where} ORDER BY {self._names} LIMIT 1 OFFSET ?"
             )
-            found = await self._page("list keys of", statement, (*values, step))
-            # There may be fewer by now.
-            places += found
+            found = await self._page("list keys of", statement, (*values, stride))
             if not found:
-                break
-        ends: list[_Place | None] = [*places[1:], stop]
-        return [
-            KeyRange(kind=self._kind.name, prefix=wanted, start=_packed(start), stop=_packed(end), rows=step)
-            for start, end in zip(places, ends, strict=True)
-        ]
+                ((rest,),) = await self._page(
+                    "count the last of",
+                    f"SELECT count(*) FROM (SELECT 1 FROM {self._kind.name} WHERE {where} LIMIT ?)",
+                    (*values, stride),
+                )
+                assert isinstance(rest, int), "count(*) is a number"
+                cuts.end(rest)
+                return
+            start = found[0]
+            cuts.passed(start)
 
     async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
         async for page in self._between(_unpacked(keys.start), None if keys.stop is None else _unpacked(keys.stop)):

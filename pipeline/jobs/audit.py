@@ -8,6 +8,7 @@ import click
 
 from hedwig.names import show_name
 from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import ScanWish, corrupt_option, folder_name, timeout_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ __all__ = ["command"]
 
 @click.command("audit", cls=JobCommand, example="hedwig-pipeline audit ./snapshot ./audit --hub 10.0.0.5:4080:-1@3")
 @click.argument("source")
-@click.argument("directory")
+@click.argument("directory", callback=folder_name)
 @click.option(
     "--hub",
     "named",
@@ -33,6 +34,8 @@ __all__ = ["command"]
 @click.option(
     "--top", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the largest to tell."
 )
+@corrupt_option
+@timeout_option
 @pass_job
 def command(
     job: Job,
@@ -43,6 +46,8 @@ def command(
     data: str | None,
     bookkeeper: str | None,
     top: int,
+    scan: ScanWish,
+    timeout_s: int,
 ) -> None:
     """Audit SOURCE, the folder of a snapshot or the URL of a store, and write the result into DIRECTORY.
 
@@ -57,19 +62,24 @@ def command(
     from pipeline.living_hubs import cluster_hubs, hubs_frame
     from pipeline.open_ledgers import ask_open_ledgers
     from pipeline.page import check_libraries
-    from pipeline.reaching import check_readable, existing, is_store
+    from pipeline.places import session_url
+    from pipeline.reaching import check_readable, check_source, existing, is_store
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
-    from pipeline.store_tables import read_table
+    from pipeline.store_tables import read_table_to_copy, read_unreadable
     from pipeline.tables import Table
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
     check_libraries()
+    check_source(source, job.settings)
+    scan = scan.within(timeout_s)
     if is_store(source):
-        check_readable(source)
+        check_readable(source, timeout_s)
     if cluster is not None:
-        cluster_hubs(cluster)  # A name that was mistyped is told at once; who is alive is asked later.
-    place = LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster) if data or bookkeeper else None
+        cluster_hubs(cluster, timeout_s)  # A name that was mistyped is told at once; who is alive is asked later.
+    place = None
+    if data or bookkeeper:
+        place = LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster, timeout_s=timeout_s)
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()
@@ -78,21 +88,33 @@ def command(
             existed = None
             if place is not None and not place.is_dated and is_store(source):
                 # What is made from here on is not on record when that is read, and no orphan.
-                existed = list_ledgers(spark, place, f"{directory}/existing/before.parquet")
+                with job.progress(spark, "listing ledgers"):
+                    existed = list_ledgers(spark, place, f"{directory}/existing/before.parquet")
             if is_store(source):
                 path = f"{directory}/snapshot"
                 with job.progress(spark, "reading"):
-                    frames = {table: read_table(spark, existing(source), table, {}) for table in SNAPSHOT_TABLES}
-                    write_snapshot(spark, frames, path, source=source)
+                    url, options = session_url(spark, source), scan.options
+                    frames = {
+                        table: read_table_to_copy(spark, existing(url), table, options) for table in SNAPSHOT_TABLES
+                    }
+                    write_snapshot(spark, frames, path, source=url)
             snapshot = read_snapshot(spark, path)
+            job.warn(snapshot.manifest.warning)
+            unreadable = None
+            if path != source and snapshot.manifest.unreadable:
+                with job.progress(spark, "naming what cannot be read"):
+                    kept, broken = f"{directory}/unreadable", snapshot.manifest.unreadable
+                    read_unreadable(spark, existing(snapshot.manifest.source), broken, scan.options).write.parquet(kept)
+                    unreadable = spark.read.parquet(kept)
             if path == source:
                 with job.progress(spark, "checking the snapshot"):
                     snapshot.verify()
             # Asked after the records were read: who owns a topic by then has begun before.
-            living = _living(source, named, cluster)
+            living = _living(source, named, cluster, timeout_s)
             exist = ends = None
             if place is not None:
-                exist = list_ledgers(spark, place, f"{directory}/existing/after.parquet")
+                with job.progress(spark, "listing ledgers"):
+                    exist = list_ledgers(spark, place, f"{directory}/existing/after.parquet")
                 with job.progress(spark, "asking open ledgers"):
                     ends = ask_open_ledgers(spark, snapshot.frames[Table.LEDGERS], place, f"{directory}/ends")
             prefix = bytes.fromhex(snapshot.manifest.prefix)
@@ -106,6 +128,8 @@ def command(
                 if place is None or exist is None
                 else why_no_orphans(place, exist, is_from_store=existed is not None),
                 ends=ends,
+                unread=snapshot.manifest.unreadable,
+                unreadable=unreadable,
                 prefix=prefix,
             )
             with job.progress(spark, "auditing"):
@@ -130,21 +154,22 @@ def command(
                 "hubs": figures.hubs,
                 "fan_outs": figures.fan_outs,
                 "backlogs": figures.backlogs,
+                **snapshot.manifest.losses,
             }
             folder.write_text("audit.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n")
     job.write(result)
 
 
-def _living(source: str, named: "Sequence[str]", cluster: str | None) -> "list[HubInfo] | None":
+def _living(source: str, named: "Sequence[str]", cluster: str | None, timeout_s: int) -> "list[HubInfo] | None":
     """Return the hubs that are alive, None if nobody says."""
     from pipeline.living_hubs import cluster_hubs, named_hub, standalone_hubs
     from pipeline.reaching import existing, is_store
 
     hubs = [named_hub(text) for text in named]
     if cluster is not None:
-        return hubs + cluster_hubs(cluster)
+        return hubs + cluster_hubs(cluster, timeout_s)
     if not hubs and is_store(source):
-        return standalone_hubs(existing(source))
+        return standalone_hubs(existing(source), timeout_s)
     return hubs or None
 
 

@@ -3,6 +3,7 @@
 import click
 
 from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import folder_name
 
 __all__ = ["command"]
 
@@ -10,7 +11,7 @@ __all__ = ["command"]
 @click.command(
     "bench-report", cls=JobCommand, example="hedwig-pipeline bench-report ./report benchmarks/results/*.json"
 )
-@click.argument("directory")
+@click.argument("directory", callback=folder_name)
 @click.argument("files", nargs=-1, required=True)
 @pass_job
 def command(job: Job, directory: str, files: tuple[str, ...]) -> None:

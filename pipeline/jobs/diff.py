@@ -5,6 +5,7 @@ import click
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
 from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import ScanWish, folder_name, timeout_option
 
 __all__ = ["command"]
 
@@ -14,13 +15,25 @@ __all__ = ["command"]
 @click.argument("after")
 @click.option("--with-owners", is_flag=True, help="Compare owners too.")
 @click.option(
-    "--into", "directory", metavar="DIR", help="Write all differences there as Parquet, a folder for each table."
+    "--into",
+    "directory",
+    metavar="DIR",
+    callback=folder_name,
+    help="Write all differences there as Parquet, a folder for each table.",
 )
 @click.option("--show", type=click.IntRange(0), default=10, show_default=True, help="How many differences to tell.")
+@timeout_option
 @pass_job
 @click.pass_context
 def command(
-    ctx: click.Context, job: Job, before: str, after: str, with_owners: bool, directory: str | None, show: int
+    ctx: click.Context,
+    job: Job,
+    before: str,
+    after: str,
+    with_owners: bool,
+    directory: str | None,
+    show: int,
+    timeout_s: int,
 ) -> None:
     """Compare BEFORE with AFTER, each the folder of a snapshot or the URL of a store: all but versions.
 
@@ -28,15 +41,16 @@ def command(
     one moment. If one of them is a snapshot of a part, by --prefix, that part is compared.
     """
     from pipeline.differences import Differences
-    from pipeline.reaching import check_readable, is_store
+    from pipeline.reaching import check_readable, check_source, is_store
     from pipeline.sides import two_sides
     from pipeline.tables import Table
 
     for place in (before, after):
+        check_source(place, job.settings)
         if is_store(place):
-            check_readable(place)
-    with job.session() as spark:
-        one, other, prefix = two_sides(spark, before, after)
+            check_readable(place, timeout_s)
+    with job.session() as spark, Differences(spark, directory, show) as found:
+        one, other, prefix = two_sides(spark, before, after, ScanWish({}).within(timeout_s).options)
         for side in (one, other):
             if with_owners and Table.OWNERS not in side.frames:
                 raise click.UsageError(
@@ -47,8 +61,7 @@ def command(
             for side in (one, other):
                 side.verify()
         both = [table for table in one.frames if table in other.frames and (with_owners or table is not Table.OWNERS)]
-        found = Differences(spark, directory, show)
-        with job.progress(spark, "comparing"), found:
+        with job.progress(spark, "comparing"):
             for table in both:
                 found.compare(table, one.frames[table], other.frames[table])
     job.write({"before": before, "after": after, "prefix": show_name(prefix) or None, **found.result()})

@@ -3,6 +3,7 @@
 import click
 
 from pipeline.command import Job, JobCommand, pass_job
+from pipeline.jobs.options import folder_name
 
 __all__ = ["command"]
 
@@ -12,10 +13,16 @@ __all__ = ["command"]
     cls=JobCommand,
     example="hedwig-pipeline generate ./generated --topics 10_000 --subscriptions 20_000",
 )
-@click.argument("directory")
+@click.argument("directory", callback=folder_name)
 @click.option("--topics", type=click.IntRange(1, 3_000_000_000), default=10_000, show_default=True, help="How many.")
 @click.option("--subscriptions", type=click.IntRange(0), default=20_000, show_default=True, help="How many.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other rows; the same, the same.")
+@click.option(
+    "--seed",
+    type=click.IntRange(-(1 << 63), (1 << 63) - 1),
+    default=1,
+    show_default=True,
+    help="Another seed, other rows; the same, the same.",
+)
 @click.option(
     "--zipf",
     type=click.FloatRange(0, 2),
@@ -50,9 +57,12 @@ def command(
     from pipeline.generate import Recipe, generate
     from pipeline.snapshot import write_snapshot
 
-    recipe = Recipe(
-        topics=topics, subscriptions=subscriptions, seed=seed, exponent=zipf, with_history=with_history, hubs=hubs
-    )
+    try:
+        recipe = Recipe(
+            topics=topics, subscriptions=subscriptions, seed=seed, exponent=zipf, with_history=with_history, hubs=hubs
+        )
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
     with job.session() as spark, job.progress(spark, "rows"):
         frames = {table: generate(spark, recipe, table, partitions=partitions) for table in recipe.tables}
         source = f"generated: seed {seed}, zipf {zipf:g}{', with history' if with_history else ''}"

@@ -1,11 +1,12 @@
 """The job `load`: topics and subscriptions from files into a store."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import WriteWish, write_options
+from pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,12 +25,17 @@ __all__ = ["command"]
 )
 @click.argument("url")
 @click.option(
-    "--from", "directory", metavar="DIR", help="Folders of Parquet files named by their table, as generate makes."
+    "--from",
+    "directory",
+    metavar="DIR",
+    callback=folder_name,
+    help="Folders of Parquet files named by their table, as generate makes.",
 )
 @click.option("--topics", metavar="FILE", help="Lines that begin with a topic; what follows a tab is passed over.")
 @click.option("--subscriptions", metavar="FILE", help="Lines of a topic, a tab and a subscriber.")
 @click.option("--with-owners", is_flag=True, help="Owners too, which DIR has to have.")
 @write_options
+@timeout_option
 @pass_job
 def command(
     job: Job,
@@ -39,6 +45,7 @@ def command(
     subscriptions: str | None,
     with_owners: bool,
     write: WriteWish,
+    timeout_s: int,
 ) -> None:
     """Load topics and subscriptions into the store at URL, which must be formatted.
 
@@ -57,12 +64,13 @@ def command(
         raise click.UsageError("give --from DIR, or --topics FILE, --subscriptions FILE or both")
     if with_owners and directory is None:
         raise click.UsageError("files of names have no owners: leave out --with-owners, or give --from DIR")
-    check_reachable(url)
+    check_reachable(url, timeout_s)
+    write = write.within(timeout_s)
     with job.session() as spark:
-        session_url(spark, url)
+        target = session_url(spark, url)
         rows = None
         if directory is not None:
-            frames, rows = _given(job, spark, directory, with_owners=with_owners)
+            frames, rows = _given(job, spark, directory, _Wish(target, write.policy, with_owners))
         else:
             frames = {}
             named = topics_of(spark, topics) if topics else None
@@ -75,11 +83,21 @@ def command(
     written.check()
 
 
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Where the rows of a folder are written, by which policy, and whether owners are among them."""
+
+    target: str
+    policy: str
+    with_owners: bool
+
+
 def _given(
-    job: Job, spark: "SparkSession", directory: str, *, with_owners: bool
+    job: Job, spark: "SparkSession", directory: str, wish: _Wish
 ) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
     """Return what is in a folder, and how many rows it has to be, where a manifest says so."""
     from pipeline.errors import JobError
+    from pipeline.origin import check_origin
     from pipeline.snapshot import is_snapshot, read_snapshot
     from pipeline.store_tables import read_tables_of
     from pipeline.tables import Table
@@ -93,15 +111,18 @@ def _given(
                 f"{directory} has {', '.join(beside)} beside the snapshot that its manifest tells of: load them from "
                 "a folder of their own"
             )
+        check_origin(wish.policy, snapshot.manifest.source, wish.target)
         job.warn(snapshot.manifest.warning)
-        frames = {table: frame for table, frame in snapshot.frames.items() if with_owners or table is not Table.OWNERS}
+        frames = {
+            table: frame for table, frame in snapshot.frames.items() if wish.with_owners or table is not Table.OWNERS
+        }
         with job.progress(spark, "checking the snapshot"):
             snapshot.verify(list(frames))
         rows = {table: snapshot.manifest.tables[table].rows for table in frames}
     else:
         frames = read_tables_of(spark, directory)
-        if not with_owners:
+        if not wish.with_owners:
             frames.pop(Table.OWNERS, None)
-    if with_owners and Table.OWNERS not in frames:
+    if wish.with_owners and Table.OWNERS not in frames:
         raise click.UsageError(f"{directory} has no owners: leave out --with-owners")
     return frames, rows

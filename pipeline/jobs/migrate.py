@@ -9,7 +9,7 @@ import click
 
 from hedwig.exit_codes import ExitCode
 from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import ScanWish, WriteWish, scan_options, write_options
+from pipeline.jobs.options import ScanWish, WriteWish, folder_name, scan_options, timeout_option, write_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,15 +28,24 @@ __all__ = ["command"]
 @click.option(
     "--through",
     metavar="DIR",
+    callback=folder_name,
     help="Where the snapshot on the way goes, which then stays, and is gone on with; on a cluster, where all of it can "
     "reach.  [default: a temporary folder of this machine]",
 )
 @click.option("--with-owners", is_flag=True, help="Owners too: only for hubs that keep their epochs.")
 @scan_options
 @write_options
+@timeout_option
 @pass_job
 def command(
-    job: Job, source: str, target: str, through: str | None, with_owners: bool, scan: ScanWish, write: WriteWish
+    job: Job,
+    source: str,
+    target: str,
+    through: str | None,
+    with_owners: bool,
+    scan: ScanWish,
+    write: WriteWish,
+    timeout_s: int,
 ) -> None:
     """Copy all metadata from the store SOURCE to the store TARGET, and prove that TARGET holds the same.
 
@@ -46,14 +55,18 @@ def command(
     """
     from pipeline.copying import restore
     from pipeline.places import session_url
+    from pipeline.policies import Policy
     from pipeline.reaching import check_reachable, check_readable
     from pipeline.snapshot import SNAPSHOT_TABLES, is_snapshot
     from pipeline.tables import Table
 
     if source == target:
         raise click.UsageError("SOURCE and TARGET are the same store")
-    check_readable(source)
-    check_reachable(target)
+    if write.policy == Policy.REPLACE:
+        raise click.UsageError("versions mean something in one store, so rows of SOURCE cannot replace any in TARGET")
+    check_readable(source, timeout_s)
+    check_reachable(target, timeout_s)
+    scan, write = scan.within(timeout_s), write.within(timeout_s)
     tables = [table for table in SNAPSHOT_TABLES if with_owners or table is not Table.OWNERS]
     with ExitStack() as stack:
         spark = stack.enter_context(job.session())
@@ -114,9 +127,8 @@ def _earlier(job: Job, spark: "SparkSession", wanted: _Wanted, target: str) -> "
             snapshot.verify(wanted.tables)
     except JobError as exc:
         raise JobError(f"{exc}, or remove {wanted.through} and run the same job again", exc.code) from exc
-    click.echo(
-        f"migrate: goes on with {wanted.through}, which was read from {manifest.began} to {manifest.ended}; if hubs "
-        "have written since, name another folder",
-        err=True,
+    job.warn(
+        f"this goes on with {wanted.through}, which was read from {manifest.began} to {manifest.ended}; if hubs have "
+        "written since, name another folder"
     )
     return snapshot

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import click
 
 from hedwig.names import parse_name
+from pipeline.tables import BATCH_ROWS_MAX, TIMEOUT_MAX_S
 
-__all__ = ["ScanWish", "WriteWish", "scan_options", "write_options"]
+__all__ = ["ScanWish", "WriteWish", "corrupt_option", "folder_name", "scan_options", "timeout_option", "write_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,10 @@ class ScanWish:
     """How a store is read: options of the data source, by their names there."""
 
     options: Mapping[str, str]
+
+    def within(self, timeout_s: int) -> Self:
+        """Return the same, with so long for each request."""
+        return type(self)({**self.options, "timeoutSeconds": str(timeout_s)})
 
     @property
     def prefix(self) -> bytes:
@@ -30,14 +35,39 @@ class WriteWish:
 
     options: Mapping[str, Any]
 
+    @property
+    def policy(self) -> str:
+        """Return what becomes of a record that is there already."""
+        return str(self.options["policy"])
 
+    @property
+    def reading(self) -> dict[str, str]:
+        """Return the options of the data source by which what was written is read."""
+        timeout_s = self.options.get("operation_timeout_s")
+        return {} if timeout_s is None else {"timeoutSeconds": str(int(timeout_s))}
+
+    def within(self, timeout_s: int) -> Self:
+        """Return the same, with so long for each request."""
+        return type(self)({**self.options, "operation_timeout_s": float(timeout_s)})
+
+
+_ON_CORRUPT: Final = {
+    "on_corrupt": click.option(
+        "--on-corrupt",
+        type=click.Choice(["fail", "skip"]),
+        default="fail",
+        show_default=True,
+        help="What to do about records that cannot be read: end the job at the first, or pass over and count them.",
+    ),
+}
 _SCAN: Final = {
     "prefix": click.option("--prefix", metavar="TEXT", help="Only topics that begin so; a byte may be written \\xNN."),
     "rows_per_partition": click.option(
         "--rows-per-partition", type=click.IntRange(1), help="How many rows a task reads, about.  [default: 100,000]"
     ),
+    **_ON_CORRUPT,
 }
-_OF_SOURCE: Final = {"prefix": "prefix", "rows_per_partition": "rowsPerPartition"}
+_OF_SOURCE: Final = {"prefix": "prefix", "rows_per_partition": "rowsPerPartition", "on_corrupt": "onCorrupt"}
 """What they are called among the options of the data source."""
 _WRITE: Final = {
     "policy": click.option(
@@ -52,22 +82,51 @@ _WRITE: Final = {
     "connections": click.option(
         "--connections", type=click.IntRange(1), help="Batches under way at once for each task.  [default: 4]"
     ),
-    "batch_rows": click.option("--batch-rows", type=click.IntRange(1), help="Rows of a batch.  [default: 512]"),
+    "batch_rows": click.option(
+        "--batch-rows", type=click.IntRange(1, BATCH_ROWS_MAX), help="Rows of a batch.  [default: 512]"
+    ),
 }
+
+
+def folder_name(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    """Return the folder that was named. Raises ConfigurationError - Spark would not find it again."""
+    if given is not None:
+        from pipeline.reaching import check_folder
+
+        check_folder(given)
+    return given
 
 
 def scan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options by which a store is read; the job gets them as `scan`."""
+    return _grouped(command, "scan", _SCAN, _scan_wish)
 
-    def made(chosen: Mapping[str, Any]) -> ScanWish:
-        return ScanWish({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
 
-    return _grouped(command, "scan", _SCAN, made)
+def corrupt_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the one of these that is for whole stores, too; the job gets it as `scan`."""
+    return _grouped(command, "scan", _ON_CORRUPT, _scan_wish)
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options by which a store is written; the job gets them as `write`."""
     return _grouped(command, "write", _WRITE, WriteWish)
+
+
+def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add how long a store may take for a request; the job gets it as `timeout_s`."""
+    return click.option(
+        "--timeout",
+        "timeout_s",
+        metavar="SECONDS",
+        type=click.IntRange(1, TIMEOUT_MAX_S),
+        default=30,
+        show_default=True,
+        help="How long a store may take for one request.",
+    )(command)
+
+
+def _scan_wish(chosen: Mapping[str, Any]) -> ScanWish:
+    return ScanWish({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
 
 
 def _grouped(

@@ -3,34 +3,40 @@
 import click
 
 from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import WriteWish, write_options
+from pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
 
 __all__ = ["command"]
 
 
 @click.command("restore", cls=JobCommand, example="hedwig-pipeline restore ./snapshot sqlite:///./restored.db")
-@click.argument("directory")
+@click.argument("directory", callback=folder_name)
 @click.argument("url")
 @click.option("--with-owners", is_flag=True, help="Owners too: only for hubs that keep their epochs.")
 @click.option("--no-verify", is_flag=True, help="Do not read the store afterwards and compare it with the snapshot.")
 @write_options
+@timeout_option
 @pass_job
-def command(job: Job, directory: str, url: str, with_owners: bool, no_verify: bool, write: WriteWish) -> None:
+def command(
+    job: Job, directory: str, url: str, with_owners: bool, no_verify: bool, write: WriteWish, timeout_s: int
+) -> None:
     """Write the snapshot in DIRECTORY into the store at URL, which must be formatted.
 
     The snapshot is read and held to its manifest first, so a damaged one changes nothing. The same restore may be run
     again: what is there already counts as the same.
     """
     from pipeline.copying import restore
+    from pipeline.origin import check_origin
     from pipeline.places import session_url
     from pipeline.reaching import check_reachable
     from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
     from pipeline.tables import Table
 
-    check_reachable(url)
+    check_reachable(url, timeout_s)
+    write = write.within(timeout_s)
     with job.session() as spark:
-        session_url(spark, url)
+        target = session_url(spark, url)
         snapshot = read_snapshot(spark, directory)
+        check_origin(write.policy, snapshot.manifest.source, target)
         if with_owners and Table.OWNERS not in snapshot.frames:
             raise click.UsageError(
                 f"the snapshot {directory} was taken without owners: leave out --with-owners, or take another one"

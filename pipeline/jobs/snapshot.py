@@ -3,18 +3,19 @@
 import click
 
 from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import ScanWish, scan_options
+from pipeline.jobs.options import ScanWish, folder_name, scan_options, timeout_option
 
 __all__ = ["command"]
 
 
 @click.command("snapshot", cls=JobCommand, example="hedwig-pipeline snapshot sqlite:///./hedwig.db ./snapshot")
 @click.argument("url")
-@click.argument("directory")
+@click.argument("directory", callback=folder_name)
 @click.option("--without-owners", is_flag=True, help="Leave out who owns which topic; restore does not need it.")
 @scan_options
+@timeout_option
 @pass_job
-def command(job: Job, url: str, directory: str, without_owners: bool, scan: ScanWish) -> None:
+def command(job: Job, url: str, directory: str, without_owners: bool, scan: ScanWish, timeout_s: int) -> None:
     """Write what the store at URL holds into DIRECTORY, a folder of Parquet files for each table.
 
     Each table is read once, part by part: a record is there as it was at some moment between start and end. Stop the
@@ -26,11 +27,12 @@ def command(job: Job, url: str, directory: str, without_owners: bool, scan: Scan
     from pipeline.store_tables import read_table_to_copy
     from pipeline.tables import Table
 
-    check_readable(url)
+    check_readable(url, timeout_s)
+    options = scan.within(timeout_s).options
     tables = [table for table in SNAPSHOT_TABLES if not (without_owners and table is Table.OWNERS)]
     with job.session() as spark, job.progress(spark, "rows"):
         source = session_url(spark, url)
-        frames = {table: read_table_to_copy(spark, existing(source), table, scan.options) for table in tables}
+        frames = {table: read_table_to_copy(spark, existing(source), table, options) for table in tables}
         manifest = write_snapshot(spark, frames, directory, source=source, prefix=scan.prefix)
     job.warn(manifest.warning)
     job.write({"snapshot": directory, "source": url, **manifest.figures(job.seconds)})

@@ -1,6 +1,7 @@
 """Stores that the pipeline is tried on: files of SQLite, filled and looked at through the metadata layer."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
@@ -10,13 +11,13 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from hedwig.versions import Versioned
-from metadata import KeyRange, MetadataStore, RecordKey, StoreOptions, open_metadata
+from metadata import KeyRange, MetadataStore, MetadataUrl, RecordKey, StoreOptions, open_metadata
 from metadata.table import VersionedTable
 from pipeline.plan import ScanConfig, plan
 from pipeline.scan import scan
 from pipeline.tables import Table
 
-__all__ = ["check_pauses", "new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]
+__all__ = ["break_one", "check_pauses", "new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]
 
 T = TypeVar("T")
 
@@ -68,6 +69,16 @@ def rows_of_table(url: str, table: Table, **how: Any) -> pa.Table:
     config = ScanConfig(url=url, table=table, **how)
     batches = [batch for _, found in scanned(config) for batch in found]
     return pa.Table.from_batches(batches, batches[0].schema if batches else pa.schema([]))
+
+
+def break_one(url: str, table: Table, key: RecordKey) -> None:
+    """Make a record in a file of SQLite one that cannot be read."""
+    part = "state" if table is Table.SUBSCRIPTIONS else "record"
+    with closing(sqlite3.connect(MetadataUrl.parse(url).path)) as connection, connection:
+        done = connection.execute(
+            f"UPDATE {table.kind.name} SET {part} = ? WHERE topic = ?", (b"\xc1no record", key.topic)
+        )
+        assert done.rowcount > 0
 
 
 def check_pauses(url: str, pauses: int) -> None:

@@ -272,6 +272,7 @@ def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, t
         "range-overlap": 0,
         "range-gap": 1,
         "shared-ledger": 0,
+        "unreadable-record": 0,
         "lone-subscription": 1,
         "dead-owner": 1,
         # 9 is on record; 78 is too young to be told, 79 is somebody else's, and of 80 nobody knows how old it is.

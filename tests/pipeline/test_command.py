@@ -165,8 +165,8 @@ def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
     under: list[str] = []
 
     @contextmanager
-    def recorded(_spark: object, title: str, *, rows: int | None = None) -> Iterator[None]:
-        del rows
+    def recorded(_spark: object, title: str, *, rows: int | None = None, writes: bool = False) -> Iterator[None]:
+        del rows, writes
         told.append(title)
         yield
         told.pop()
@@ -339,6 +339,9 @@ def test_copies_say_what_they_lack(run: Run, tmp_path: Path) -> None:
     assert run("restore", tmp_path / "snapshot", target)["unknown_fields"] == lost
     assert run("migrate", source, target)["unknown_fields"] == lost
     assert "unknown_fields" not in run("snapshot", target, tmp_path / "whole")
+    assert run("audit", source, tmp_path / "audit")["unknown_fields"] == lost
+    assert json.loads((tmp_path / "audit" / "snapshot" / "manifest.json").read_text())["unknown_fields"] == lost
+    assert run("audit", tmp_path / "snapshot", tmp_path / "again")["unknown_fields"] == lost
 
 
 def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
@@ -376,12 +379,45 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         (("bench-report", tmp_path / "report", tmp_path / "bad.tsv"), ExitCode.FAILED, "no result of hedwig-bench"),
         (("generate", nowhere, "--topics", "0"), ExitCode.USAGE, "0 is not in the range"),
         (("snapshot", store, nowhere, "--conf", "x"), ExitCode.USAGE, "is not KEY=VALUE"),
+        (("generate", nowhere, "--seed", 1 << 64), ExitCode.USAGE, "is not in the range"),
+        (("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33), ExitCode.USAGE, "take fewer, or less zipf"),
+        (("load", store, "--topics", "x", "--batch-rows", 8193), ExitCode.USAGE, "8193 is not in the range"),
+        (("snapshot", store, f"{nowhere}[1]"), ExitCode.USAGE, "has [ ] in it, which Spark takes for a pattern"),
+        (("generate", f"{nowhere}{{a,b}}"), ExitCode.USAGE, "has { } in it"),
+        (("diff", f"{nowhere}*", store), ExitCode.USAGE, "has * in it"),
+        (("diff", ownerless, store, "--into", f"{nowhere}?"), ExitCode.USAGE, "has ? in it"),
+        (("restore", f"{nowhere}[", store), ExitCode.USAGE, "has [ in it"),
+        (("migrate", store, new_store(tmp_path, "other"), "--through", f"{nowhere}["), ExitCode.USAGE, "has [ in it"),
+        (("audit", "sqllite:///x", tmp_path / "audit"), ExitCode.USAGE, "'sqllite' is neither a metadata backend"),
+        (("diff", ownerless, "zookeper://host/hedwig"), ExitCode.USAGE, "'zookeper' is neither a metadata backend"),
     ):
         assert words in run(*arguments, code=code), arguments
     assert not nowhere.exists()
     assert not (tmp_path / "mistyped.db").exists()
     assert not (tmp_path / "audit").exists(), "nothing half done stays"
     assert not (tmp_path / "report").exists()
+
+
+def test_a_target_is_not_made_for_an_input_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    target, nowhere = f"sqlite://{tmp_path}/target.db", tmp_path / "nowhere"
+    source = new_store(tmp_path, "source")
+    through = tmp_path / "through"
+    run("generate", through, "--topics", 1, "--subscriptions", 0)
+    for job, code in (
+        (("restore", nowhere, target), ExitCode.NOT_FOUND),
+        (("load", target, "--from", nowhere), ExitCode.NOT_FOUND),
+        (("load", target, "--topics", nowhere), ExitCode.NOT_FOUND),
+        (("migrate", f"sqlite://{nowhere}.db", target), ExitCode.NOT_FOUND),
+        (("migrate", source, target, "--through", through), ExitCode.USAGE),
+    ):
+        run(*job, code=code)
+        assert not (tmp_path / "target.db").exists(), job
+    for wrong, words in (
+        (f"sqlite://{nowhere}/target.db", "does not exist"),
+        (f"{target}?created=true", "have no parameter 'created'"),
+    ):
+        assert words in run("restore", through, wrong, code=ExitCode.USAGE)
+    assert run("restore", through, target)["tables"]["ledgers"]["created"] == 1
 
 
 def test_benchmark_results_are_put_side_by_side(run: Run, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The data source in a real session: what is read and written, what is refused, and tasks that run again."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from hedwig.versions import ANY, NEW
 from metadata import MetadataStore, RecordKey, Write
 from metadata.stamps import Stamp
 from pipeline.apply import ApplyConfig
-from pipeline.datasource import KnownSession, register, source_of
-from pipeline.policies import Policy
+from pipeline.datasource import HedwigWriter, KnownSession, RowsNotWrittenError, TaskReport, register, source_of
+from pipeline.policies import Policy, Result
+from pipeline.source_options import OnConflict
 from pipeline.spark_types import spark_schema
 from pipeline.statistics import Statistics
 from pipeline.tables import Table
@@ -105,6 +107,28 @@ def test_some_topics_and_columns_are_read(spark: SparkSession, filled: str) -> N
     assert topics == {key.topic for key in records(filled, Table.SUBSCRIPTIONS) if key.topic.startswith(b"t-0")}
 
 
+def test_columns_are_read_as_nullable_as_they_are_asked_for(spark: SparkSession, filled: str, owned: str) -> None:
+    reader = spark.read.format("hedwig").options(url=filled, table="subscriptions")
+    for asked in ("topic binary", "topic binary NOT NULL", "state struct<consumed struct<local decimal(20,0), "
+                  "remote array<struct<region binary, seq_id decimal(20,0)>>>>, subscriber binary"):  # fmt: skip
+        frame = reader.schema(asked).load()
+        assert len(frame.collect()) == len(records(filled, Table.SUBSCRIPTIONS))
+    nullable = spark_schema(Table.OWNERS)
+    for field in nullable:
+        field.nullable = True
+    loose = spark.read.format("hedwig").schema(nullable).options(url=owned, table="owners").load()
+    assert loose.schema == nullable
+    assert sorted(loose.collect()) == sorted(loaded(spark, owned, Table.OWNERS).collect())
+    owners = spark.read.format("hedwig").options(url=owned, table="owners")
+    with pytest.raises(PySparkException, match=r"the column 'ssl_port' .* may be null: leave out NOT NULL"):
+        owners.schema("topic binary, ssl_port int NOT NULL").load().collect()
+    with pytest.raises(PySparkException, match=r"the column 'state' .*, or something in it, may be null"):
+        reader.schema(
+            "state struct<consumed struct<local decimal(20,0), "
+            "remote array<struct<region binary NOT NULL, seq_id decimal(20,0)>>>>"
+        ).load().collect()
+
+
 def test_conditions_on_the_topic_are_left_to_the_store(spark: SparkSession, filled: str) -> None:
     frame = loaded(spark, filled, Table.SUBSCRIPTIONS, pushdown="true")
     stored = list(records(filled, Table.SUBSCRIPTIONS))
@@ -167,6 +191,18 @@ def test_overwrite_fills_an_empty_store(spark: SparkSession, owned: str, empty: 
     assert values(empty, Table.OWNERS) == values(owned, Table.OWNERS)
     with pytest.raises(PySparkException, match="needs an empty target"):
         save(frame, empty, Table.OWNERS, policy="overwrite", hubsStopped="true")
+
+
+def test_what_stops_a_job_is_told_once(owned: str, caplog: pytest.LogCaptureFixture) -> None:
+    conflicts = Statistics(Counter({Result.CREATED: 3, Result.CONFLICT: 1}), ["it differs"])
+    writer = HedwigWriter(ApplyConfig(url=owned, table=Table.OWNERS), OnConflict.FAIL)
+    # Spark has a writer abort also where all tasks came to their end, and its own commit refused.
+    with pytest.raises(RowsNotWrittenError, match="1 of 4 rows"):
+        writer.commit([TaskReport(conflicts)])
+    writer.abort([TaskReport(conflicts)])
+    assert caplog.text == ""
+    writer.abort([TaskReport(conflicts), None])
+    assert "the job did not come to its end; of the tasks that did: 4 rows" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------- tasks that run again

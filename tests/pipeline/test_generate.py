@@ -1,5 +1,6 @@
 """Generated rows depend on the seed and on their numbers alone, fit each other, and look like what people have."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -12,7 +13,7 @@ from metadata.ranges import range_defects
 from pipeline.checksum import checksum_of
 from pipeline.generate import Recipe, generate
 from pipeline.input_rows import rows_of
-from pipeline.popularity import Popularity
+from pipeline.popularity import Popularity, Shuffle
 from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 
@@ -69,6 +70,16 @@ def test_every_subscription_has_its_place_by_zipfs_law(spark: SparkSession, expo
         assert expected[0] > expected[9] > expected[99]
 
 
+@pytest.mark.parametrize("size", [1, 7, 2_500_000_001, Shuffle.SIZE_MAX])
+def test_a_shuffle_of_any_size_is_the_same_as_with_numbers_of_any_length(spark: SparkSession, size: int) -> None:
+    shuffle = Shuffle.of(size, 5)
+    numbers = [0, 1, 6, size - 1, size, 8 * size - 1, 21_000_000_000]
+    frame = spark.createDataFrame([(number,) for number in numbers], "number bigint")
+    found = frame.select(shuffle.of_number(F.col("number")).alias("place")).collect()
+    assert [row["place"] for row in found] == [(n * shuffle.factor + shuffle.shift) % size for n in numbers]
+    assert math.gcd(shuffle.factor, size) == 1, "no two numbers have one place"
+
+
 def test_a_history_fits_together(spark: SparkSession) -> None:
     ranges = generate(spark, RECIPE, Table.LEDGERS)
     records = {
@@ -103,6 +114,14 @@ def test_without_a_history_topics_are_empty_and_nothing_is_consumed(spark: Spark
 
 
 def test_recipes_that_cannot_be_are_refused() -> None:
-    for topics, subscriptions, hubs, seed in ((0, 1, 1, 1), (1, -1, 1, 1), (1, 1, 0, 1), (1, 1, 1, 1 << 63)):
-        with pytest.raises(ValueError, match=r"generate needs|a seed"):
+    for topics, subscriptions, hubs, seed in (
+        (0, 1, 1, 1),
+        (3_000_000_001, 1, 1, 1),
+        (1, -1, 1, 1),
+        (1, 1, 0, 1),
+        (1, 1, 1, 1 << 63),
+        (1, 3_000_000_001, 1, 1),
+        (3_000_000_000, 15_000_000_005, 1, 1),
+    ):
+        with pytest.raises(ValueError, match=r"generate needs|a seed|so many subscriptions"):
             Recipe(topics=topics, subscriptions=subscriptions, hubs=hubs, seed=seed)

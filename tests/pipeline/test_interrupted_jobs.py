@@ -1,5 +1,6 @@
 """Jobs in processes of their own: a signal in the middle takes away the half, and what is set for Spark is minded."""
 
+import json
 import os
 import signal
 import subprocess
@@ -68,6 +69,32 @@ def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> N
     finally:
         for job in jobs.values():
             job.kill()
+
+
+def test_a_signal_in_the_middle_of_a_comparison_takes_its_folder_away(tmp_path: Path) -> None:
+    place = tmp_path / "differences"
+    job = _start("diff", _filled(tmp_path), new_store(tmp_path), "--into", place)
+    try:
+        deadline = time.monotonic() + START_S
+        while not (place / "ledgers").exists():
+            assert job.poll() is None, job.communicate()[1]
+            assert time.monotonic() < deadline, "no table was ever compared"
+            time.sleep(0.05)
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=START_S)
+        assert job.returncode == ExitCode.INTERRUPTED, err
+        assert "interrupted; to go on, run the same job again" in err
+        assert not place.exists(), err
+    finally:
+        job.kill()
+
+
+def test_speculation_is_warned_of_where_the_result_is(tmp_path: Path) -> None:
+    how = ("--topics", 1, "--subscriptions", 0, "--conf", "spark.speculation=true", "--json")
+    out, err = _start("generate", tmp_path / "made", *how).communicate(timeout=START_S)
+    (warning,) = json.loads(out)["warnings"]
+    assert warning.startswith("spark.speculation is on")
+    assert "speculation" not in err
 
 
 def test_speculation_of_the_session_refuses_overwriting(tmp_path: Path) -> None:

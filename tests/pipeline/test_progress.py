@@ -5,14 +5,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.progress import progress
+from hedwig.clock import SystemClock
+from pipeline.progress import _Sight, _Watching, progress
 
 _WITHIN_S: Final = 60.0
 
@@ -64,8 +67,40 @@ def test_a_log_file_gets_lines(spark: SparkSession, tmp_path: Path, monkeypatch:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as log:
         monkeypatch.setattr(sys, "stderr", log)
-        told = _watched(spark, reading, tmp_path / "sign", b"\n")
+        told = _watched(spark, reading, tmp_path / "sign", b" of 2 tasks, ")
     os.close(reading)
     assert told.startswith(b"job: rows: ")
     assert b" of 2 tasks, " in told
     assert b"\x1b" not in told
+
+
+def _stage(**counts: int) -> Any:
+    """A stage as Spark's status store has it, as far as it is looked at for rows."""
+    names = ("inputRecords", "outputRecords", "shuffleReadRecords", "shuffleWriteRecords")
+    return SimpleNamespace(**{name: partial(counts.get, name, 0) for name in names})
+
+
+def test_rows_that_a_store_was_not_given_yet_are_not_told_as_written(spark: SparkSession) -> None:
+    to_store, elsewhere = (
+        _Watching(spark, "job", SystemClock(), rows=1_000, writes=writes) for writes in (True, False)
+    )
+    reading, sorting = _stage(inputRecords=500), _stage(shuffleReadRecords=500, shuffleWriteRecords=400)
+    writing = _stage(shuffleReadRecords=500)
+    assert [to_store._rows_of(stage) for stage in (reading, sorting, writing)] == [500, 500, 0]
+    assert [elsewhere._rows_of(stage) for stage in (reading, sorting, writing)] == [500, 500, 500]
+    assert to_store._words(_Sight(500, 1, 4, 5.0)) == "500 of 1,000 rows read, 100 rows/s, 1 of 4 tasks, about 5 s left"
+    assert to_store._words(_Sight(0, 1, 4, 5.0)) == "1 of 4 tasks, about 15 s left"
+    assert elsewhere._words(_Sight(500, 1, 4, 0.0)) == "500 of 1,000 rows, 1 of 4 tasks, 0 s so far"
+
+
+def test_what_is_done_without_tasks_is_told_too(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.openpty()
+    told = b""
+    with os.fdopen(writing, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with progress(spark, "job: listing"):
+            while b" so far" not in told:
+                told += os.read(reading, 1024)
+    os.close(reading)
+    assert b"job: listing: " in told
+    assert b"tasks" not in told

@@ -11,14 +11,14 @@ import msgpack
 import pytest
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError, LayoutMissingError
-from metadata import MetadataUrl, RecordKey
+from metadata import MetadataUrl
 from pipeline.input_rows import rows_of
 from pipeline.plan import NameRange, ScanConfig, plan
 from pipeline.scan import scan
 from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema
 from pipeline.tables import OnCorrupt, Table
 from tests.metadata.bulk_contents import fill
-from tests.pipeline.stores import check_pauses, new_store, records, rows_of_table, scanned, with_store
+from tests.pipeline.stores import break_one, check_pauses, new_store, records, rows_of_table, scanned, with_store
 
 
 @pytest.fixture
@@ -84,16 +84,6 @@ def test_names_of_a_range_begin_as_its_ends_do() -> None:
     assert NameRange(prefix=b"abcd", start=b"abc", stop=b"abd").common == b"abcd"
     assert NameRange(start=b"abc").common == b""
     assert NameRange(start=b"x", stop=b"x\0").common == b"x"
-
-
-def break_one(url: str, table: Table, key: RecordKey) -> None:
-    """Make a record one that cannot be read."""
-    part = "state" if table is Table.SUBSCRIPTIONS else "record"
-    with closing(sqlite3.connect(MetadataUrl.parse(url).path)) as connection, connection:
-        done = connection.execute(
-            f"UPDATE {table.kind.name} SET {part} = ? WHERE topic = ?", (b"\xc1no record", key.topic)
-        )
-        assert done.rowcount > 0
 
 
 def test_record_that_cannot_be_read_fails_the_scan_and_is_named(filled: str) -> None:

@@ -96,6 +96,9 @@ def test_a_manifest_of_a_later_format_or_a_damaged_one_is_refused(spark: SparkSe
     _rewrite(place, {"format": FORMAT, "tables": {"ledgers": {"rows": 1, "checksum": "?"}}})
     with pytest.raises(JobError, match="nothing readable of the table 'ledgers'"):
         read_snapshot(spark, str(place))
+    _rewrite(place, {"format": FORMAT, "prefix_hex": "no prefix"})
+    with pytest.raises(JobError, match="no manifest of a snapshot, or damaged"):
+        read_snapshot(spark, str(place))
     for text in ("{", "[]", "{}", '{"kind": "hedwig metadata snapshot"}'):
         with pytest.raises(JobError, match=r"is damaged|no manifest of a snapshot"):
             Manifest.decode(text, "manifest.json")

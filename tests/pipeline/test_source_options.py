@@ -113,6 +113,7 @@ def test_wrong_option_of_reading_is_named(wrong: dict[str, str], told: str) -> N
     [
         ({"policy": "merge"}, "the option 'policy' is 'merge'; it takes one of create, replace, overwrite"),
         ({"connections": "65"}, "the option 'connections' is '65'; it takes a whole number from 1 to 64"),
+        ({"batchRows": "8193"}, "the option 'batchRows' is '8193'; it takes a whole number from 1 to 8,192"),
         ({"onConflict": "stop"}, "the option 'onConflict' is 'stop'; it takes one of fail, report"),
         ({"hubsStopped": "1"}, "the option 'hubsStopped' is '1'; it takes true or false"),
         ({"prefix": "a"}, "the option 'prefix' is not for writing; for that there are url, table, policy"),

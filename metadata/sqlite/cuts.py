@@ -1,0 +1,59 @@
+"""Where to cut a table of unknown length: places at even distances along a walk through it, from which some are chosen.
+
+To count the rows first would be one statement over the whole file, which takes minutes where the file is large and not
+in memory. A walk takes no longer in all, in steps of which each has the whole time that an operation may take.
+"""
+
+from typing import Final, Generic, TypeVar
+
+from metadata.key_ranges import steps
+
+__all__ = ["Cuts"]
+
+P = TypeVar("P")
+
+_FINE: Final = 8
+"""So many places are kept for each part at least: the parts differ by an eighth at most."""
+_STRIDE_MAX: Final = 20_000
+"""So many rows one step passes at most: some megabytes of a file."""
+
+
+class Cuts(Generic[P]):
+    """Takes the places of a walk, each `stride` rows behind the one before, and chooses some once the end is there."""
+
+    def __init__(self, parts: int, rows_min: int) -> None:
+        self._parts = parts
+        self._rows_min = rows_min
+        self._grain = max(1, rows_min // _FINE)
+        self._kept: list[P] = []
+        """The places at each multiple of the grain, the first of which is not 0."""
+        self._rows = 0
+
+    @property
+    def stride(self) -> int:
+        """Return how many rows behind the last place the next one is."""
+        return min(self._grain * (len(self._kept) + 1) - self._rows, _STRIDE_MAX)
+
+    def passed(self, place: P) -> None:
+        """Take the next place."""
+        self._rows += self.stride
+        if self._rows < self._grain * (len(self._kept) + 1):
+            return
+        self._kept.append(place)
+        if len(self._kept) == 2 * _FINE * self._parts:
+            self._kept = self._kept[1::2]
+            self._grain *= 2
+
+    def end(self, rows: int) -> None:
+        """Say that there are so many rows from the last place on, and no more."""
+        self._rows += rows
+
+    @property
+    def rows_each(self) -> int:
+        """Return about how many rows there are from one chosen place to the next."""
+        return steps(self._rows, self._parts, self._rows_min)
+
+    def chosen(self) -> list[P]:
+        """Return the places between the parts, in their order."""
+        step = self.rows_each
+        return [self._kept[place // self._grain - 1] for place in range(step, self._rows, step)]

@@ -1,0 +1,47 @@
+"""What ends a task ends its job with the same text and the same exit code as it would have in the driver."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from hedwig.errors import HedwigError, MetadataUnavailableError
+from hedwig.exit_codes import ExitCode
+from pipeline.errors import SPARK_ERRORS, JobError, explain, from_spark
+from pipeline.ledger_place import LedgerPlace
+from pipeline.open_ledgers import ask_open_ledgers
+from tests.pipeline.frames import ledgers
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (JobError("nobody answers", ExitCode.UNAVAILABLE), ExitCode.UNAVAILABLE),
+        (JobError("nobody answers"), ExitCode.FAILED),
+        (MetadataUnavailableError("nobody answers"), ExitCode.UNAVAILABLE),
+    ],
+)
+def test_an_error_comes_out_of_a_task_as_it_was(spark: SparkSession, error: HedwigError, code: ExitCode) -> None:
+    kind, arguments = type(error), (*error.args, *([error.code] if isinstance(error, JobError) else []))
+
+    def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        raise kind(*arguments)
+
+    with pytest.raises(SPARK_ERRORS) as caught:
+        spark.range(1).mapInArrow(fails, "id bigint").collect()
+    found = from_spark(caught.value)
+    assert type(found) is kind
+    assert str(found) == "nobody answers"
+    assert explain(found, "do it again")[1] is code
+
+
+def test_ledgers_that_nobody_tells_of_are_unavailable(spark: SparkSession, tmp_path: Path) -> None:
+    place = LedgerPlace(bookkeeper="zookeeper://127.0.0.1:1/ledgers", timeout_s=1.0)
+    with pytest.raises(SPARK_ERRORS) as caught:
+        ask_open_ledgers(spark, ledgers(spark, {b"t": [(1, 1, None)]}), place, str(tmp_path / "ends"))
+    found = from_spark(caught.value)
+    assert isinstance(found, HedwigError)
+    assert explain(found, "do it again")[1] is ExitCode.UNAVAILABLE

@@ -1,0 +1,140 @@
+"""Jobs of which an executor is killed in the middle, on a real standalone cluster: what it had begun, another one ends.
+
+The jobs are those that people start, so rows are written by `apply_rows`, and into a real HBase.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from hedwig.model import LedgerRanges, Topic
+from hedwig.versions import NEW, Version
+from metadata import MetadataStore, RecordKey, Write
+from pipeline.tables import Table
+from tests.metadata.place import BACKENDS, Place, Surroundings
+from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.pipeline.stores import records, with_store
+from tests.servers import RunningServers
+
+ROWS: Final = 30_000
+SOME: Final = 1_000
+NAMES: Final = [b"topic-%05d" % number for number in range(ROWS)]
+BEFORE_S: Final = 240.0
+JOB_S: Final = 240.0
+KILLED: Final = "127.0.0.2"
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A master and two workers, for all tests of this module."""
+    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+@pytest.fixture
+def place(servers: RunningServers, tmp_path: Path) -> Iterator[Place]:
+    """An empty store in HBase."""
+    (row,) = (row for row in BACKENDS if row.label == "hbase")
+    with row.place(Surroundings(servers, tmp_path)).formatted() as made:
+        yield made
+
+
+@contextmanager
+def _job(cluster: StandaloneCluster, *words: object) -> "Iterator[subprocess.Popen[str]]":
+    """Run a job on the cluster; it is gone at the end, with the virtual machine that it has started."""
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+    }
+    how = [f"--conf={name}={value}" for name, value in settings.items()]
+    command = [sys.executable, "-m", "pipeline", *map(str, words), "--master", cluster.url, *how, "--json"]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as job:
+        try:
+            yield job
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+
+
+def _wait(what: str, is_so: Callable[[], bool], job: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + BEFORE_S
+    while not is_so():
+        assert job.poll() is None, job.communicate()[1][-4000:]
+        assert time.monotonic() < deadline, f"there never were {what}"
+        time.sleep(0.1)
+
+
+def _kill(cluster: StandaloneCluster) -> None:
+    killed = cluster.executors(KILLED)
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _result(job: "subprocess.Popen[str]") -> Any:
+    out, err = job.communicate(timeout=JOB_S)
+    assert job.returncode == 0, err[-4000:]
+    return json.loads(out)
+
+
+def _versions(url: str) -> Mapping[bytes, Version]:
+    return {key.topic: found.version for key, found in records(url, Table.TOPICS).items()}
+
+
+def test_rows_that_a_load_writes_are_written_once(cluster: StandaloneCluster, place: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "topics"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"topic": pa.array(NAMES, pa.binary())}), folder / "topics.parquet")
+    (folder / "_SUCCESS").touch()
+    # Small batches, one after the other, so that there is a middle.
+    how = ("--batch-rows", 5, "--connections", 1)
+    with _job(cluster, "load", place.url, "--from", folder.parent, *how) as job:
+        _wait("rows in the store", lambda: len(_versions(place.url)) >= SOME, job)
+        _kill(cluster)
+        before = _versions(place.url)
+        assert len(before) < ROWS, "the executor was killed in the middle"
+        counts = _result(job)["tables"]["topics"]
+    assert counts["created"] + counts["same"] == ROWS
+    assert counts["same"] > 0, "a task ran again, and found what it had written before"
+    after = _versions(place.url)
+    assert set(after) == set(NAMES)
+    assert {name: after[name] for name in before} == before, "no row is written twice"
+
+
+def test_rows_that_a_snapshot_reads_are_there_once(cluster: StandaloneCluster, place: Place, tmp_path: Path) -> None:
+    async def fill(store: MetadataStore) -> None:
+        for outcome in await store.persistence.apply([Write(_key(name), LedgerRanges(), NEW) for name in NAMES]):
+            outcome.check()
+
+    with_store(place.url, fill)
+    taken = tmp_path / "taken"
+    with _job(cluster, "snapshot", place.url, taken, "--rows-per-partition", 100) as job:
+        _wait("files of tasks", lambda: any(taken.glob("ledgers/_temporary/0/task*")), job)
+        _kill(cluster)
+        assert not (taken / "ledgers" / "_SUCCESS").exists(), "the executor was killed in the middle"
+        result = _result(job)
+    assert result["tables"] == {"ledgers": ROWS, "subscriptions": 0, "owners": 0}
+    files = [str(file) for file in (taken / "ledgers").glob("*.parquet")]
+    assert sorted(ds.dataset(files).to_table(columns=["topic"])["topic"].to_pylist()) == NAMES
+
+
+def _key(name: bytes) -> RecordKey:
+    return RecordKey(Topic(name))

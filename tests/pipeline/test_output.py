@@ -1,0 +1,81 @@
+"""What a job says where: the result on standard output, everything else beside it, and for programs nothing else."""
+
+import json
+import logging
+import warnings
+from pathlib import Path
+
+import pytest
+from msgpack import packb
+
+from hedwig.exit_codes import ExitCode
+from hedwig.model import LedgerRanges, Topic, UnknownFields
+from hedwig.versions import NEW
+from metadata import MetadataStore
+from pipeline.command import Job
+from pipeline.main import jobs
+from tests.pipeline.conftest import Run
+from tests.pipeline.stores import new_store, with_store
+
+LOST = "1 records of ledgers have fields of a newer release of Hedwig"
+
+
+@pytest.fixture
+def lossy(run: Run, tmp_path: Path) -> Path:
+    """A snapshot of which there is something to warn of."""
+    source = new_store(tmp_path, "source")
+
+    async def fill(store: MetadataStore) -> None:
+        newer = LedgerRanges(unknown=UnknownFields("msgpack", packb({"zz": 1})))
+        await store.persistence.write_topic_persistence_info(Topic(b"newer"), newer, NEW)
+
+    with_store(source, fill)
+    run("snapshot", source, tmp_path / "lossy")
+    return tmp_path / "lossy"
+
+
+def test_a_submitted_job_says_nothing_but_its_result(
+    lossy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = new_store(tmp_path, "target")
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    progress = Job.progress
+
+    def noisily(job: Job, *arguments: object, **how: object) -> object:
+        logging.getLogger("kazoo.client").warning("a library says something")
+        warnings.warn("another one, too", UserWarning, stacklevel=1)
+        return progress(job, *arguments, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Job, "progress", noisily)
+    capfd.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert jobs.run_line(["restore", str(lossy), target, "--json"]) == ExitCode.DONE
+    out, err = capfd.readouterr()
+    assert err == ""
+    (warning,) = json.loads(out)["warnings"]
+    assert warning.startswith(LOST)
+
+
+def test_people_are_warned_beside_the_result(lossy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    target = new_store(tmp_path, "target")
+    capfd.readouterr()
+    assert jobs.run_line(["restore", str(lossy), target]) == ExitCode.DONE
+    out, err = capfd.readouterr()
+    assert "warnings" not in out
+    assert f"warning: {LOST}" in err
+
+
+def test_a_job_that_fails_still_says_what_it_warned_of(
+    lossy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = new_store(tmp_path, "target")
+    next((lossy / "ledgers").glob("*.parquet")).unlink()
+    capfd.readouterr()
+    assert jobs.run_line(["restore", str(lossy), target, "--json"]) == ExitCode.FAILED
+    out, err = capfd.readouterr()
+    assert out == ""
+    said = [line for line in err.splitlines() if line.startswith(("warning: ", "error: "))]
+    assert len(said) == 2
+    assert said[0].startswith(f"warning: {LOST}")
+    assert "files are missing or were added" in said[1]

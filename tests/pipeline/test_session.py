@@ -1,0 +1,58 @@
+"""Sessions that jobs open for themselves, in processes of their own: the default is one in which a task may fail."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hedwig.exit_codes import ExitCode
+from tests.pipeline.stores import new_store
+
+JOB_S: Final = 180.0
+DRIVER: Final = textwrap.dedent(
+    """
+    from pyspark.taskcontext import TaskContext
+    from pipeline.session import SessionWish, open_session
+
+    def at_the_second_attempt(batches):
+        if TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt of a task ends here")
+        yield from batches
+
+    wish = SessionWish(settings={"spark.driver.memory": "512m"})
+    with open_session("test", wish, lambda text: None) as spark:
+        print(spark.range(10, numPartitions=2).mapInArrow(at_the_second_attempt, "id bigint").count())
+    """
+)
+
+pytestmark = pytest.mark.full
+
+
+def _run(*words: object) -> "subprocess.CompletedProcess[str]":
+    kept = ("PYSPARK_GATEWAY", "HEDWIG_SPARK_MASTER")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=JOB_S, check=False)
+
+
+def test_a_task_that_fails_once_ends_no_job() -> None:
+    ran = _run("-c", DRIVER)
+    assert ran.stdout == "10\n", ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_what_fails_each_time_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "bad.tsv").write_text("topic without a subscriber\n")
+    how = ("--subscriptions", tmp_path / "bad.tsv", "--conf", "spark.driver.memory=512m")
+    ran = _run("-m", "pipeline", "load", new_store(tmp_path), *how)
+    assert ran.returncode == ExitCode.USAGE, ran.stderr
+    assert ran.stdout == ""
+    lines = ran.stderr.splitlines()
+    assert lines[0] == "load: starting Spark…"
+    # What Java says of itself comes before anything that fails.
+    (error,) = (line for line in lines if not line.startswith(("load: ", "WARNING: Using incubator modules")))
+    assert error.startswith("error: the line 'topic without a subscriber' cannot be loaded")

@@ -1,0 +1,69 @@
+"""How long a store may take for a request is what the person said, wherever a job touches one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from metadata import StoreOptions
+from pipeline.apply import ApplyConfig
+from pipeline.tables import Table
+from tests.pipeline.conftest import Run
+from tests.pipeline.stores import new_store
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
+    """The timeouts of all that was read, written and opened."""
+    from pipeline import copying, sides, store_tables
+
+    found: set[float] = set()
+
+    def noted(read: Any) -> Any:
+        def reading(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
+            found.add(float(options.get("timeoutSeconds", 30)))
+            frame: DataFrame = read(spark, url, table, options)
+            return frame
+
+        return reading
+
+    for module, name in (
+        (store_tables, "read_table_to_copy"),
+        (copying, "read_table"),
+        (sides, "read_table"),
+    ):
+        monkeypatch.setattr(module, name, noted(getattr(module, name)))
+    write = store_tables.write_table
+
+    def writing(frame: DataFrame, config: ApplyConfig) -> Any:
+        found.add(config.operation_timeout_s)
+        return write(frame, config)
+
+    monkeypatch.setattr(copying, "write_table", writing)
+
+    def options(**how: Any) -> StoreOptions:
+        found.add(how.get("operation_timeout_s", 30))
+        return StoreOptions(**how)
+
+    for place in ("reaching", "living_hubs"):
+        monkeypatch.setattr(f"pipeline.{place}.StoreOptions", options)
+    return found
+
+
+def test_jobs_give_stores_as_long_as_they_were_told(run: Run, tmp_path: Path, seen: set[float]) -> None:
+    (tmp_path / "topics.tsv").write_text("a\nb\n")
+    first, second, third = (new_store(tmp_path, name) for name in ("first", "second", "third"))
+    snapshot = tmp_path / "snapshot"
+    for job in (
+        ("load", first, "--topics", tmp_path / "topics.tsv"),
+        ("snapshot", first, snapshot),
+        ("restore", snapshot, second),
+        ("migrate", first, third),
+        ("diff", first, second),
+        ("audit", first, tmp_path / "audit"),
+    ):
+        seen.clear()
+        run(*job, "--timeout", 77)
+        assert seen == {77}, job[0]
