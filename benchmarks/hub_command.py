@@ -17,7 +17,7 @@ from benchmarks.heaps import HEAP_MB_MIN
 from benchmarks.hub_places import JOURNALS, METADATA
 from benchmarks.hub_plan import SIZES, Asked, hub_plan, stored_plan
 from benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
 from benchmarks.runs import carry_out, end_run
@@ -166,7 +166,7 @@ def hub(
     path = output or Path("benchmarks", "results", f"hub-{started:%Y%m%dT%H%M%SZ}.json")
     result: Result | None = None
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=_made(data), ignore_cleanup_errors=True)
-    with interrupt_on_sigterm(), folder as place, ExitStack() as stack:
+    with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             asked = Asked(
                 measurements, drivers, places, preset, given, settings, processes, seed, Path(place), _progress

@@ -13,7 +13,7 @@ from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.heaps import HEAP_MB_MIN
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.metadata_places import BACKENDS, SYNCED, UNSYNCED, terms
 from benchmarks.metadata_run import MetadataRun
 from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
@@ -119,7 +119,7 @@ def metadata(
     directory = directory or Path("benchmarks", "results", f"metadata-{started:%Y%m%dT%H%M%SZ}")
     path = directory / OF_A_RUN
     result: Result | None = None
-    with interrupt_on_sigterm():
+    with interrupt_when_told_to_end():
         try:
             sizes = _sizes(_SIZES[preset], given)
             files = workload_files(folder)
