@@ -20,6 +20,7 @@ from benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
 from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
+from benchmarks.resumption import note_resumption
 from benchmarks.runs import carry_out, end_run
 from benchmarks.stored_suite import STORED_MEASUREMENTS, STORES
 from cli.dev import DevError
@@ -198,11 +199,9 @@ def _resumed(result: Result, before: Result) -> Result:
     """Return a run that has what one before has measured. Raises BenchmarkError - they cannot be one run."""
     if before.program != result.program or before.terms != result.terms:
         raise BenchmarkError("the run to go on with had other terms: give the same options, or another --output")
+    note_resumption(before, result.environment, "--output")
     before.measurements = [each for each in before.measurements if each.wall is None]
     before.is_complete = False
-    commit, commits = result.environment["commit"], before.environment.setdefault("resumed_on", [])
-    if commit not in (before.environment["commit"], *commits):
-        commits.append(commit)
     return before
 
 
