@@ -28,7 +28,7 @@ from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.java_program import jvm_words
 from benchmarks.numbers_option import numbers
 from benchmarks.record_clients import DRIVERS, PARTS
@@ -134,7 +134,7 @@ def cas(
         data.mkdir(parents=True, exist_ok=True)
     result: Result | None = None
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
-    with interrupt_on_sigterm(), folder as place:
+    with interrupt_when_told_to_end(), folder as place:
         try:
             machine = environment(Path(place))
             with _places(chosen, urls, servers, Path(place), is_synced=is_synced) as places:

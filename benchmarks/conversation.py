@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import os
+import select
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from benchmarks.descriptors import raise_descriptor_limit
 
-__all__ = ["converse", "hear", "hear_later", "say"]
+__all__ = ["converse", "end_with_listener", "hear", "hear_later", "say"]
 
 
 def converse(carry_out: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]) -> None:
@@ -29,6 +32,22 @@ def converse(carry_out: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
     except Exception as exc:
         say({"error": f"{type(exc).__name__}: {exc}"})
         sys.exit(1)
+
+
+def end_with_listener() -> None:
+    """End this process, whatever it is doing, once the one that started it has gone: that may have been killed.
+
+    Else a fill goes on for as long as it takes, beside whatever is measured next.
+    """
+    threading.Thread(target=_end_with_listener, name="listener", daemon=True).start()
+
+
+def _end_with_listener() -> None:
+    poll = select.poll()
+    # What can be read is for others to read. That nobody can write any more is always told.
+    poll.register(sys.stdin.fileno(), 0)
+    poll.poll()
+    os._exit(1)
 
 
 def hear() -> Mapping[str, Any]:

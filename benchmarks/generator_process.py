@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -83,18 +83,24 @@ class GeneratorProcess:
         except BrokenPipeError:
             return  # It has ended; what it said last tells why.
 
-    def hear(self, what: str, deadline: float) -> Any:
-        """Wait until it says `what`, until the monotonic time `deadline` at the latest; return what that is."""
-        try:
-            line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            raise BenchmarkError(f"the load generator did not say {what!r} in time") from None
-        if not line:
-            raise BenchmarkError("the load generator ended without a word")
-        said = json.loads(line)
-        if "error" in said:
-            raise BenchmarkError(f"the load generator failed: {said['error']}")
-        return said[what]
+    def hear(self, what: str, deadline: float, *, on_progress: Callable[[Any], None] = lambda _: None) -> Any:
+        """Wait until it says `what`, until the monotonic time `deadline` at the latest; return what that is.
+
+        on_progress: gets what it says meanwhile of how far it is.
+        """
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise BenchmarkError(f"the load generator did not say {what!r} in time") from None
+            if not line:
+                raise BenchmarkError("the load generator ended without a word")
+            said = json.loads(line)
+            if "error" in said:
+                raise BenchmarkError(f"the load generator failed: {said['error']}")
+            if "progress" not in said:
+                return said[what]
+            on_progress(said["progress"])
 
     def _read(self) -> None:
         assert self._process is not None

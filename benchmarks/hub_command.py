@@ -17,9 +17,10 @@ from benchmarks.heaps import HEAP_MB_MIN
 from benchmarks.hub_places import JOURNALS, METADATA
 from benchmarks.hub_plan import SIZES, Asked, hub_plan, stored_plan
 from benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
+from benchmarks.resumption import note_resumption
 from benchmarks.runs import carry_out, end_run
 from benchmarks.stored_suite import STORED_MEASUREMENTS, STORES
 from cli.dev import DevError
@@ -166,7 +167,7 @@ def hub(
     path = output or Path("benchmarks", "results", f"hub-{started:%Y%m%dT%H%M%SZ}.json")
     result: Result | None = None
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=_made(data), ignore_cleanup_errors=True)
-    with interrupt_on_sigterm(), folder as place, ExitStack() as stack:
+    with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             asked = Asked(
                 measurements, drivers, places, preset, given, settings, processes, seed, Path(place), _progress
@@ -198,11 +199,9 @@ def _resumed(result: Result, before: Result) -> Result:
     """Return a run that has what one before has measured. Raises BenchmarkError - they cannot be one run."""
     if before.program != result.program or before.terms != result.terms:
         raise BenchmarkError("the run to go on with had other terms: give the same options, or another --output")
+    note_resumption(before, result.environment, "--output")
     before.measurements = [each for each in before.measurements if each.wall is None]
     before.is_complete = False
-    commit, commits = result.environment["commit"], before.environment.setdefault("resumed_on", [])
-    if commit not in (before.environment["commit"], *commits):
-        commits.append(commit)
     return before
 
 

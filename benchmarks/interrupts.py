@@ -7,22 +7,28 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-__all__ = ["interrupt_later", "interrupt_on_sigterm"]
+__all__ = ["interrupt_later", "interrupt_when_told_to_end"]
 
-_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTS: Final = (signal.SIGINT, *_ENDING)
 
 
 @contextmanager
-def interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: whoever ends a run that way must not leave its servers behind."""
+def interrupt_when_told_to_end() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP do what Ctrl-C does: whoever ends a run that way must not leave its servers behind.
+
+    What is ignored stays so: a run that was started with nohup is to outlive its terminal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    heeded = [each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, signal.default_int_handler) for each in heeded}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @contextmanager
@@ -39,7 +45,7 @@ def interrupt_later() -> Iterator[None]:
     def note(number: int, _: FrameType | None) -> None:
         came.append(number)
 
-    # SIGTERM too, where it does what Ctrl-C does.
+    # The others too, where they do what Ctrl-C does.
     held = [each for each in _INTERRUPTS if signal.getsignal(each) is signal.default_int_handler]
     for each in held:
         signal.signal(each, note)

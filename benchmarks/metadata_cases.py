@@ -14,7 +14,7 @@ from benchmarks.kept_clients import KeptClients
 from benchmarks.metadata_ground import FillTask, Ground
 from benchmarks.metadata_places import MetadataPlaces
 from benchmarks.recording import Summary
-from benchmarks.results import Measurement
+from benchmarks.results import LEFT_BEHIND, Measurement
 from benchmarks.sampling import Sampler
 from benchmarks.settling import CORES_MAX, settle
 from benchmarks.workloads import Workload
@@ -63,12 +63,13 @@ class MetadataCases:
     ) -> None:
         self._clients.__exit__(kind, error, trace)
 
-    def settle(self) -> dict[str, float]:
+    def settle(self, *, beside: str | None = None) -> dict[str, float]:
         """Wait until no server is at work any more; return how long that took, for the values of what follows.
 
+        beside: a backend whose own servers may be at work.
         `busy_cores`: processors that were still used when it was given up; only then.
         """
-        servers = self._places.servers()
+        servers = self._places.servers() if beside is None else self._places.idle(beside)
         if not servers:
             return {}
         settling = settle(servers)
@@ -76,12 +77,37 @@ class MetadataCases:
         return {"settling_s": settling.seconds, **busy}
 
     def measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
-        """Carry a workload out as round `number`."""
-        return self._walled(backend, workload, number, lambda: self._measure(backend, workload, ground, number))
+        """Carry a workload out as round `number`.
 
-    def fill(self, backend: str, workload: Workload, task: FillTask) -> Measurement:
-        """Make records; the measurement counts them, and its service times are those of batches."""
-        return self._walled(backend, workload, 1, lambda: self._fill(backend, workload, task))
+        What it made is deleted then. If that fails, the measurement is as good as it was, and says that something is
+        left in the store.
+        """
+        measurement = self._walled(backend, workload, number, lambda: self._measure(backend, workload, ground, number))
+        if measurement.wall is not None:
+            # On servers that have just failed nothing can be tidied: the next case gets a new client.
+            self._clients.end(backend)
+        elif (left := self._left_behind(backend)) is not None:
+            measurement.reported[LEFT_BEHIND] = left
+        return measurement
+
+    def fill(
+        self,
+        backend: str,
+        workload: Workload,
+        task: FillTask,
+        *,
+        on_progress: Callable[[Mapping[str, float]], None] = lambda _: None,
+    ) -> Measurement:
+        """Make records; the measurement counts them, and its service times are those of batches.
+
+        on_progress: gets what `metadata_fill.fill_aloud` tells, while it is at work.
+        """
+        return self._walled(backend, workload, 1, lambda: self._fill(backend, workload, task, on_progress))
+
+    def end(self, backend: str) -> None:
+        """End a backend's client and its servers. Raises DevError - they do not end."""
+        self._clients.end(backend)
+        self._places.end(backend)
 
     def restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
         """Kill the server with the records, start it again, and ask for a sample of topics all the while.
@@ -112,6 +138,19 @@ class MetadataCases:
             full = self._places.out_of_memory(backend) or self._places.full_heaps(backend)
             measurement.wall = "; ".join([measurement.wall, *full])
         return measurement
+
+    def _left_behind(self, backend: str) -> str | None:
+        """Hear whether a load's client has deleted what it had made; return what is left of it, None if nothing is."""
+        try:
+            left: dict[str, int] = self._clients.of(backend).hear("tidied", time.monotonic() + _PREPARE_S)["left"]
+        except BenchmarkError as exc:
+            self._clients.end(backend)
+            return "; ".join([f"what it made may be in the store still: {exc}", *self._places.ended(backend)])
+        if not left:
+            return None
+        count, kinds = sum(left.values()), ", ".join(sorted(left))
+        why = "; ".join([kinds, *self._places.ended(backend)])
+        return f"{count:,} subscriptions that it made may be in the store still: {why}"
 
     def _live_heaps(self, backend: str) -> tuple[dict[str, float], str | None]:
         """Return what lives in the heaps of a backend's servers, by kind and in all; and why that is unknown, if so."""
@@ -151,16 +190,18 @@ class MetadataCases:
             # What they used went on beside this load, on the same processors.
             measurement.values["idle_servers_cpu_s"] = of_idle
         _note(measurement, sampler, roles, start_ns, summary, of_client, of_servers)
-        client.hear("tidied", time.monotonic() + _PREPARE_S)
         return measurement
 
-    def _fill(self, backend: str, workload: Workload, task: FillTask) -> Measurement:
+    def _fill(
+        self, backend: str, workload: Workload, task: FillTask, on_progress: Callable[[Mapping[str, float]], None]
+    ) -> Measurement:
         client = self._clients.of(backend)
         roles = self._roles(backend, client)
         with Sampler(roles) as sampler, CpuTimesBeside(([client.pid], _of_servers(roles)), _FILL_INTERVAL_S) as times:
             start_ns = time.monotonic_ns()
             client.tell({"fill": task.to_json()})
-            filled = client.hear("filled", time.monotonic() + task.seconds_max + _PREPARE_S)
+            deadline = time.monotonic() + task.seconds_max + _PREPARE_S
+            filled = client.hear("filled", deadline, on_progress=on_progress)
         measurement = Measurement(workload=workload, driver=backend, round=1)
         summary = Summary.from_json(filled["summary"])
         measurement.take(summary, is_delivery=False)

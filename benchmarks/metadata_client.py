@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from benchmarks.conversation import converse, hear_later, say
+from benchmarks.conversation import converse, end_with_listener, hear_later, say
 from benchmarks.cpu_time import CpuTimes
 from benchmarks.load import Load, Observer
-from benchmarks.metadata_fill import fill
+from benchmarks.metadata_fill import fill_aloud
 from benchmarks.metadata_ground import DATA, FillTask, Ground, Managers, owned
 from benchmarks.metadata_target import MetadataTarget
 from benchmarks.workloads import Operation, Workload
@@ -36,6 +36,7 @@ def main() -> None:
     """Read a plan from standard input, and do what follows."""
     # What fails is told to who measures; what libraries say of it besides would stand in the middle of the progress.
     logging.getLogger().addHandler(logging.NullHandler())
+    end_with_listener()
     converse(serve)
 
 
@@ -46,7 +47,7 @@ async def serve(plan: Mapping[str, Any]) -> None:
         while True:
             match await hear_later():
                 case {"fill": task}:
-                    summary, why = await fill(store, FillTask.from_json(task))
+                    summary, why = await fill_aloud(store, FillTask.from_json(task), _tell_progress)
                     say({"filled": {"summary": summary.to_json(), "why": why}})
                 case {"workload": workload, "ground": ground, "round": number, "drain_s": drain_s}:
                     await _carry_out(store, Workload.from_json(workload), Ground.from_json(ground), number, drain_s)
@@ -74,8 +75,12 @@ async def _carry_out(store: MetadataStore, workload: Workload, ground: Ground, n
     if workload.is_bounded:
         say({"used": metered.times.between(summary.begin_ns, summary.end_ns)})
     say({"summary": summary.to_json()})
-    await target.tidy()
-    say({"tidied": True})
+    left = await target.tidy()
+    say({"tidied": {"left": dict(left)}})
+
+
+def _tell_progress(progress: Mapping[str, float]) -> None:
+    say({"progress": progress})
 
 
 class _Metered:

@@ -13,15 +13,17 @@ from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.heaps import HEAP_MB_MIN
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.metadata_places import BACKENDS, SYNCED, UNSYNCED, terms
 from benchmarks.metadata_run import MetadataRun
 from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
 from benchmarks.metadata_tables import PROGRAM
 from benchmarks.metadata_workloads import ORDER, WorkloadFile, workload_files
 from benchmarks.numbers_option import numbers
+from benchmarks.progress_lines import ProgressLines
 from benchmarks.report_files import write_report
 from benchmarks.results import OF_A_RUN, Result
+from benchmarks.resumption import note_resumption
 from benchmarks.runs import end_run
 from benchmarks.settling import CALM_S, CORES_MAX, SECONDS_MAX
 from cli.dev import DevError
@@ -119,7 +121,8 @@ def metadata(
     directory = directory or Path("benchmarks", "results", f"metadata-{started:%Y%m%dT%H%M%SZ}")
     path = directory / OF_A_RUN
     result: Result | None = None
-    with interrupt_on_sigterm():
+    lines = ProgressLines()
+    with interrupt_when_told_to_end():
         try:
             sizes = _sizes(_SIZES[preset], given)
             files = workload_files(folder)
@@ -140,7 +143,8 @@ def metadata(
                 directory=directory / "servers",
                 result=result,
                 path=path,
-                say=lambda line: click.echo(line, err=True),
+                say=lines.say,
+                say_for_now=lines.say_for_now,
             )
             run.carry_out()
         except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
@@ -178,9 +182,7 @@ def _gone_on_with(before: Result, result: Result) -> Result:
         raise BenchmarkError("the run to go on with had other options: give the same ones, or another --run")
     before.terms = result.terms
     before.is_complete = False
-    commit, commits = result.environment["commit"], before.environment.setdefault("resumed_on", [])
-    if commit not in (before.environment["commit"], *commits):
-        commits.append(commit)
+    note_resumption(before, result.environment, "--run")
     return before
 
 

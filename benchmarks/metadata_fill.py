@@ -8,42 +8,71 @@ from typing import Any, Final
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.metadata_ground import PREDECESSOR, Batch, FillTask, Managers
-from benchmarks.recording import Second, Summary
+from benchmarks.metadata_pace import Pace, Seconds
+from benchmarks.recording import Summary
 from hedwig.errors import BadVersionError, HedwigError
 from hedwig.model import LedgerRanges
 from hedwig.versions import NEW
 from metadata.bulk import load_batches
 from metadata.operations import Outcome, RecordKey, Write
 
-__all__ = ["fill"]
+__all__ = ["fill", "fill_aloud"]
 
 _SECOND_NS: Final = 1_000_000_000
 _BATCHES_IN_FLIGHT: Final = 6
 _PAUSE_S: Final = 0.5
-_STANDSTILL_S: Final = 120
-_STANDSTILL_SHARE: Final = 0.1
-"""Of the rate of before: a server whose log is being forced, or that collects its garbage once, is back in time."""
 _FRUITLESS_MAX: Final = 5
 """A batch that failed so often in a row, each time after the store's own deadline, will not succeed."""
+_TELL_EVERY_S: Final = 10.0
+
+
+async def fill_aloud(
+    store: Managers,
+    task: FillTask,
+    tell: Callable[[dict[str, float]], None],
+    *,
+    now_ns: Callable[[], int] = time.monotonic_ns,
+) -> tuple[Summary, str | None]:
+    """Make the records of a task as `fill` does, and tell every ten seconds how far that is.
+
+    That is `records` of `of`, and `per_s`, how many were made a second lately.
+    """
+    pace = Pace()
+    began_ns = now_ns()
+
+    async def tell_on() -> None:
+        while True:
+            await asyncio.sleep(_TELL_EVERY_S)
+            per_s = pace.per_s((now_ns() - began_ns) // _SECOND_NS)
+            tell({"records": pace.count, "of": task.records, "per_s": per_s})
+
+    telling = asyncio.create_task(tell_on())
+    try:
+        return await fill(store, task, pace=pace, now_ns=now_ns)
+    finally:
+        telling.cancel()
+        await asyncio.wait([telling])
 
 
 async def fill(
-    store: Managers, task: FillTask, *, now_ns: Callable[[], int] = time.monotonic_ns
+    store: Managers, task: FillTask, *, pace: Pace | None = None, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> tuple[Summary, str | None]:
     """Make the records of a task.
 
+    Args: pace - a new one, for who wants to know meanwhile how far it is.
     Returns: what was made until the end, with the times of batches as service times, and failed attempts as errors; and
         why not all was made, None if it was. A record that exists already, from an attempt before, is right.
     """
     began_ns = now_ns()
     summary = Summary(begin_ns=began_ns, end_ns=began_ns, offered=task.records)
     deadline_ns = began_ns + round(task.seconds_max * _SECOND_NS)
+    made, seconds = pace or Pace(), Seconds()
 
     def why_over() -> str | None:
         now = now_ns()
         if now > deadline_ns:
             return "the time for it was over"
-        return _standstill(summary, (now - began_ns) // _SECOND_NS)
+        return made.standstill((now - began_ns) // _SECOND_NS)
 
     async def make(batch: Batch) -> int:
         batch_began_ns = now_ns()
@@ -52,17 +81,17 @@ async def fill(
 
     def note(batch: Batch, took_ns: int) -> None:
         summary.end_ns = now_ns()
-        summary.count += batch.records
         summary.service.record(took_ns // 1000)
-        second = summary.series.setdefault((summary.end_ns - began_ns) // _SECOND_NS, Second())
-        second.finished += batch.records
-        second.response.record(took_ns // 1000)
+        second = (summary.end_ns - began_ns) // _SECOND_NS
+        made.note(second, batch.records)
+        seconds.note(second, batch.records, took_ns // 1000)
 
     why: str | None = None
     try:
         await load_batches(_each(task.batches()), make, note, in_flight_max=_BATCHES_IN_FLIGHT)
     except BenchmarkError as exc:
         why = str(exc)
+    summary.count, summary.series = made.count, seconds.series
     summary.response.add(summary.service)
     summary.missed = task.records - summary.count
     return summary, why
@@ -71,25 +100,6 @@ async def fill(
 async def _each(batches: Iterable[Batch]) -> AsyncIterator[Batch]:
     for batch in batches:
         yield batch
-
-
-def _standstill(summary: Summary, second: int) -> str | None:
-    """Say that hardly anything is made any more, as it is with a server that only collects garbage; else None.
-
-    That is told from what was made in the last seconds before `second`, and from what was made in all seconds before
-    these, which have to be as many.
-    """
-    since = second - _STANDSTILL_S
-    if since < _STANDSTILL_S:
-        return None
-    before = sum(each.finished for number, each in summary.series.items() if number < since)
-    now_per_s, before_per_s = (summary.count - before) / _STANDSTILL_S, before / since
-    if now_per_s >= _STANDSTILL_SHARE * before_per_s:
-        return None
-    return (
-        f"it came to a standstill: {now_per_s:,.0f} records/s in the last {_STANDSTILL_S} s, and {before_per_s:,.0f}/s "
-        "before that"
-    )
 
 
 async def _make_until_done(

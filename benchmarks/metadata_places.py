@@ -2,8 +2,8 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.heaps import HEAP_MB_MIN, hbase_heaps
+from benchmarks.interrupts import interrupt_later
 from benchmarks.jvm_heap import (
     find_jcmd,
     flags_of,
@@ -22,8 +23,9 @@ from benchmarks.jvm_heap import (
 )
 from benchmarks.sampling import usage_of
 from benchmarks.store_files import disk_bytes, occupied
-from cli.dev import DevServers
+from cli.dev import DevError, DevServers
 from cli.dev.launcher import ServerState, ServerStatus
+from hedwig.errors import HedwigError
 from metadata.backend import StoreOptions
 from metadata.store import format_metadata
 
@@ -91,6 +93,8 @@ class MetadataPlaces:
         self._directory = directory
         self._backends = backends
         self._topics_max = topics_max
+        self._progress = progress
+        self._over: set[str] = set()
         synced = durability == SYNCED
         self._servers: dict[str, DevServers] = {}
         if "zookeeper" in backends:
@@ -120,21 +124,66 @@ class MetadataPlaces:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for servers in self._servers.values():
-            servers.down()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._remove(self._servers.values())
 
     def up(self) -> None:
         """Start the servers, and format an empty store of each backend."""
+        if lost := self.up_each():
+            raise BenchmarkError("; ".join(f"{backend}: {why}" for backend, why in lost.items()))
+
+    def up_each(self) -> dict[str, str]:
+        """Start the servers, and format an empty store of each backend.
+
+        Returns: backends that cannot have one, since a server or the store does not come up, and why; what started of
+            their servers is ended.
+        """
+        self.clear()
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._servers:
             find_jcmd()  # Rather now than when there is something to be asked of it.
-        if "zookeeper" in self._servers:
-            self._servers["zookeeper"].up(["zookeeper"])
-        if "hbase" in self._servers:
-            self._servers["hbase"].up(["thrift2" if "hbase+thrift" in self._backends else "hbase"])
+        lost: dict[str, str] = {}
+        for name, servers in self._servers.items():
+            kind = "thrift2" if "hbase+thrift" in self._backends and name == "hbase" else name
+            try:
+                servers.up([kind])
+            except DevError as exc:
+                if not servers.status():
+                    raise  # None was begun with, so it is not a server that failed.
+                lost |= {backend: str(exc) for backend in self._backends if _SERVERS.get(backend) == name}
         for backend in self._backends:
-            asyncio.run(format_metadata(self.url(backend), StoreOptions(regions=_REGIONS)))
+            if backend not in lost:
+                try:
+                    asyncio.run(format_metadata(self.url(backend), StoreOptions(regions=_REGIONS)))
+                except HedwigError as exc:
+                    lost[backend] = f"no store could be laid out: {exc}"
+        for backend in lost:
+            self.end(backend)
+        return lost
+
+    def clear(self) -> None:
+        """End and remove what a run that was killed has left here: records of its would pass for those of this one."""
+        if self._directory.exists():
+            self._progress(f"removing what a run before has left in {self._directory}")
+            self._remove([DevServers(self._directory / name) for name in sorted(set(_SERVERS.values()))])
+        if self._directory.exists():
+            raise BenchmarkError(f"cannot remove {self._directory}, which a run before has left: remove it")
+
+    def end(self, backend: str) -> None:
+        """End the servers of a backend that is not needed any more, unless another one needs them."""
+        self._over.add(backend)
+        name = _SERVERS.get(backend)
+        if name is not None and all(each in self._over for each in self._backends if _SERVERS.get(each) == name):
+            with interrupt_later():
+                self._servers[name].down()
+
+    def _remove(self, groups: Iterable[DevServers]) -> None:
+        """End all servers, also if one of them cannot be, and remove what they and the stores have; Ctrl-C waits."""
+        with interrupt_later():
+            with ExitStack() as stack:
+                for servers in groups:
+                    stack.callback(servers.down)
+            # Not if one did not end: by what it has here it is found the next time.
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def url(self, backend: str) -> str:
         """Return where the store of a backend is; each has its own."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from benchmarks.metadata_ground import FillTask
 from benchmarks.metadata_places import RESTARTED
 from benchmarks.metadata_suite import MetadataSizes, Stage, Step
 from benchmarks.results import Measurement, Result
@@ -21,7 +22,10 @@ _FILLED_PER_S: Final = 9_000
 
 
 class Progress:
-    """What is done, walls included, and what is left. Rounds count from 1; fills and restarts have one."""
+    """What is done, walls included, and what is left. Rounds count from 1; fills and restarts have one.
+
+    What a stage's stores hold is not in the result: who fills them tells.
+    """
 
     def __init__(
         self, stages: Sequence[Stage], backends: Sequence[str], sizes: MetadataSizes, seed: int, result: Result
@@ -31,6 +35,7 @@ class Progress:
         self._sizes = sizes
         self._seed = seed
         self._began = time.monotonic()
+        self._stored: dict[tuple[str, int, str], int] = {}
         self._done: dict[tuple[str, str, str, int], Measurement] = {}
         for measurement in result.measurements:
             self.note(measurement)
@@ -39,6 +44,10 @@ class Progress:
     def note(self, measurement: Measurement) -> None:
         """Take note that something was measured."""
         self._done[_key(measurement.on, measurement.driver, measurement.workload, measurement.round)] = measurement
+
+    def note_stored(self, stage: Stage, backend: str, records: int) -> None:
+        """Take note of how many records are in a store by now, wide topics left out."""
+        self._stored[stage.durability, stage.subscribers, backend] = records
 
     def found(self, stage: Stage, backend: str, workload: Workload, number: int = 1) -> Measurement | None:
         """Return what was measured already."""
@@ -58,6 +67,11 @@ class Progress:
         rounds = range(1, self._sizes.rounds + 1)
         return any(self.found(stage, backend, each, number) is None for number in rounds for each in step.workloads)
 
+    def first_left(self, stage: Stage, backend: str) -> tuple[Workload, int] | None:
+        """Return what a backend has to do next in a stage, and as which round; None if nothing is left."""
+        left = (each for step in stage.steps for each in self._left(stage, step, backend))
+        return next(((workload, number) for workload, number, _ in left), None)
+
     def left(self, lost: Mapping[str, str], stage: Stage | None = None) -> str:
         """Return how much is done and how long the rest will take, in words.
 
@@ -72,33 +86,45 @@ class Progress:
     def _left_s(self, lost: Mapping[str, str], current: Stage | None = None) -> float:
         total = 0.0
         for stage in self._stages:
-            costs = [
-                cost
-                for step in stage.steps
-                for backend in self._backends
-                if not (stage is current and backend in lost)
-                for cost in self._left(stage, step, backend)
-            ]
-            total += sum(costs) + (_START_S if costs and stage is not current else 0.0)
+            backends = [backend for backend in self._backends if not (stage is current and backend in lost)]
+            stage_s = sum(self._left_s_of(stage, backend) for backend in backends)
+            total += stage_s + (_START_S if stage_s and stage is not current else 0.0)
         return total
 
-    def _left(self, stage: Stage, step: Step, backend: str) -> Iterator[float]:
-        """Yield how long each thing takes that is not done; nothing behind a wall in filling."""
+    def _left_s_of(self, stage: Stage, backend: str) -> float:
+        """Return how long the rest of a stage takes one backend; it is filled up to each step that is not done."""
+        total = 0.0
+        stored = self._stored.get((stage.durability, stage.subscribers, backend), 0)
+        for step in stage.steps:
+            costs = [seconds for _, _, seconds in self._left(stage, step, backend)]
+            if costs:
+                records = FillTask(first=0, last=step.topics, subscribers=stage.subscribers).records
+                total += sum(costs) + max(0, records - stored) / _FILLED_PER_S
+                stored = max(stored, records)
+        return total
+
+    def _left(self, stage: Stage, step: Step, backend: str) -> Iterator[tuple[Workload, int, float]]:
+        """Yield what is not done, as which round, and how long it takes; nothing behind a wall in filling.
+
+        Of a fill that is how long it takes beside the records, which may be needed also if it is done.
+        """
         for each in stage.steps:
-            fill = self.found(stage, backend, stage.fill(each, self._seed))
+            workload = stage.fill(each, self._seed)
+            fill = self.found(stage, backend, workload)
             if fill is not None and fill.wall is not None:
                 return
             if each is step:
                 if fill is None:
-                    records = step.topics * (2 + stage.subscribers) - step.before * (2 + stage.subscribers)
-                    yield records / _FILLED_PER_S + _SETTLING_S
+                    yield workload, 1, _SETTLING_S
                 break
         for number in range(1, self._sizes.rounds + 1):
             for workload in step.workloads:
                 if self.found(stage, backend, workload, number) is None:
-                    yield workload.seconds + _BESIDE_S
-        if backend in RESTARTED and self.found(stage, backend, stage.restart(step, self._seed)) is None:
-            yield _RESTART_S
+                    yield workload, number, workload.seconds + _BESIDE_S
+        if backend in RESTARTED:
+            workload = stage.restart(step, self._seed)
+            if self.found(stage, backend, workload) is None:
+                yield workload, 1, _RESTART_S
 
 
 def _key(durability: str, backend: str, workload: Workload, number: int) -> tuple[str, str, str, int]:

@@ -1,6 +1,7 @@
 """A target of the metadata managers: operations as a hub, or a tool, issues them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
@@ -10,7 +11,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.load import Observer
 from benchmarks.metadata_ground import DATA, PAGE, SUCCESSOR, Ground, Managers, owned, unowned
 from benchmarks.workloads import Among, Operation, Workload
-from hedwig.errors import BadVersionError
+from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.model import LedgerRanges, SubscriptionData, Topic
 from hedwig.versions import NEW, Version
 from metadata.operations import Delete, Outcome, Read, RecordKey, Write
@@ -38,6 +39,8 @@ class MetadataTarget:
         self._versions: dict[RecordKey, Version] = {}
         self._tails: dict[RecordKey, asyncio.Future[None]] = {}
         self._made: dict[RecordKey, Version] = {}
+        self._unknown: list[RecordKey] = []
+        """Subscriptions that are there or not: making or deleting them failed, or was given up."""
         self._to_delete: list[RecordKey] = []
         self._begun_claims = 0
         self._claimed: list[int] = []
@@ -75,11 +78,23 @@ class MetadataTarget:
         """Give up what is still under way; the store stays open."""
         await self._callers.close()
 
-    async def tidy(self) -> None:
-        """Delete the subscriptions that were made, so that the store holds what it did before."""
-        deletes = [Delete(key, version) for key, version in self._made.items()]
-        await self._apply(self._store.subscriptions.apply, deletes)
+    async def tidy(self) -> Counter[str]:
+        """Delete the subscriptions that were made, so that the store holds what it did before.
+
+        Returns: how many of them may still be there, by what deleting them failed with.
+        """
+        apply = self._store.subscriptions.apply
+        found = await self._apply(apply, list(map(Read, self._unknown)))
+        left = Counter(type(outcome.error).__name__ for outcome in found if outcome.error is not None)
+        for key, outcome in zip(self._unknown, found, strict=True):
+            if outcome.record is not None:
+                self._made[key] = outcome.record.version
+        outcomes = await self._apply(apply, [Delete(key, version) for key, version in self._made.items()])
+        errors = (outcome.error for outcome in outcomes)
+        left.update(type(error).__name__ for error in errors if not isinstance(error, NoRecordError | None))
         self._made.clear()
+        self._unknown.clear()
+        return left
 
     async def _carry_out(self, place: int, number: int, operation: Operation, topic: int) -> None:
         await self._operations[operation](place, number, topic)
@@ -181,16 +196,24 @@ class MetadataTarget:
         key = self._ground.new_subscription(topic, number)
         assert key.subscriber is not None
         create = self._store.subscriptions.create_subscription_data
-        self._made[key] = await create(key.topic, key.subscriber, DATA)
+        try:
+            self._made[key] = await create(key.topic, key.subscriber, DATA)
+        except BaseException:
+            self._unknown.append(key)  # It may have been made all the same.
+            raise
 
     async def _delete_subscription(self, _place: int, number: int, _topic: int) -> None:
         if number >= len(self._to_delete):
             raise BenchmarkError("no subscription is left to delete")
         key = self._to_delete[number]
         assert key.subscriber is not None
-        # Whatever becomes of it, deleting it again later could only be refused.
+        # Whatever becomes of it, this version may have gone.
         version = self._made.pop(key)
-        await self._store.subscriptions.delete_subscription_data(key.topic, key.subscriber, version)
+        try:
+            await self._store.subscriptions.delete_subscription_data(key.topic, key.subscriber, version)
+        except BaseException:
+            self._unknown.append(key)
+            raise
 
     async def _read_subscriptions(self, place: int, number: int, topic: int) -> None:
         name = self._topic(place, number, topic)

@@ -12,7 +12,7 @@ import click
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.listing_stores import BACKENDS, HEAP_MB, store_servers
 from benchmarks.migration_cases import Migrations, migration_cases
 from benchmarks.migration_tables import PROGRAM
@@ -93,7 +93,7 @@ def migrate(
         data.mkdir(parents=True, exist_ok=True)
     result: Result | None = None
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
-    with interrupt_on_sigterm(), folder as place, ExitStack() as stack:
+    with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             machine = environment(Path(place))
             backends = tuple(dict.fromkeys(backend for pair in chosen for backend in pair))

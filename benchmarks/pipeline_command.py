@@ -12,7 +12,7 @@ import click
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.listing_stores import BACKENDS, HEAP_MB, store_servers
 from benchmarks.numbers_option import number
 from benchmarks.pipeline_steps import PipelineSteps, pipeline_cases
@@ -82,7 +82,7 @@ def pipeline(
         data.mkdir(parents=True, exist_ok=True)
     result: Result | None = None
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
-    with interrupt_on_sigterm(), folder as place, ExitStack() as stack:
+    with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             machine = environment(Path(place))
             url = stack.enter_context(store_servers((backend, target), Path(place), progress=_progress))

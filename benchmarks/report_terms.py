@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from benchmarks.report_page import Section, Table
 from benchmarks.results import Result
+from benchmarks.resumption import later_words
 
 __all__ = ["details", "facts"]
 
@@ -39,9 +40,8 @@ def facts(names: str, result: Result) -> list[tuple[str, str]]:
             f"{machine['python']}, SQLite {machine['sqlite']}, Java: {machine['java'] or 'none'}; {libraries}",
         )
     )
-    later = "".join(f", gone on with at {each[:_SHORT]}" for each in machine.get("resumed_on", []) if each)
     dirty = " with changes" if machine["is_dirty"] else ""
-    found.append(("Commit", f"{(machine['commit'] or 'none')[:_SHORT]}{dirty}{later}"))
+    found.append(("Commit", f"{(machine['commit'] or 'none')[:_SHORT]}{dirty}{later_words(machine)}"))
     rounds = result.terms.get("rounds", result.terms.get("sizes", {}).get("rounds"))
     found.append(("Seed", f"{result.terms.get('seed', 'none')}; rounds: {rounds if rounds is not None else 'unknown'}"))
     return found

@@ -13,7 +13,18 @@ from benchmarks.recording import Summary
 from benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
-__all__ = ["EMBEDDED", "OF_A_RUN", "Measurement", "Result", "alike", "failure_words", "is_measured"]
+__all__ = [
+    "EMBEDDED",
+    "FILLED_ANEW",
+    "LEFT_BEHIND",
+    "OF_A_RUN",
+    "WARM_UP",
+    "Measurement",
+    "Result",
+    "alike",
+    "failure_words",
+    "is_measured",
+]
 
 _FORMAT: Final = 1
 OF_A_RUN: Final = "result.json"
@@ -22,6 +33,11 @@ EMBEDDED: Final = "embedded"
 """A standalone hub on the embedded store, on which measurements are unless they say otherwise."""
 _REPEATED: Final = frozenset({"fill", "takeover"})
 """Workloads in which what failed is tried again until it is done: what they count are attempts, not operations."""
+FILLED_ANEW: Final = "filled anew"
+LEFT_BEHIND: Final = "left behind"
+WARM_UP: Final = "warm-up"
+_NOTED: Final = (WARM_UP, FILLED_ANEW, LEFT_BEHIND)
+"""What is reported under these names are sentences that a reader of the numbers must know."""
 _KINDS_MAX: Final = 3
 _BUSY: Final = 0.9
 """Of a processor: a generator that needs more may itself be what was measured."""
@@ -38,6 +54,8 @@ class Measurement:
     hub_cores, generator_cores: processors kept busy, on average.
     series: by second after the start: finished, failed, deliveries, response, hub and generator.
     wall: why it could not be measured; all else is then what was seen until then.
+    started, started_s: when it began, what was prepared for it included: by the clock, in UTC, and in seconds since the
+        command that measured it began. None in files of older versions.
     """
 
     workload: Workload
@@ -60,6 +78,8 @@ class Measurement:
     generator_processes: int = 1
     series: dict[int, dict[str, Any]] = field(default_factory=dict)
     wall: str | None = None
+    started: str | None = None
+    started_s: float | None = None
 
     @property
     def rate_per_s(self) -> float:
@@ -102,6 +122,7 @@ class Measurement:
         found: list[str] = []
         if self.wall is not None:
             found.append(self.wall)
+        found += [str(self.reported[name]) for name in _NOTED if name in self.reported]
         if (failures := failure_words([self])) is not None:
             found.append(failures)
         if self.is_offered_load_reached is False:
@@ -141,6 +162,8 @@ class Measurement:
         return plain | {
             "workload": self.workload.to_json(),
             "on": self.on,
+            "started": self.started,
+            "started_s": self.started_s,
             "errors": dict(self.errors),
             "histograms": {name: histogram.encode() for name, histogram in self.histograms.items()},
             "series": {str(number): second for number, second in sorted(self.series.items())},
@@ -152,6 +175,8 @@ class Measurement:
         return cls(
             workload=Workload.from_json(values["workload"]),
             on=values.get("on", EMBEDDED),
+            started=values.get("started"),
+            started_s=values.get("started_s"),
             errors=Counter(values["errors"]),
             histograms={name: Histogram.decode(text) for name, text in values["histograms"].items()},
             series={int(number): second for number, second in values["series"].items()},

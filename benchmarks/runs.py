@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from benchmarks.hub_suite import Case
 from benchmarks.results import Measurement, Result, is_measured
+from benchmarks.start_times import StartTimes
 from benchmarks.tables import markdown, print_tables
 
 __all__ = ["carry_out", "end_run", "show_result"]
@@ -39,7 +41,7 @@ def carry_out(
     """
     total = len(planned) * rounds
     done = fresh = 0
-    began = time.monotonic()
+    began, times = time.monotonic(), StartTimes()
     try:
         for number in range(rounds):
             for case in reversed(planned) if is_turned and number % 2 else planned:
@@ -51,7 +53,7 @@ def carry_out(
                 left = f", {left_s / 60:.0f} min left" if left_s is not None else ""
                 fresh += 1
                 click.echo(f"[{done}/{total}{left}] round {number + 1}: {named(case)}", err=True)
-                measurement = measure(case, number + 1)
+                measurement = times.noted(partial(measure, case, number + 1))
                 measurement.on = case.on
                 result.measurements.append(measurement)
                 result.write(path)

@@ -21,6 +21,7 @@ from benchmarks.migration_tables import migration_tables
 from benchmarks.pipeline_tables import PROGRAM as PIPELINE
 from benchmarks.pipeline_tables import pipeline_tables
 from benchmarks.results import EMBEDDED, Measurement, Result, alike
+from benchmarks.resumption import later_words
 from benchmarks.stored_suite import STORES
 from benchmarks.stored_tables import stored_tables
 from benchmarks.takeover_tables import PROGRAM as TAKEOVER
@@ -174,11 +175,10 @@ def terms(result: Result) -> list[str]:
     machine = result.environment
     commit = machine["commit"] or "no commit"
     dirty = " with changes" if machine["is_dirty"] else ""
-    dirty += "".join(f", gone on with at {later[:12]}" for later in machine.get("resumed_on", []) if later)
     libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
     gib = machine["memory_bytes"] / (1 << 30)
     return [
-        f"{result.program}, {result.started}, commit {commit[:12]}{dirty}"
+        f"{result.program}, {result.started}, commit {commit[:12]}{dirty}{later_words(machine)}"
         + ("" if result.is_complete else "; the run was not finished"),
         f"{machine['cpus']} processors ({machine['cpu']}), {gib:.0f} GiB, {machine['disk_syncs_per_s']:,.0f} synced "
         f"appends of 4 KiB a second, load average {machine['load_average']:.1f} before; {machine['kernel']}",

@@ -16,7 +16,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.heaps import STORM_HEAP_MB_MIN
 from benchmarks.hub_places import HEAP_MB, METADATA
 from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_on_sigterm
+from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.results import Result
 from benchmarks.runs import carry_out, end_run
 from benchmarks.takeover_run import REGIONS, TakeoverRuns, TakeoverSizes
@@ -117,7 +117,7 @@ def takeover(
     )
     result: Result | None = None
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
-    with interrupt_on_sigterm(), folder as place, ExitStack() as stack:
+    with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             result = Result(
                 program=PROGRAM,

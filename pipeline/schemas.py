@@ -40,12 +40,8 @@ from pipeline.tables import Table
 
 __all__ = [
     "UNKNOWN_FIELDS",
-<<<<<<< HEAD
-=======
     "UNREADABLE",
-    "InputRow",
     "all_columns",
->>>>>>> pipeline-defects
     "arrow_schema",
     "batch_from",
     "batch_of",
@@ -167,15 +163,9 @@ def batch_of(
     return batch_from(table, names, arrays)
 
 
-<<<<<<< HEAD
 def native_schema(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
-    """Return the columns of `table`, or some and UNKNOWN_FIELDS, with their numbers as Python and Arrow hold them."""
+    """Return the columns of `table`, or some and those on request, with their numbers as Python and Arrow hold them."""
     return _NATIVE[table] if names is None else pa.schema([_field(_NATIVE[table], name) for name in names])
-=======
-def native_schema(table: Table, names: Sequence[str]) -> pa.Schema:
-    """Return some columns of `table`, and those on request, with their numbers as Python and Arrow exchange them."""
-    return pa.schema([_field(_NATIVE[table], name) for name in names])
->>>>>>> pipeline-defects
 
 
 def batch_from(table: Table, names: Sequence[str], arrays: Sequence[pa.Array]) -> pa.RecordBatch:

@@ -253,6 +253,40 @@ def test_a_store_that_forgets_is_found_out() -> None:
     assert wide.count == 0
 
 
+@pytest.mark.parametrize("operation", [Operation.CREATE_SUBSCRIPTION, Operation.DELETE_SUBSCRIPTION])
+@pytest.mark.parametrize("is_back", [False, True])
+def test_what_cannot_be_deleted_after_a_load_is_counted(operation: Operation, is_back: bool) -> None:
+    """Of 100 subscriptions those with a 7 at the end fail in the load, and, unless they are back, also behind it."""
+    clock = VirtualTime()
+    store = KnownStore(READ_S, WRITE_S)
+
+    async def run() -> tuple[int, dict[str, int], int]:
+        await fill(store, FillTask(first=0, last=TOPICS, subscribers=2), now_ns=clock.now_ns)
+        before = len(store.subscribers.held)
+        workload = _workload(operation, operations=100)
+        target = MetadataTarget(workload, store, GROUND, round_number=1)
+        load = Load(workload, target, round_number=1, now_ns=clock.now_ns)
+        await target.open(load)
+        store.delays.fails = lambda key: (key.subscriber or b"").endswith(b"7")
+        recording = await load.run(clock.now_ns())
+        await target.close()
+        if operation is Operation.CREATE_SUBSCRIPTION:
+            # An answer may get lost of what is there all the same.
+            key = GROUND.new_subscription(recording_topic, 7)
+            store.subscribers.held[key] = Versioned(DATA, Version(b"v"))
+        if is_back:
+            store.delays.fails = lambda _: False
+        left = await target.tidy()
+        assert await target.tidy() == {}, "it is told once"
+        return len(store.subscribers.held) - before, dict(left), len(recording.errors)
+
+    recording_topic = _workload(operation).topic_chooser(1)(7)
+    more, left, failed = clock.run(run())
+    assert failed == 10
+    of_store = 1 if operation is Operation.CREATE_SUBSCRIPTION else 10
+    assert (more, left) == ((0, {}) if is_back else (of_store, {"MetadataUnavailableError": 10}))
+
+
 def test_claims_beyond_the_topics_without_an_owner_are_failures() -> None:
     workload = _workload(Operation.CLAIM, among=Among.UNOWNED, operations=20)
     summary = _measured(workload, KnownStore(READ_S, WRITE_S), ground=replace(GROUND, claims=15))

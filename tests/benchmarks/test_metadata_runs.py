@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,9 @@ def _assert_done(result: Result, backend: str, stage: Stage = STAGE) -> None:
         wanted = [stage.fill(step, 1), *step.workloads]
         wanted += [stage.restart(step, 1)] if backend in RESTARTED else []
         assert [each.workload for each in own if each.workload.topics == step.topics] == wanted
+    begun = [each.started or "" for each in own]
+    assert "" not in begun
+    assert begun == sorted(begun), "measurements stand in the order in which they began"
     for each in own:
         what = (backend, each.workload.name, each.wall, each.errors)
         assert each.wall is None, what
@@ -63,6 +67,7 @@ def _assert_done(result: Result, backend: str, stage: Stage = STAGE) -> None:
             continue
         assert sum(second.get("finished", 0) for second in each.series.values()) > 0, what
         assert each.values["store_rss_bytes_max"] > 0, what
+        assert each.started_s is not None
         if each.workload.name != "fill" and backend in RESTARTED:
             assert ("settling_s" in each.values) == (each.workload == _step_of(each, stage).workloads[0]), what
         if each.workload.name == "fill":
@@ -142,11 +147,16 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
 
 
 def test_a_fill_that_takes_longer_than_it_may_is_a_wall(tmp_path: Path) -> None:
-    run = _run(tmp_path / "run", "claim", "--backend", "sqlite", "--topics", "100000", "--fill-max", "1")
+    run = _run(tmp_path / "run", "claim", "--backend", "sqlite", "--topics", "3000000", "--fill-max", "11")
     assert run.returncode == 0, run.stderr
     (only,) = Result.read(tmp_path / "run" / "result.json").measurements
     assert (only.workload.name, only.wall) == ("fill", "the time for it was over")
     assert 0 < only.count < only.offered
+    # It was told on the way how far that was.
+    (line,) = [line for line in run.stderr.splitlines() if " records, " in line]
+    assert re.search(
+        r"^    \[\d+%, about \d+ min left\] sqlite: [\d,]+ of 10,500,000 records, [\d,]+/s, about \d+ min more$", line
+    )
 
 
 @pytest.mark.full

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.metadata_ground import FillTask
 from benchmarks.metadata_places import RESTARTED
 from benchmarks.metadata_progress import Progress
 from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
@@ -188,3 +189,46 @@ def test_behind_a_wall_in_filling_nothing_is_missing() -> None:
     assert not _progress(stage, [*done, wall]).is_missing(stage)
     # What came before the wall is not excused by it.
     assert _progress(stage, [*done[:-1], wall]).is_missing(stage, first)
+
+
+def _minutes_left(progress: Progress, stage: Stage) -> float:
+    told = progress.left({}, stage)
+    return float(told.split("about ")[1].split()[0])
+
+
+def test_what_is_left_becomes_less_while_a_store_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    (stage,) = stages(FILES, ["read-owner"], replace(SMOKE, topics=(3_000_000, 6_000_000)), 1)
+    clock = [0.0]
+    monkeypatch.setattr("benchmarks.metadata_progress.time.monotonic", lambda: clock[0])
+    progress = _progress(stage, [])
+    records = FillTask(first=0, last=3_000_000, subscribers=stage.subscribers).records
+    clock[0] += 45.0  # Servers were started.
+    planned = _minutes_left(progress, stage)
+    found = []
+    for quarter in range(1, 5):
+        progress.note_stored(stage, "zookeeper", records * quarter // 4)
+        # As fast as was planned.
+        clock[0] += records / 4 / 9_000
+        found.append(_minutes_left(progress, stage))
+    quarters = [planned - records / 4 / 9_000 / 60 * quarter for quarter in range(1, 5)]
+    assert found == pytest.approx(quarters, abs=1.0)
+
+
+def test_a_run_that_is_gone_on_with_has_its_stores_to_fill_again() -> None:
+    (stage,) = stages(FILES, ["read-owner"], replace(SMOKE, topics=(3_000_000, 6_000_000)), 1)
+    *done, _ = _all(stage, "sqlite")
+    fresh = _minutes_left(_progress(stage, []), stage)
+    resumed = _minutes_left(_progress(stage, [*done, *_all(stage, "zookeeper")]), stage)
+    # One of two stores, for a single load.
+    assert resumed == pytest.approx(fresh / 2, abs=2.0)
+
+
+def test_what_a_backend_has_to_do_next_is_known() -> None:
+    (stage,) = stages(FILES, ORDER, SMOKE, 1)
+    first = stage.steps[0]
+    done: list[Measurement] = []
+    assert _progress(stage, done).first_left(stage, "sqlite") == (stage.fill(first, 1), 1)
+    done = _all(stage, "sqlite")
+    assert _progress(stage, done).first_left(stage, "sqlite") is None
+    lost = done.pop(3)
+    assert _progress(stage, done).first_left(stage, "sqlite") == (lost.workload, 1)

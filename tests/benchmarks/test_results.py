@@ -5,6 +5,7 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from benchmarks.main import main
 from benchmarks.results import Measurement, Result, alike, failure_words
+from benchmarks.start_times import StartTimes
 from benchmarks.tables import markdown, rows
 from benchmarks.workloads import Choice, Operation, Workload
 from hedwig.histograms import Histogram
@@ -262,3 +264,20 @@ def test_the_same_histogram_is_in_the_file_as_in_the_table(tmp_path: Path) -> No
     assert Histogram.decode(stored["histograms"]["service"]).percentile_us(50) == pytest.approx(10_000, rel=0.001)
     seconds = [Histogram.decode(second["response"]) for second in stored["series"].values()]
     assert Histogram.merged(seconds).count == sum(second["finished"] for second in stored["series"].values())
+
+
+def test_files_from_before_measurements_had_a_start_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "hub.json"
+    begun = StartTimes(iter([100.0, 107.25]).__next__).noted(lambda: _round(1, 0.010))
+    assert begun.started is not None
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(begun.started)).total_seconds()) < 60
+    assert begun.started_s == 7.25
+    _result(begun).write(path)
+    (read,) = Result.read(path).measurements
+    assert (read.started, read.started_s) == (begun.started, 7.25)
+    values = json.loads(path.read_text())
+    for name in ("started", "started_s"):
+        del values["measurements"][0][name]
+    path.write_text(json.dumps(values))
+    (older,) = Result.read(path).measurements
+    assert (older.started, older.started_s) == (None, None)

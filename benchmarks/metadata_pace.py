@@ -1,0 +1,90 @@
+"""How filling a store goes: how much was made, how fast lately, and whether it has come to a standstill."""
+
+from collections import deque
+from typing import Final
+
+from benchmarks.recording import Second
+
+__all__ = ["Pace", "Seconds"]
+
+_STANDSTILL_S: Final = 120
+_STANDSTILL_SHARE: Final = 0.1
+"""Of the rate of before: a server whose log is being forced, or that collects its garbage once, is back in time."""
+_SECONDS_MAX: Final = 2_000
+"""Each has a histogram, of some 26 KB."""
+
+
+class Pace:
+    """What was made, told apart into what was made in the last two minutes and before. Seconds never go back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before = 0
+        self._recent: deque[list[int]] = deque()
+
+    def note(self, second: int, records: int) -> None:
+        """Count records that were made in a second."""
+        self.count += records
+        if self._recent and self._recent[-1][0] == second:
+            self._recent[-1][1] += records
+        else:
+            self._recent.append([second, records])
+        self._forget(second - _STANDSTILL_S)
+
+    def per_s(self, second: int) -> float:
+        """Return how many records were made a second, in the last two minutes at most."""
+        self._forget(second - _STANDSTILL_S)
+        return (self.count - self._before) / max(1, min(second, _STANDSTILL_S))
+
+    def standstill(self, second: int) -> str | None:
+        """Say that hardly anything is made any more, as it is with a server that only collects garbage; else None.
+
+        That is told from what was made in the last seconds before `second`, and from what was made in all seconds
+        before these, which have to be as many.
+        """
+        since = second - _STANDSTILL_S
+        if since < _STANDSTILL_S:
+            return None
+        self._forget(since)
+        now_per_s, before_per_s = (self.count - self._before) / _STANDSTILL_S, self._before / since
+        if now_per_s >= _STANDSTILL_SHARE * before_per_s:
+            return None
+        return (
+            f"it came to a standstill: {now_per_s:,.0f} records/s in the last {_STANDSTILL_S} s, and "
+            f"{before_per_s:,.0f}/s before that"
+        )
+
+    def _forget(self, since: int) -> None:
+        while self._recent and self._recent[0][0] < since:
+            self._before += self._recent.popleft()[1]
+
+
+class Seconds:
+    """What was made second by second; once there are too many, by two, four, eight … seconds, under the first one.
+
+    So a fill of hours takes no more memory than one of half an hour. Histograms are added up, and lose nothing.
+    """
+
+    def __init__(self, seconds_max: int = _SECONDS_MAX) -> None:
+        self.series: dict[int, Second] = {}
+        self._seconds_max = seconds_max
+        self._width = 1
+
+    def note(self, second: int, records: int, took_us: int) -> None:
+        """Count a batch that was made in a second."""
+        entry = self.series.setdefault(second - second % self._width, Second())
+        entry.finished += records
+        entry.response.record(took_us)
+        while len(self.series) > self._seconds_max:
+            self._widen()
+
+    def _widen(self) -> None:
+        self._width *= 2
+        wider: dict[int, Second] = {}
+        for second, entry in self.series.items():
+            first = second - second % self._width
+            if first in wider:
+                wider[first].add(entry)
+            else:
+                wider[first] = entry
+        self.series = wider

@@ -1,0 +1,36 @@
+"""Lines on standard error that say how far a run is; on a terminal those of a moment replace each other."""
+
+import contextlib
+import shutil
+import sys
+
+import click
+
+__all__ = ["ProgressLines"]
+
+_ERASE = "\r\x1b[2K"
+
+
+class ProgressLines:
+    """Says lines. A terminal that is gone, as after its connection was lost, is no reason to end."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def say(self, line: str) -> None:
+        """Say a line that stays."""
+        self._write(f"{line}\n")
+        self._is_held = False
+
+    def say_for_now(self, line: str) -> None:
+        """Say a line that holds until the next one."""
+        if not sys.stderr.isatty():
+            self.say(line)
+            return
+        # A line that is broken cannot be taken back.
+        self._write(line[: shutil.get_terminal_size().columns - 1])
+        self._is_held = True
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            click.echo(f"{_ERASE}{text}" if self._is_held else text, err=True, nl=False)

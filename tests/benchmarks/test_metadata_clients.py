@@ -1,0 +1,130 @@
+"""Prove what becomes of what a client says: a measurement that is complete stays so, whatever happens behind it."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.generator_process import GeneratorProcess
+from benchmarks.metadata_cases import MetadataCases
+from benchmarks.metadata_ground import FillTask, Ground
+from benchmarks.metadata_places import MetadataPlaces
+from benchmarks.recording import Summary
+from benchmarks.results import Measurement
+from benchmarks.workloads import Operation, Workload
+
+GROUND = Ground(topics=20, subscribers=1, drawn=20)
+WORKLOAD = Workload(
+    name="subscribe", mix={Operation.CREATE_SUBSCRIPTION.value: 1.0}, topics=20, seconds=0.2, warmup_s=0.0
+)
+CLIENT = """#!{python}
+import json, sys
+
+def say(values):
+    print(json.dumps(values), flush=True)
+
+sys.stdin.readline()
+say({{"ready": True}})
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "fill" in asked:
+        say({{"progress": {{"records": 5, "of": 9, "per_s": 1.0}}}})
+        say({{"progress": {{"records": 7, "of": 9, "per_s": 2.0}}}})
+        say({{"filled": {{"summary": {summary}, "why": None}}}})
+    else:
+        say({{"ready": True}})
+        sys.stdin.readline()
+        say({{"summary": {summary}}})
+        say({tidied})
+"""
+
+
+class _Places(MetadataPlaces):
+    """Places without a server, one of which ends as soon as it is asked for the `ends`-th time."""
+
+    def __init__(self, directory: Path, *, ends: int = 0) -> None:
+        super().__init__(
+            directory, ["sqlite"], heap_mb=1024, durability="synced", topics_max=20, progress=lambda _: None
+        )
+        directory.mkdir()
+        self._asked = 0
+        self._ends = ends
+
+    def ended(self, backend: str) -> list[str]:
+        self._asked += 1
+        return ["sqlite-1 ended"] if 0 < self._ends <= self._asked else []
+
+
+def _client(place: Path, tidied: Mapping[str, Any]) -> str:
+    """Return a program that measures five operations, and says this when it has tidied."""
+    now_ns = time.monotonic_ns()
+    summary = Summary(begin_ns=now_ns, end_ns=now_ns + 1_000_000_000, count=5, offered=5)
+    program = place / "client"
+    program.write_text(CLIENT.format(python=sys.executable, summary=summary.to_json(), tidied=dict(tidied)))
+    program.chmod(0o755)
+    return str(program)
+
+
+def _measured(place: Path, tidied: Mapping[str, Any], *, ends: int = 0) -> list[Measurement]:
+    """Return two measurements of one backend, one after the other."""
+    with _Places(place / "servers", ends=ends) as places, MetadataCases(places, _client(place, tidied)) as cases:
+        return [cases.measure("sqlite", WORKLOAD, GROUND, number) for number in (1, 2)]
+
+
+def test_what_tidies_up_says_nothing_more(tmp_path: Path) -> None:
+    for each in _measured(tmp_path, {"tidied": {"left": {}}}):
+        assert (each.count, each.wall, each.reported) == (5, None, {})
+
+
+def test_a_measurement_that_cannot_be_tidied_up_is_kept_and_says_so(tmp_path: Path) -> None:
+    for each in _measured(tmp_path, {"error": "the disk is full"}):
+        assert (each.count, each.wall) == (5, None)
+        assert each.notes() == ["what it made may be in the store still: the load generator failed: the disk is full"]
+
+
+def test_what_could_not_be_deleted_is_counted(tmp_path: Path) -> None:
+    left = {"MetadataUnavailableError": 1_200, "BadVersionError": 3}
+    for each in _measured(tmp_path, {"tidied": {"left": left}}):
+        assert (each.count, each.wall) == (5, None)
+        assert each.notes() == [
+            "1,203 subscriptions that it made may be in the store still: BadVersionError, MetadataUnavailableError"
+        ]
+
+
+def test_a_server_that_ends_while_it_is_tidied_up_is_no_wall(tmp_path: Path) -> None:
+    first, second = _measured(tmp_path, {"error": "no answer"}, ends=2)
+    assert (first.count, first.wall) == (5, None)
+    (note,) = first.notes()
+    assert note.endswith("the load generator failed: no answer; sqlite-1 ended")
+    # Nobody started it again, so it had ended before the second.
+    assert second.wall == "sqlite-1 ended"
+
+
+def test_after_a_wall_the_next_case_gets_a_new_client(tmp_path: Path) -> None:
+    """The old one has still to say that it tidied up, which nobody waits for."""
+    for each in _measured(tmp_path, {"tidied": {"left": {}}}, ends=1):
+        assert (each.count, each.wall) == (5, "sqlite-1 ended")
+
+
+def test_how_far_a_fill_is_comes_before_what_it_came_to(tmp_path: Path) -> None:
+    told: list[Mapping[str, float]] = []
+    task = FillTask(first=0, last=20, subscribers=1)
+    with _Places(tmp_path / "servers") as places, MetadataCases(places, _client(tmp_path, {})) as cases:
+        measurement = cases.fill("sqlite", replace(WORKLOAD, name="fill"), task, on_progress=told.append)
+    assert (measurement.count, measurement.wall) == (5, None)
+    assert [each["records"] for each in told] == [5, 7]
+
+
+def test_who_waits_does_so_for_all_that_is_said_until_the_deadline() -> None:
+    script = f"import sys, time; print({json.dumps({'progress': 1})!r}, flush=True); time.sleep(60)"
+    with GeneratorProcess({}, (sys.executable, "-c", script)) as process:
+        began = time.monotonic()
+        with pytest.raises(BenchmarkError, match="did not say 'filled' in time"):
+            process.hear("filled", began + 2.0)
+        assert 2.0 <= time.monotonic() - began < 30.0

@@ -1,0 +1,91 @@
+"""Prove that a fill of hours is followed in little memory, and tells how far it is."""
+
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.metadata_fill import fill_aloud
+from benchmarks.metadata_ground import FillTask
+from benchmarks.metadata_lines import filling
+from benchmarks.metadata_pace import Pace, Seconds
+from tests.benchmarks.known_store import KnownStore
+from tests.benchmarks.virtual_time import VirtualTime
+
+HOURS_S = 10_000
+
+
+def test_seconds_beyond_so_many_are_added_up_and_lose_nothing() -> None:
+    seconds = Seconds(seconds_max=100)
+    for second in range(HOURS_S):
+        seconds.note(second, 3, 1_000 * (1 + second % 7))
+        assert len(seconds.series) <= 100
+    width = HOURS_S // len(seconds.series) + 1
+    numbers = list(seconds.series)
+    (step,) = {after - before for before, after in pairwise(numbers)}
+    assert step == 128 >= width
+    assert sum(each.finished for each in seconds.series.values()) == 3 * HOURS_S
+    assert sum(each.response.count for each in seconds.series.values()) == HOURS_S
+    first = seconds.series[0]
+    assert (first.finished, first.response.count) == (3 * step, step)
+    # A mean of histograms would know no slowest one.
+    assert first.response.max_us == pytest.approx(7_000, rel=0.01)
+
+
+def test_the_usual_fill_keeps_its_seconds() -> None:
+    seconds = Seconds()
+    for second in range(30 * 60):
+        seconds.note(second, 1, 1_000)
+    assert list(seconds.series) == list(range(30 * 60))
+
+
+def test_a_standstill_is_told_from_the_last_two_minutes() -> None:
+    pace = Pace()
+    for second in range(300):
+        pace.note(second, 100)
+    assert pace.standstill(299) is None
+    assert pace.per_s(300) == pytest.approx(100.0)
+    for second in range(300, 420):
+        pace.note(second, 9)
+        assert (pace.standstill(second) is None) == (second < 419), (
+            "a tenth is made until then, as good seconds are in it"
+        )
+    assert pace.standstill(420) == ("it came to a standstill: 9 records/s in the last 120 s, and 100/s before that")
+    assert pace.per_s(420) == pytest.approx(9.0)
+    assert pace.count == 300 * 100 + 120 * 9
+
+
+def test_nothing_is_a_standstill_before_there_is_as_much_before_it() -> None:
+    pace = Pace()
+    for second in range(100):
+        pace.note(second, 100)
+    assert pace.standstill(239) is None
+    assert pace.standstill(240) is not None
+
+
+def test_a_fill_tells_every_ten_seconds_how_far_it_is() -> None:
+    clock = VirtualTime()
+    told: list[tuple[float, dict[str, float]]] = []
+    began = clock.seconds
+    task = FillTask(first=0, last=8_000, subscribers=1)
+
+    async def run() -> None:
+        def tell(progress: dict[str, float]) -> None:
+            told.append((clock.seconds - began, progress))
+
+        _, why = await fill_aloud(KnownStore(0.1, 1.0), task, tell, now_ns=clock.now_ns)
+        assert why is None
+
+    clock.run(run())
+    # Six batches of 128 topics take three seconds: 63 batches are made in 33.
+    assert [seconds for seconds, _ in told] == pytest.approx([10.0, 20.0, 30.0], abs=0.1)
+    assert [progress["of"] for _, progress in told] == [task.records] * 3
+    made = [progress["records"] for _, progress in told]
+    assert 0 < made[0] < made[1] < made[2] < task.records
+    for seconds, progress in told:
+        assert progress["per_s"] == pytest.approx(progress["records"] / seconds, rel=0.01)
+
+
+def test_how_far_a_fill_is_reads_well() -> None:
+    progress = {"records": 3_200_000, "of": 11_522_000, "per_s": 9_012.4}
+    assert filling(progress) == "3,200,000 of 11,522,000 records, 9,012/s, about 15 min more"
+    assert filling(progress | {"per_s": 0.0}) == "3,200,000 of 11,522,000 records, 0/s, nothing lately"
