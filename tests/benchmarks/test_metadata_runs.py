@@ -246,6 +246,7 @@ def test_a_wall_tells_how_the_servers_stood_that_lived(tmp_path: Path) -> None:
     assert "zookeeper-1 lives: " in markdown(result)
 
 
+@pytest.mark.full
 def test_stores_are_filled_in_turns(tmp_path: Path) -> None:
     """Two backends that need no server of HBase's: who is first in one step is last in the next."""
     directory = tmp_path / "run"

@@ -26,7 +26,7 @@ def zookeeper(tmp_path: Path) -> Iterator[RunningServers]:
         own.launcher.down()
 
 
-@pytest.mark.parametrize("command", ["migrate", "import"])
+@pytest.mark.parametrize("command", ["migrate", pytest.param("import", marks=pytest.mark.full)])
 def test_store_that_stops_answering_is_one_clear_line(
     command: str, zookeeper: RunningServers, admin: Admin, tmp_path: Path
 ) -> None:

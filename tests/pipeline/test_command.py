@@ -137,6 +137,7 @@ def test_a_part_of_a_store_is_snapshotted_by_prefix_and_restored(run: Run, tmp_p
     assert {key.topic for key in records(second, Table.TOPICS)} == {b"b/1", b"b/2"}
 
 
+@pytest.mark.full
 def test_a_part_is_compared_with_the_same_part(run: Run, tmp_path: Path) -> None:
     (tmp_path / "all.tsv").write_text("a/1\nb/1\nb/2\n")
     store = new_store(tmp_path)
@@ -252,6 +253,7 @@ def test_a_damaged_snapshot_changes_nothing(run: Run, tmp_path: Path) -> None:
     assert records(store, Table.LEDGERS) == records(store, Table.SUBSCRIPTIONS) == {}
 
 
+@pytest.mark.full
 def test_a_migration_goes_on_with_the_snapshot_that_it_has(run: Run, tmp_path: Path) -> None:
     made, through = tmp_path / "made", tmp_path / "through"
     run("generate", made, "--topics", 30, "--subscriptions", 60)
@@ -325,6 +327,7 @@ def test_an_overwriting_job_that_ended_is_gone_on_with_by_creating(
     assert (tables["ledgers"]["same"], tables["subscriptions"]["created"]) == (30, 60)
 
 
+@pytest.mark.full
 def test_copies_say_what_they_lack(run: Run, tmp_path: Path) -> None:
     source, target = new_store(tmp_path, "source"), new_store(tmp_path, "target")
 

@@ -80,6 +80,7 @@ def test_owners_are_held_against_the_hubs_of_a_cluster(run: Run, servers: Runnin
         cluster_hubs(f"zookeeper://{zookeeper}/hedwig")
 
 
+@pytest.mark.full
 def test_ledgers_of_a_standalone_hub_are_held_against_its_records(run: Run, tmp_path: Path) -> None:
     with HubAndAdmin(tmp_path) as pair:
         for topic in ("eu/news", "us/news", "us/forgotten"):

@@ -29,6 +29,7 @@ def damaged(run: Run, tmp_path: Path) -> str:
     return url
 
 
+@pytest.mark.full
 def test_copies_pass_over_what_cannot_be_read_only_if_told_so_and_say_so(
     run: Run, tmp_path: Path, damaged: str
 ) -> None:
@@ -78,6 +79,7 @@ def _data(folder: Path) -> Path:
     return made
 
 
+@pytest.mark.full
 def test_a_store_without_such_records_has_none(run: Run, tmp_path: Path) -> None:
     store = new_store(tmp_path)
     for how in ((), SKIP):
