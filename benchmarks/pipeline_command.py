@@ -119,7 +119,7 @@ def _terms(label: str, topics: int, subscriptions: int, settings: dict[str, str]
     return found | {
         "heaps": ", ".join(f"{name} {size} MiB" for name, size in HEAP_MB.items()),
         "what is generated": f"{topics:,} topics and {subscriptions:,} subscriptions, no owners",
-        "each job": "a process of its own on the machine of the servers, master local[*], timed from start to end",
+        "each job": "a process of its own on the machine of the servers, master local[*,4], timed from start to end",
         "Spark": ", ".join(f"{name}={value}" for name, value in settings.items()) or "as the jobs have it",
         "memory": "of a job with all processes that it starts; pages that several share count once",
         "durability": "nothing forces the logs of ZooKeeper and HBase to the disk",

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hedwig.errors import ConfigurationError
 
-__all__ = ["MetadataUrl", "zookeeper_place"]
+__all__ = ["MetadataUrl", "family_of", "zookeeper_place"]
 
 _ZOOKEEPER_PORT: Final = 2181
 _ZOOKEEPERS_OWN: Final = "zookeeper"
@@ -44,6 +45,16 @@ class MetadataUrl:
             raise ConfigurationError(f"the metadata URL {text!r} gives a parameter twice")
         return cls(text, parts.scheme, parts.netloc, unquote(parts.path), parameters)
 
+    @property
+    def family(self) -> str:
+        """Return what backends that share their tables and versions are called together."""
+        return family_of(self.scheme)
+
+    @property
+    def file(self) -> Path:
+        """Return the file that the path names: `/./path` is one from where the process is."""
+        return Path(self.path.removeprefix("/") if self.path.startswith("/./") else self.path)
+
     def endpoints(self, default_port: int) -> tuple[tuple[str, int], ...]:
         """Return the (host, port) pairs. Raises ConfigurationError if there is none or a port is not a number."""
         pairs = []
@@ -62,6 +73,11 @@ class MetadataUrl:
             if name not in known:
                 choice = f"it knows {', '.join(sorted(known))}" if known else "it takes none"
                 raise ConfigurationError(f"{self.scheme} URLs have no parameter {name!r}; {choice}")
+
+
+def family_of(scheme: str) -> str:
+    """Return what backends that share their tables and versions are called together, by the scheme of one."""
+    return scheme.partition("+")[0]
 
 
 def zookeeper_place(url: str) -> tuple[str, str]:

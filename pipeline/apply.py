@@ -21,7 +21,7 @@ from metadata.copying import apply_to
 from metadata.freeze_watch import FreezeWatch, StoreFrozenError
 from metadata.operations import Read
 from metadata.unknown_fields import has_unknown_fields
-from metadata.url import MetadataUrl
+from metadata.url import MetadataUrl, family_of
 from pipeline.collector import few_collections
 from pipeline.input_rows import InputRow, rows_of
 from pipeline.places import check_shared
@@ -160,18 +160,13 @@ def _check_source(batch: pa.RecordBatch, config: ApplyConfig) -> None:
         raise InvalidArgumentError(
             f"the policy {config.policy} needs the columns 'version' and 'backend' as they were read from the store"
         )
-    mine = _family(MetadataUrl.parse(config.url).scheme)
+    mine = MetadataUrl.parse(config.url).family
     for backend in batch.column("backend").unique().to_pylist():
-        if backend is None or _family(backend) != mine:
+        if backend is None or family_of(backend) != mine:
             raise InvalidArgumentError(
                 f"rows whose backend is {backend!r} cannot replace records in {config.url}: the version of a record "
                 "means something in the store alone that it was read from"
             )
-
-
-def _family(scheme: str) -> str:
-    """Return what backends that share their tables and versions are called together."""
-    return scheme.partition("+")[0]
 
 
 async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyConfig) -> Statistics:

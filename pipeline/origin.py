@@ -38,23 +38,17 @@ def is_same_store(one: str, other: str) -> bool:
     try:
         first, second = MetadataUrl.parse(one), MetadataUrl.parse(other)
         return (
-            _family(first) == _family(second)
+            first.family == second.family
             and _path(first) == _path(second)
-            and (_family(first) == "sqlite" or bool(_hosts(first) & _hosts(second)))
+            and (first.family == "sqlite" or bool(_hosts(first) & _hosts(second)))
         )
     except ConfigurationError:
         return False  # What made the rows is no store at all.
 
 
-def _family(url: MetadataUrl) -> str:
-    """Return what backends that share their tables and versions are called together."""
-    return url.scheme.partition("+")[0]
-
-
 def _path(url: MetadataUrl) -> str:
     if url.scheme == "sqlite":
-        # A relative path is one of `/./path`.
-        return os.path.realpath(url.path[1:] if url.path.startswith("/./") else f"/{url.path.lstrip('/')}")
+        return os.path.realpath(url.file)
     return "/".join(filter(None, url.path.split("/")))
 
 

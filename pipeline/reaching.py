@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -99,5 +98,4 @@ def _is_made_later(url: str) -> bool:
     parsed = MetadataUrl.parse(url)
     if parsed.scheme != "sqlite" or parsed.parameters.get("create") == "false":
         return False
-    path = Path(parsed.path[1:] if parsed.path.startswith("/./") else parsed.path)
-    return not path.exists() and os.access(path.parent, os.W_OK | os.X_OK)
+    return not parsed.file.exists() and os.access(parsed.file.parent, os.W_OK | os.X_OK)

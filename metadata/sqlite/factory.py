@@ -156,7 +156,7 @@ def _path(url: MetadataUrl) -> str:
         )
     if url.path in ("", "/"):
         return _MEMORY
-    return os.fspath(Path(url.path[1:] if url.path.startswith("/./") else url.path))
+    return os.fspath(url.file)
 
 
 async def _check_directory(url: MetadataUrl, path: str) -> None:

@@ -228,7 +228,7 @@ def test_ctrl_c_waits_until_all_servers_have_ended(tmp_path: Path, monkeypatch: 
     ended = _note_ends(monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
     directory = tmp_path / "servers"
     directory.mkdir()
-    # Whatever tests before this one have made of it.
+    # Spark, for one, has a handler of its own, and leaves it in the process.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt), _places(directory):

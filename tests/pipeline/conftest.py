@@ -12,10 +12,18 @@ from pyspark.sql import SparkSession
 from hedwig.exit_codes import ExitCode
 from pipeline.datasource import register
 from pipeline.main import jobs
+from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
 
 __all__ = ["Run"]
 
 Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A master and two workers, for all tests of a module."""
+    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

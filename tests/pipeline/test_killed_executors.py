@@ -24,7 +24,7 @@ from hedwig.versions import NEW, Version
 from metadata import MetadataStore, RecordKey, Write
 from pipeline.tables import Table
 from tests.metadata.place import BACKENDS, Place, Surroundings
-from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.pipeline.stores import records, with_store
 from tests.servers import RunningServers
 
@@ -36,13 +36,6 @@ JOB_S: Final = 240.0
 KILLED: Final = "127.0.0.2"
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    """A master and two workers, for all tests of this module."""
-    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from hedwig.versions import ANY, NEW, Versioned
 from metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, format_metadata
 from metadata.zookeeper.versions import identity_of
 from pipeline.tables import Table
-from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.pipeline.stores import records, with_store
 from tests.servers import RunningServers
 
@@ -49,13 +49,6 @@ SPECULATION: Final = {
 }
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    """A master and two workers, for all tests of this module."""
-    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
-        yield running
 
 
 @pytest.fixture

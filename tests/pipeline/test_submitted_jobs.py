@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ import pyspark
 import pytest
 
 from metadata import StoreOptions, format_metadata
-from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
 
 SOURCES: Final = Path(__file__).parents[2]
@@ -61,13 +60,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         line = re.sub(r"\bpython3\.11\b", sys.executable, command)
         subprocess.run(["bash", "-ec", line], cwd=folder, check=True, timeout=PACK_S, capture_output=True)
     return folder
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    """A master and two workers."""
-    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
-        yield running
 
 
 def _submit(cluster: StandaloneCluster, place: Path, *arguments: str) -> Any:
