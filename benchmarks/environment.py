@@ -9,10 +9,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.disk_flushes import flushes_of
 from cli.dev import DevError
 from cli.dev.java import find_java
 
-__all__ = ["environment", "sync_rate"]
+__all__ = ["environment", "flushes_per_sync", "sync_rate"]
 
 _LIBRARIES: Final = (
     "click",
@@ -26,6 +27,7 @@ _LIBRARIES: Final = (
     "uvloop",
 )
 _SYNC_S: Final = 2.0
+_SYNCS: Final = 200
 _BLOCK: Final = b"\1" * 4096
 _SOURCES: Final = Path(__file__).parents[1]
 
@@ -39,6 +41,7 @@ def environment(directory: Path) -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "load_average": os.getloadavg()[0],
         "disk_syncs_per_s": sync_rate(directory),
+        "disk_flushes_per_sync": flushes_per_sync(directory),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "java": _java(),
@@ -60,6 +63,22 @@ def sync_rate(directory: Path, seconds: float = _SYNC_S) -> float:
             os.fdatasync(file.fileno())
             count += 1
     return count / took
+
+
+def flushes_per_sync(directory: Path) -> float | None:
+    """Return how many flushes the disk of a directory counts for each synced append, None if it counts none at all.
+
+    About 1 where its counter tells of every sync, as loads that write need it for a proof.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+        if (before := flushes_of(directory)) is None:
+            return None
+        for _ in range(_SYNCS):
+            file.write(_BLOCK)
+            os.fdatasync(file.fileno())
+        after = flushes_of(directory)
+    return None if after is None else (after - before) / _SYNCS
 
 
 def _cpu() -> str:

@@ -170,7 +170,7 @@ class MetadataCases:
         measurement = Measurement(workload=workload, driver=backend, round=number)
         roles = self._roles(backend, client)
         used = ([client.pid], _of_servers(roles), self._places.idle(backend))
-        with Sampler(roles) as sampler:
+        with Sampler(roles, flushes=self._places.flushes) as sampler:
             start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
             client.tell({"start_ns": start_ns, "processes": used})
             if workload.is_bounded:
@@ -197,7 +197,10 @@ class MetadataCases:
     ) -> Measurement:
         client = self._clients.of(backend)
         roles = self._roles(backend, client)
-        with Sampler(roles) as sampler, CpuTimesBeside(([client.pid], _of_servers(roles)), _FILL_INTERVAL_S) as times:
+        with (
+            Sampler(roles, flushes=self._places.flushes) as sampler,
+            CpuTimesBeside(([client.pid], _of_servers(roles)), _FILL_INTERVAL_S) as times,
+        ):
             start_ns = time.monotonic_ns()
             client.tell({"fill": task.to_json()})
             deadline = time.monotonic() + task.seconds_max + _PREPARE_S
@@ -266,6 +269,8 @@ def _note(
     if of_client is not None:
         measurement.values["client_cpu_s"] = of_client
         measurement.generator_cores = of_client / summary.seconds if summary.seconds else None
+    if (flushes := sampler.flushes_per_s(summary.begin_ns, summary.end_ns)) is not None:
+        measurement.values["disk_flushes_per_s"] = flushes
     if len(roles) > 1 and of_servers is not None:
         measurement.values["servers_cpu_s"] = of_servers
     held = {role: sampler.rss_bytes_max(role) for role in roles}

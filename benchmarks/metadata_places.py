@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from benchmarks.disk_flushes import flushes_of
 from benchmarks.errors import BenchmarkError
 from benchmarks.heaps import HEAP_MB_MIN, hbase_heaps
 from benchmarks.interrupts import interrupt_later
@@ -223,6 +224,10 @@ class MetadataPlaces:
         if backend == "sqlite":
             return sum(map(occupied, self._directory.glob("metadata.sqlite*")))
         return disk_bytes(self._servers[_SERVERS[backend]].directory / "data")
+
+    def flushes(self) -> int | None:
+        """Return how often the disk that all stores are on was flushed by now, None if nobody counts that."""
+        return flushes_of(self._directory)
 
     def live_heaps(self, backend: str) -> dict[str, int]:
         """Have a backend's servers collect their garbage, and return the bytes that are left, by their kind.

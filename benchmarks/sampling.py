@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -44,11 +44,16 @@ def usage_of(pid: int) -> Usage | None:
 
 
 class Sampler(Periodic):
-    """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up."""
+    """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up.
 
-    def __init__(self, processes: Mapping[str, list[int]]) -> None:
+    flushes: returns how often the disk was flushed by now, if that is to be known beside them; None: it is not known.
+    """
+
+    def __init__(self, processes: Mapping[str, list[int]], *, flushes: Callable[[], int | None] = lambda: None) -> None:
         self._processes = processes
+        self._flushes = flushes
         self._samples: list[tuple[int, dict[str, Usage]]] = []
+        self._flushed: list[tuple[int, int]] = []
         super().__init__("sampler", _INTERVAL_S)
 
     def _sample(self) -> None:
@@ -59,20 +64,22 @@ class Sampler(Periodic):
             if parts and len(parts) == len(pids):
                 found[role] = _sum(parts)
         self._samples.append((time.monotonic_ns(), found))
+        if (flushes := self._flushes()) is not None:
+            self._flushed.append((time.monotonic_ns(), flushes))
 
     def cores(self, role: str, begin_ns: int, end_ns: int) -> float | None:
         """Return the processors that a role kept busy on average in between, None if it was not seen twice."""
-        first, last = self._borders(role, begin_ns, end_ns)
-        if first is None or last is None or last[0] <= first[0]:
-            return None
-        return (last[1].cpu_s - first[1].cpu_s) * _SECOND_NS / (last[0] - first[0])
+        seen = self._seen(role)
+        return _rate([(at, usage.cpu_s) for at, usage in seen], begin_ns, end_ns)
 
     def written_bytes_per_s(self, role: str, begin_ns: int, end_ns: int) -> float | None:
         """Return the rate at which a role wrote to disks in between, None if it was not seen twice."""
-        first, last = self._borders(role, begin_ns, end_ns)
-        if first is None or last is None or last[0] <= first[0]:
-            return None
-        return (last[1].written_bytes - first[1].written_bytes) * _SECOND_NS / (last[0] - first[0])
+        seen = self._seen(role)
+        return _rate([(at, usage.written_bytes) for at, usage in seen], begin_ns, end_ns)
+
+    def flushes_per_s(self, begin_ns: int, end_ns: int) -> float | None:
+        """Return how often a second the disk was flushed in between, None if that is not known."""
+        return _rate(self._flushed, begin_ns, end_ns)
 
     def rss_bytes_max(self, role: str) -> int | None:
         """Return the most memory that a role was seen with."""
@@ -87,14 +94,22 @@ class Sampler(Periodic):
                 found[second] = {role: asdict(usage) for role, usage in usages.items()}
         return found
 
-    def _borders(self, role: str, begin_ns: int, end_ns: int) -> tuple[tuple[int, Usage] | None, ...]:
-        """Return the last sample before the beginning and the first after the end, or the nearest inside."""
-        seen = [(at, usages[role]) for at, usages in self._samples if role in usages]
-        if not seen:
-            return None, None
-        before = [sample for sample in seen if sample[0] <= begin_ns]
-        after = [sample for sample in seen if sample[0] >= end_ns]
-        return before[-1] if before else seen[0], after[0] if after else seen[-1]
+    def _seen(self, role: str) -> list[tuple[int, Usage]]:
+        return [(at, usages[role]) for at, usages in self._samples if role in usages]
+
+
+def _rate(seen: Sequence[tuple[int, float]], begin_ns: int, end_ns: int) -> float | None:
+    """Return how fast a number grew a second, from the last sample before the beginning to the first after the end.
+
+    Where there is none, the nearest inside is taken; None if that leaves no time.
+    """
+    if not seen:
+        return None
+    first = next((sample for sample in reversed(seen) if sample[0] <= begin_ns), seen[0])
+    last = next((sample for sample in seen if sample[0] >= end_ns), seen[-1])
+    if last[0] <= first[0]:
+        return None
+    return (last[1] - first[1]) * _SECOND_NS / (last[0] - first[0])
 
 
 def _sum(parts: list[Usage]) -> Usage:

@@ -70,3 +70,15 @@ def test_time_used_is_a_share_of_the_time_in_between() -> None:
 def test_the_sync_rate_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sync_rate(tmp_path / "data", 0.2) > 0
     assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_flushes_are_told_as_a_rate_or_as_unknown() -> None:
+    counted = iter(range(0, 100_000, 10))
+    begin_ns = time.monotonic_ns()
+    with Sampler({}, flushes=lambda: next(counted)) as sampler, Sampler({}) as nothing:
+        time.sleep(1.1)
+    end_ns = time.monotonic_ns()
+    rate = sampler.flushes_per_s(begin_ns, end_ns)
+    assert rate is not None
+    assert 20 < rate < 60, "ten for each of four samples a second"
+    assert nothing.flushes_per_s(begin_ns, end_ns) is None
