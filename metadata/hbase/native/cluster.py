@@ -85,9 +85,9 @@ class Cluster:
             found = self._lanes[server] = Lane(link, self._clock, self._in_flight_max, self._gathering)
         return found
 
-    async def data_connection(self, server: Server, deadline: Deadline) -> Connection:
-        """Return the connection for data to a region server."""
-        return await self._links.to(server, DATA).connect(deadline)
+    async def data_connection(self, server: Server, deadline: Deadline, *, in_blocks: bool = False) -> Connection:
+        """Return the connection for data to a region server, or the one on which cells come in blocks."""
+        return await self._links.to(server, DATA, in_blocks=in_blocks).connect(deadline)
 
     async def regions(self, table: str, deadline: Deadline | None = None) -> list[Region]:
         """Return the open regions of a table as hbase:meta has them now; none if there is no such table."""

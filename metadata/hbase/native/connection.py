@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Self, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
 from hedwig.clock import Deadline
 from hedwig.errors import ProtocolError
@@ -48,22 +48,37 @@ _GREETING: Final = 0
 Done: TypeAlias = Callable[[bytes | Exception], None]
 """Takes what came of a call."""
 
+WholeDone: TypeAlias = Callable[[Reply | Exception], None]
+"""Takes what came of a call, with the cells behind the message."""
+
 
 class _Call:
-    __slots__ = ("done", "expires_at", "method", "sent_at", "size")
+    __slots__ = ("done", "expires_at", "is_whole", "method", "sent_at", "size")
 
-    def __init__(self, method: str, size: int, done: Done, expires_at: float) -> None:
+    def __init__(self, method: str, size: int, done: Callable[[Any], None], expires_at: float, is_whole: bool) -> None:
         self.method = method
         self.size = size
         self.done = done
         self.expires_at = expires_at
+        self.is_whole = is_whole
         self.sent_at: float | None = None
 
 
 class Connection(asyncio.Protocol):
-    """An open connection. It is over for good once `ended`; `on_end` hears of it."""
+    """An open connection. It is over for good once `ended`; `on_end` hears of it.
 
-    def __init__(self, server: Server, service: str, user: str, on_end: Callable[["Connection"], None]) -> None:
+    On one `in_blocks` the server may put cells behind the messages of its replies: for it to read whole tables only.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        service: str,
+        user: str,
+        on_end: Callable[["Connection"], None],
+        *,
+        in_blocks: bool = False,
+    ) -> None:
         self._server = server
         self._service = service
         self._on_end = on_end
@@ -73,7 +88,7 @@ class Connection(asyncio.Protocol):
         self._calls: dict[int, _Call] = {}
         self._bytes = 0
         self._number = 0
-        self._out: dict[int, bytes] = {_GREETING: greeting(service, user)}
+        self._out: dict[int, bytes] = {_GREETING: greeting(service, user, in_blocks=in_blocks)}
         self._leaving = True
         self._paused = False
         self._heard_at = 0.0
@@ -85,11 +100,19 @@ class Connection(asyncio.Protocol):
         """Why it is over, once it is."""
 
     @classmethod
-    async def open(cls, server: Server, service: str, user: str, on_end: Callable[["Connection"], None]) -> Self:
+    async def open(
+        cls,
+        server: Server,
+        service: str,
+        user: str,
+        on_end: Callable[["Connection"], None],
+        *,
+        in_blocks: bool = False,
+    ) -> Self:
         """Connect. Raises OSError - nobody listens there."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: cls(server, service, user, on_end), server.host, server.port
+            lambda: cls(server, service, user, on_end, in_blocks=in_blocks), server.host, server.port
         )
         return connection
 
@@ -103,18 +126,22 @@ class Connection(asyncio.Protocol):
 
     async def ask(self, method: str, request: bytes, deadline: Deadline) -> bytes:
         """Return the response message of one call, which waits its turn while too many are in flight."""
-        await self._room(len(request), deadline)
-        answer: asyncio.Future[bytes] = self._loop.create_future()
+        return (await self.ask_whole(method, request, deadline)).body
 
-        def done(result: bytes | Exception) -> None:
+    async def ask_whole(self, method: str, request: bytes, deadline: Deadline) -> Reply:
+        """Return the reply to one call with the cells behind its message, as `ask`."""
+        await self._room(len(request), deadline)
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+
+        def done(result: Reply | Exception) -> None:
             if not answer.done():
-                if isinstance(result, bytes):
+                if isinstance(result, Reply):
                     answer.set_result(result)
                 else:
                     answer.set_exception(result)
                     answer.exception()  # Whoever is cancelled at this moment does not look at it.
 
-        number = self.send(method, request, deadline.remaining_s(), done)
+        number = self._send(method, request, deadline.remaining_s(), done, is_whole=True)
         try:
             return await answer
         finally:
@@ -127,6 +154,18 @@ class Connection(asyncio.Protocol):
 
         Raises: LocalProtocolError - it is too large; NotAppliedError, AbortedError - the connection is over.
         """
+        return self._send(method, request, timeout_s, done, held=held)
+
+    def _send(
+        self,
+        method: str,
+        request: bytes,
+        timeout_s: float,
+        done: Done | WholeDone,
+        *,
+        held: bool = False,
+        is_whole: bool = False,
+    ) -> int:
         if self.ended is not None:
             raise NotAppliedError(f"{self}: {self.ended}")
         number = self._next_number()
@@ -134,7 +173,7 @@ class Connection(asyncio.Protocol):
         frame = encode_call(number, method, request, timeout_ms)
         self._number = number
         expires_at = self._loop.time() + timeout_s
-        self._calls[number] = _Call(method, len(frame), done, expires_at)
+        self._calls[number] = _Call(method, len(frame), done, expires_at, is_whole)
         self._bytes += len(frame)
         if expires_at < self._timer_at:
             self._watch(expires_at)
@@ -222,7 +261,7 @@ class Connection(asyncio.Protocol):
             return
         call = self._take(reply.call)
         if call is not None:
-            call.done(reply.failure or reply.body)
+            call.done(reply.failure or (reply if call.is_whole else reply.body))
 
     def _watch(self, at: float) -> None:
         """Look at the deadlines at `at`, when the first may have passed, and not before."""

@@ -27,12 +27,20 @@ class Link:
     """The way to one service of one server: a connection that is replaced after its end."""
 
     def __init__(
-        self, server: Server, address: Server, service: str, user: str, on_loss: Callable[[Server], None]
+        self,
+        server: Server,
+        address: Server,
+        service: str,
+        user: str,
+        on_loss: Callable[[Server], None],
+        *,
+        in_blocks: bool = False,
     ) -> None:
         self.server = server
         self._address = address
         self._service = service
         self._user = user
+        self._in_blocks = in_blocks
         self._on_loss = on_loss
         self._connection: Connection | None = None
         self._opening: SharedWork[Connection] = SharedWork()
@@ -68,7 +76,9 @@ class Link:
     async def _open(self) -> Connection:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                connection = await Connection.open(self._address, self._service, self._user, self._ended)
+                connection = await Connection.open(
+                    self._address, self._service, self._user, self._ended, in_blocks=self._in_blocks
+                )
         except (OSError, TimeoutError) as exc:
             self._on_loss(self.server)
             why = reason_of(exc) or f"no connection within {_CONNECT_TIMEOUT_S:g} s"
@@ -86,6 +96,7 @@ class Link:
 class Links:
     """One link for each server and service; `on_loss` hears of each server whose connection ended, or that has none.
 
+    A service may have a second one, on which cells come in blocks.
     `route` says at which address a server is reached: its own, unless something stands in front of it. `user` is whom
     the servers are told that we are.
     """
@@ -94,16 +105,18 @@ class Links:
         self._route = route
         self._user = user
         self._on_loss = on_loss
-        self._links: dict[tuple[Server, str], Link] = {}
+        self._links: dict[tuple[Server, str, bool], Link] = {}
         self._closed = False
 
-    def to(self, server: Server, service: str) -> Link:
+    def to(self, server: Server, service: str, *, in_blocks: bool = False) -> Link:
         """Return the link to a service. Raises AbortedError if the links were closed."""
-        found = self._links.get((server, service))
+        found = self._links.get((server, service, in_blocks))
         if found is None:
             if self._closed:
                 raise AbortedError("the store was closed", sent=False)
-            found = self._links[server, service] = Link(server, self._route(server), service, self._user, self._on_loss)
+            address = self._route(server)
+            found = Link(server, address, service, self._user, self._on_loss, in_blocks=in_blocks)
+            self._links[server, service, in_blocks] = found
         return found
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from metadata.hbase.native.codec import (
     varint,
 )
 from metadata.hbase.native.hbase_pb2 import (
+    CellBlockMeta,
     ConnectionHeader,
     ExceptionResponse,
     RequestHeader,
@@ -30,9 +31,10 @@ def framed(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-def reply(call: int, body: bytes) -> bytes:
-    header = ResponseHeader(call_id=call).SerializeToString()
-    return framed(varint(len(header)) + header + varint(len(body)) + body)
+def reply(call: int, body: bytes, cells: bytes | None = None) -> bytes:
+    meta = None if cells is None else CellBlockMeta(length=len(cells))
+    header = ResponseHeader(call_id=call, cell_block_meta=meta).SerializeToString()
+    return framed(varint(len(header)) + header + varint(len(body)) + body + (cells or b""))
 
 
 def refusal(call: int, **fields: object) -> bytes:
@@ -50,6 +52,9 @@ def test_a_connection_begins_with_the_preamble_and_a_header() -> None:
     assert header.user_info.effective_user == "somebody"
     assert (header.version_info.version_major, header.version_info.version_minor) == (2, 6)
     assert header.version_info.HasField("src_checksum"), "HBase requires every field of it"
+    assert not header.HasField("cell_block_codec_class"), "with one, messages have no cells"
+    in_blocks = ConnectionHeader.FromString(greeting("ClientService", "somebody", in_blocks=True)[10:])
+    assert in_blocks.cell_block_codec_class == "org.apache.hadoop.hbase.codec.KeyValueCodec"
 
 
 @given(NUMBERS, METHODS, st.binary(max_size=300), st.integers(20, 2**31))
@@ -75,10 +80,17 @@ def test_numbers_take_seven_bits_a_byte(number: int) -> None:
     assert data[-1] < 128
 
 
-@given(st.lists(st.tuples(NUMBERS.filter(lambda one: one != FATAL_CALL), st.binary(max_size=40)), max_size=5))
-def test_replies_are_the_same_cut_at_every_byte(replies: list[tuple[int, bytes]]) -> None:
-    data = b"".join(reply(call, body) for call, body in replies)
-    expected = [Reply(call, body) for call, body in replies]
+@given(
+    st.lists(
+        st.tuples(
+            NUMBERS.filter(lambda one: one != FATAL_CALL), st.binary(max_size=40), st.none() | st.binary(max_size=40)
+        ),
+        max_size=5,
+    )
+)
+def test_replies_are_the_same_cut_at_every_byte(replies: list[tuple[int, bytes, bytes | None]]) -> None:
+    data = b"".join(reply(*one) for one in replies)
+    expected = [Reply(call, body, cells=cells or b"") for call, body, cells in replies]
     assert ReplyDecoder().receive(data) == expected
     for cut in range(len(data) + 1):
         decoder = ReplyDecoder()
@@ -119,6 +131,8 @@ def test_the_end_of_a_connection_is_told_by_a_number_that_no_call_has() -> None:
         pytest.param(b"\x02\x08\x01", id="no message"),
         pytest.param(b"\x02\x08\x01\x05ab", id="message cut short"),
         pytest.param(b"\x02\x08\x01\x01ab", id="bytes behind the message"),
+        pytest.param(b"\x06\x08\x01\x1a\x02\x08\x03\x00ab", id="cells cut short"),
+        pytest.param(b"\x06\x08\x01\x1a\x02\x08\x01\x00ab", id="bytes behind the cells"),
         pytest.param(b"\x02\xff\xff\x00", id="header of other bytes"),
         pytest.param(b"\xff" * 40, id="length without end"),
     ],
