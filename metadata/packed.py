@@ -7,26 +7,32 @@ decodes a column at a time.
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from metadata.key_ranges import KeyRange
 from metadata.scan import ScannedRecord
 
-__all__ = ["PackedColumns", "PackedPage", "ScansPacked"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PackedColumns", "PackedPage", "PackedValues", "ScansPacked"]
+
+PackedValues: TypeAlias = "Sequence[bytes | None] | pa.Array"
+"""A column: a list, or an array of Arrow's type binary where a backend comes by one without a look at each value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedColumns:
-    """Records of one kind: lists of one length, in the order of the scan.
+    """Records of one kind: columns of one length, in the order of the scan.
 
-    `subscribers` is empty for kinds that have none. `versions` are what `Version.raw` is. `parts` has one list for each
-    part of the kind's codec, in its form; a part that is absent is None or empty.
+    `subscribers` is empty for kinds that have none. `versions` are what `Version.raw` is. `parts` has one column for
+    each part of the kind's codec, in its form; a part that is absent is None or empty.
     """
 
-    topics: Sequence[bytes]
-    subscribers: Sequence[bytes]
-    versions: Sequence[bytes]
-    parts: Sequence[Sequence[bytes | None]]
+    topics: PackedValues
+    subscribers: PackedValues
+    versions: PackedValues
+    parts: Sequence[PackedValues]
 
     def __len__(self) -> int:
         return len(self.topics)

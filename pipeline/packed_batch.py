@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hedwig.errors import HedwigError
 from hedwig.model import MessageSeqId, RegionSeqId
-from metadata.packed import PackedColumns
+from metadata.packed import PackedColumns, PackedValues
 from metadata.packing import part_codec
 from metadata.unknown_fields import has_unknown_fields
 from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE, arrow_schema, batch_from, native_schema, value_of
@@ -63,11 +63,11 @@ ArithmeticError, and its ArrowInvalid a ValueError."""
 def _array(field: pa.Field, backend: str, page: PackedColumns, values: Mapping[str, pa.Array]) -> pa.Array:
     match field.name:
         case "topic":
-            return pa.array(page.topics, field.type)
+            return _as_array(page.topics)
         case "subscriber":
-            return pa.array(page.subscribers, field.type)
+            return _as_array(page.subscribers)
         case "version":
-            return pa.array(page.versions, field.type)
+            return _as_array(page.versions)
         case "backend":
             return pa.repeat(pa.scalar(backend, field.type), len(page))
         case UNKNOWN_FIELDS.name:
@@ -78,24 +78,28 @@ def _array(field: pa.Field, backend: str, page: PackedColumns, values: Mapping[s
             return values[name]
 
 
+def _as_array(values: PackedValues) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.binary())
+
+
 # ------------------------------------------------------------------------------------------ the columns between these
 
 
-def _ledgers(parts: Sequence[Sequence[bytes | None]]) -> dict[str, pa.Array]:
+def _ledgers(parts: Sequence[PackedValues]) -> dict[str, pa.Array]:
     return {"ranges": _distinct(parts[0], _ranges)}
 
 
-def _topics(parts: Sequence[Sequence[bytes | None]]) -> dict[str, pa.Array]:
+def _topics(parts: Sequence[PackedValues]) -> dict[str, pa.Array]:
     ranges = _distinct(parts[0], _ranges)
     return {"ledgers": ranges.value_lengths().cast(pa.int32())}
 
 
-def _subscriptions(parts: Sequence[Sequence[bytes | None]]) -> dict[str, pa.Array]:
+def _subscriptions(parts: Sequence[PackedValues]) -> dict[str, pa.Array]:
     preferences, states = parts
     return {"preferences": _distinct(preferences, _preferences), "state": _distinct(states, _states)}
 
 
-def _owners(parts: Sequence[Sequence[bytes | None]]) -> dict[str, pa.Array]:
+def _owners(parts: Sequence[PackedValues]) -> dict[str, pa.Array]:
     # A few hubs own all topics.
     hubs, which = _which(parts[0])
     records = [part_codec(Table.OWNERS.kind).unpack((raw,)) for raw in hubs]
@@ -108,7 +112,7 @@ def _owners(parts: Sequence[Sequence[bytes | None]]) -> dict[str, pa.Array]:
     return columns
 
 
-_DECODERS: Final[Mapping[Table, Callable[[Sequence[Sequence[bytes | None]]], dict[str, pa.Array]]]] = {
+_DECODERS: Final[Mapping[Table, Callable[[Sequence[PackedValues]], dict[str, pa.Array]]]] = {
     Table.TOPICS: _topics,
     Table.LEDGERS: _ledgers,
     Table.SUBSCRIPTIONS: _subscriptions,
@@ -118,15 +122,20 @@ _DECODERS: Final[Mapping[Table, Callable[[Sequence[Sequence[bytes | None]]], dic
 # --------------------------------------------------------------------------------------------------------------- parts
 
 
-def _which(raws: Sequence[bytes | None]) -> tuple[Sequence[bytes | None], pa.Array | None]:
+def _which(raws: PackedValues) -> tuple[Sequence[bytes | None], pa.Array | None]:
     """Return the distinct values, and which of them stands in each place; None if all of them differ."""
+    if isinstance(raws, pa.Array):
+        found = raws.dictionary_encode(null_encoding="encode")
+        if len(found.dictionary) == len(raws):
+            return raws.to_pylist(), None
+        return found.dictionary.to_pylist(), found.indices
     places = {raw: place for place, raw in enumerate(dict.fromkeys(raws))}
     if len(places) == len(raws):
         return raws, None
     return list(places), pa.array([places[raw] for raw in raws], pa.int32())
 
 
-def _distinct(raws: Sequence[bytes | None], decode: Callable[[Sequence[bytes | None]], pa.Array]) -> pa.Array:
+def _distinct(raws: PackedValues, decode: Callable[[Sequence[bytes | None]], pa.Array]) -> pa.Array:
     """Return a column of which each distinct value is decoded once: many records are the same but for their names."""
     distinct, which = _which(raws)
     values = decode(distinct)

@@ -61,7 +61,7 @@ class ScanConfig:
     columns: tuple[str, ...] | None = None
     names: NameRange = NameRange()
     rows_per_partition: int = 100_000
-    fetch_rows: int = 5_000
+    fetch_rows: int = 8_192
     batch_rows: int = 8_192
     on_corrupt: OnCorrupt = OnCorrupt.FAIL
     operation_timeout_s: float = 30.0

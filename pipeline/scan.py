@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 _NAMED_MAX: Final = 20
 """So many records that cannot be read are named by each task; all are counted."""
+_TURNS: Final = 2
 
 
 def scan(config: ScanConfig, keys: KeyRange) -> Generator[pa.RecordBatch, None, None]:
@@ -136,7 +137,8 @@ class _Rows:
         batch = packed_batch(self._config.table, self._backend, columns, self._config.columns)
         if not self._filters:
             return batch
-        return batch.filter(pa.array([self._config.names.wants(Topic(topic)) for topic in columns.topics], pa.bool_()))
+        topics = columns.topics.to_pylist() if isinstance(columns.topics, pa.Array) else columns.topics
+        return batch.filter(pa.array([self._config.names.wants(Topic(topic)) for topic in topics], pa.bool_()))
 
     def _batch(self, rows: int) -> pa.RecordBatch:
         batch = batch_of(self._config.table, self._backend, self._found[:rows], self._config.columns)
@@ -156,8 +158,10 @@ async def _ahead(pages: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     try:
         while (page := await coming) is not None:
             coming = asyncio.create_task(_page(pages))
-            # Let it get as far as the store; from there on it needs nobody's turn until the answer is there.
-            await asyncio.sleep(0)
+            # Let it get as far as the store; from there on it needs nobody's turn until the answer is there. What is
+            # asked in one turn of the loop leaves in the next.
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
             yield page
     finally:
         coming.cancel()

@@ -45,6 +45,16 @@ def packed(table: Table, stored: Sequence[Sequence[bytes | None]]) -> PackedColu
     )
 
 
+def in_arrays(page: PackedColumns) -> PackedColumns:
+    """Return the same page as a backend hands it on that comes by arrays of Arrow's."""
+    return PackedColumns(
+        pa.array(page.topics, pa.binary()),
+        pa.array(page.subscribers, pa.binary()) if page.subscribers else (),
+        pa.array(page.versions, pa.binary()),
+        [pa.array(part, pa.binary()) for part in page.parts],
+    )
+
+
 def made_of_records(table: Table, found: Sequence[Any], columns: Sequence[str] | None = None) -> pa.RecordBatch:
     """Return the batch that the same records make as objects."""
     pairs = []
@@ -58,10 +68,12 @@ def made_of_records(table: Table, found: Sequence[Any], columns: Sequence[str] |
 def check(table: Table, found: Sequence[Any], *, empty: bytes | None = None) -> None:
     """Hold a packed page of records, absent parts stored as `empty`, against the batch that they make as objects."""
     stored = [tuple(part or empty for part in part_codec(table.kind).pack(record)) for record in found]
-    batch = packed_batch(table, "hbase", packed(table, stored))
-    assert batch.schema == arrow_schema(table)
-    batch.validate(full=True)
-    assert batch.to_pylist() == made_of_records(table, found).to_pylist()
+    page = packed(table, stored)
+    for columns in (page, in_arrays(page)):
+        batch = packed_batch(table, "hbase", columns)
+        assert batch.schema == arrow_schema(table)
+        batch.validate(full=True)
+        assert batch.to_pylist() == made_of_records(table, found).to_pylist()
 
 
 @given(
@@ -144,9 +156,11 @@ def test_unusual_records_are_left_to_others(table: Table, stored: Sequence[bytes
     }
     far = (None, msgpack.packb({"c": [3, [b"eu", 4]]})) if table is Table.SUBSCRIPTIONS else sound[table]
     packed_batch(table, "hbase", packed(table, [sound[table], far]))
-    for page in ([stored], [sound[table], stored], [far, stored]):
-        with pytest.raises(UnusualError):
-            packed_batch(table, "hbase", packed(table, page), ["topic"])
+    for rows in ([stored], [sound[table], stored], [far, stored]):
+        page = packed(table, rows)
+        for columns in (page, in_arrays(page)):
+            with pytest.raises(UnusualError):
+                packed_batch(table, "hbase", columns, ["topic"])
 
 
 _NUMBERS: Final = st.one_of(
