@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeAlias
 
 from hedwig.clock import Deadline
 from metadata.attempts import Refusal
+from metadata.hbase.cell_blocks import CellBlock
 
 __all__ = [
     "LONG_AGO_MS",
@@ -24,6 +25,7 @@ __all__ = [
     "ConditionalPut",
     "HBaseDriver",
     "Row",
+    "RowStream",
     "RowValues",
     "ScanRange",
     "TableDescription",
@@ -101,6 +103,21 @@ class ScanRange:
     since_ms: int = 0
 
 
+class RowStream(Protocol):
+    """The rows of a range in key order, page by page. The server goes on from one page to the next where it stands."""
+
+    async def next(self, deadline: Deadline) -> CellBlock | None:
+        """Return the next rows, one at least; None behind the last.
+
+        Whatever it raises, nothing is lost or met twice: the next call goes on behind the last row that was returned.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what the server keeps for it. May be called twice."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
     """A table to be made: its full name (`namespace:table`), its families, and the row keys between its regions."""
@@ -159,6 +176,13 @@ class HBaseDriver(Protocol):
 
     async def scan_values(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[RowValues]:
         """Return the same rows as `scan`, of each but its key and the values of `rows.columns` in that order."""
+        ...
+
+    def stream(self, table: str, rows: ScanRange, page_rows: int) -> RowStream | None:
+        """Return the rows of a range as a stream of pages, of `page_rows` rows each at most; close it in the end.
+
+        None: this access path has none. `scan_values`, page by page, is what there is.
+        """
         ...
 
     async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:

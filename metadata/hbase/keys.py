@@ -17,6 +17,9 @@ from hedwig.model import SubscriberId, Topic
 
 __all__ = [
     "BUCKETS",
+    "ESCAPED_ZERO",
+    "HASH_CHARACTERS",
+    "TERMINATOR",
     "after",
     "bucket_of",
     "bucket_start",
@@ -30,19 +33,19 @@ __all__ = [
 BUCKETS: Final = 1 << 16
 """How many values the hash in front of a key has."""
 
-_HASH_CHARACTERS: Final = 4
-_TERMINATOR: Final = b"\x00\x01"
-_ESCAPED_ZERO: Final = b"\x00\xff"
+HASH_CHARACTERS: Final = 4
+TERMINATOR: Final = b"\x00\x01"
+ESCAPED_ZERO: Final = b"\x00\xff"
 
 
 def topic_key(topic: bytes) -> bytes:
     """Return the key under which all rows of `topic` stand."""
-    return hashlib.sha256(topic).hexdigest()[:_HASH_CHARACTERS].encode() + escape(topic) + _TERMINATOR
+    return hashlib.sha256(topic).hexdigest()[:HASH_CHARACTERS].encode() + escape(topic) + TERMINATOR
 
 
 def escape(name: bytes) -> bytes:
     """Return the form of a name, or of the beginning of one, inside a key."""
-    return name.replace(b"\x00", _ESCAPED_ZERO)
+    return name.replace(b"\x00", ESCAPED_ZERO)
 
 
 def split_row(row: bytes) -> tuple[Topic, SubscriberId]:
@@ -50,11 +53,11 @@ def split_row(row: bytes) -> tuple[Topic, SubscriberId]:
 
     Raises: ValueError - it is not a key that `topic_key` begins.
     """
-    end = row.find(_TERMINATOR, _HASH_CHARACTERS)
+    end = row.find(TERMINATOR, HASH_CHARACTERS)
     if end < 0:
         raise ValueError(f"the row key {row[:64]!r} has no terminator after its topic")
-    topic = row[_HASH_CHARACTERS:end].replace(_ESCAPED_ZERO, b"\x00")
-    return Topic(topic), SubscriberId(row[end + len(_TERMINATOR) :])
+    topic = row[HASH_CHARACTERS:end].replace(ESCAPED_ZERO, b"\x00")
+    return Topic(topic), SubscriberId(row[end + len(TERMINATOR) :])
 
 
 def after(row: bytes) -> bytes:
@@ -75,7 +78,7 @@ def bucket_start(bucket: int) -> bytes:
 
 def bucket_of(row: bytes) -> int:
     """Return the value of the hash at which a row key stands; 0 for the beginning of the table."""
-    return int(row[:_HASH_CHARACTERS], 16) if row else 0
+    return int(row[:HASH_CHARACTERS], 16) if row else 0
 
 
 def split_points(regions: int) -> list[bytes]:

@@ -9,7 +9,7 @@ millisecond, do not arise.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -22,7 +22,8 @@ from hedwig.outcomes import NotAppliedError
 from hedwig.versions import ANY, NEW, Version, Versioned
 from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
-from metadata.hbase.driver import Cell, ConditionalPut, HBaseDriver, Row, RowValues, ScanRange
+from metadata.hbase.cell_blocks import CellBlock
+from metadata.hbase.driver import Cell, ConditionalPut, HBaseDriver, Row, RowStream, RowValues, ScanRange
 from metadata.hbase.key_cuts import END, bucket_from, cuts
 from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, escape, past_prefix, split_row, topic_key
 from metadata.hbase.schema import columns_of
@@ -172,9 +173,34 @@ class HBaseTable(Generic[R]):
                 yield page
 
     async def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None]:
+        everything = ScanRange(start=keys.start, stop=keys.stop or END, columns=self._columns.all)
+        # What begins with a prefix the server has to look for, slice by slice.
+        stream = None if keys.prefix else self._driver.stream(self._table, everything, self._options.page_rows)
+        if stream is not None:
+            async with aclosing(self._streamed(stream)) as pages:
+                async for page in pages:
+                    yield page
+            return
         async for rows in self._slices(self._value_pages, keys.prefix, keys.start, keys.stop or END):
             if rows:
                 yield PackedPage(self._columns_of(rows), partial(self._scanned, rows))
+
+    async def _streamed(self, stream: RowStream) -> AsyncGenerator[PackedPage, None]:
+        """Iterate over the pages of a stream, which has tombstones in it, too, and is closed in the end."""
+        # Nobody else needs the libraries behind it.
+        from metadata.hbase.arrow_columns import packed_columns
+
+        with closing(stream):
+            while (block := await Attempts(self._options, f"list {self._table}").read(stream.next)) is not None:
+                found = packed_columns(
+                    block, self._columns, has_subscriber=self._kind.has_subscriber, version_tag=_VERSION_TAG
+                )
+                if found is None or len(found):
+                    yield PackedPage(found, partial(self._living, block))
+
+    def _living(self, block: CellBlock) -> list[ScannedRecord]:
+        """Return the records of a block that live, or whose version at least begins as if they did."""
+        return self._scanned([row for row in block.rows(self._columns.all) if (row[1][0] or b"").startswith(LIVE)])
 
     async def _estimate(self) -> int:
         """Return about how many rows there are: few exactly, many by how close together they are in some places."""

@@ -16,7 +16,6 @@ from metadata.attempts import Attempts, Refusal
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import (
     LONG_AGO_MS,
-    TIME_MAX_MS,
     ConditionalPut,
     Row,
     RowValues,
@@ -29,14 +28,14 @@ from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_o
 from metadata.hbase.native.administration import Administration
 from metadata.hbase.native.cluster import Cluster
 from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.filters import filter_of
-from metadata.hbase.native.hbase_pb2 import Column, Scan, TimeRange
+from metadata.hbase.native.hbase_pb2 import Scan
 from metadata.hbase.native.identity import Identity
 from metadata.hbase.native.lanes import GATHERING, Gathering
 from metadata.hbase.native.links import Links, Route
 from metadata.hbase.native.places import Region, Server
 from metadata.hbase.native.registry import Registry
-from metadata.hbase.native.scanning import row_of, scan_region, values_of
+from metadata.hbase.native.scanning import row_of, scan_of, scan_region, values_of
+from metadata.hbase.native.streams import CellStream
 
 __all__ = ["NativeDriver"]
 
@@ -47,7 +46,6 @@ _TRY_MIN_S: Final = 1.0
 _FEW_ROWS: Final = 100
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 1.0
-_REPLY_BYTES: Final = 4 << 20
 _VERSION_MIN: Final = (2, 4)
 
 
@@ -145,6 +143,9 @@ class NativeDriver:
     async def scan_values(self, table: str, rows: ScanRange, limit: int, deadline: Deadline) -> list[RowValues]:
         return await self._scan(table, rows, limit, deadline, values_of(rows.columns))
 
+    def stream(self, table: str, rows: ScanRange, page_rows: int) -> CellStream:
+        return CellStream(self._cluster, self._deadline_of_call, table, rows, page_rows)
+
     async def _scan(
         self, table: str, rows: ScanRange, limit: int, deadline: Deadline, make: Callable[[Any], T]
     ) -> list[T]:
@@ -228,26 +229,18 @@ class NativeDriver:
         make: Callable[[Any], T],
     ) -> list[T]:
         """Return the first `limit` rows of a range in one region, from `start` on."""
-
-        def deadline_of_call() -> Deadline:
-            return Deadline.after(self._options.clock, min(self._try_s, deadline.remaining_s()))
-
-        scan = Scan(
-            column=_columns(rows.columns),
-            start_row=start,
-            stop_row=rows.stop,
-            filter=filter_of(rows),
-            time_range=TimeRange(start=rows.since_ms, end=TIME_MAX_MS) if rows.since_ms else None,
-            # A topic mostly has few rows, whatever may be asked for. To stream, a server opens each file anew for the
-            # scanner, which takes it milliseconds; left to itself it does so once a scan has come to 256 KiB or so.
-            read_type=Scan.PREAD if limit <= _FEW_ROWS else Scan.DEFAULT,
-            max_result_size=_REPLY_BYTES,
-        )
+        # A topic mostly has few rows, whatever may be asked for. To stream, a server opens each file anew for the
+        # scanner, which takes it milliseconds; left to itself it does so once a scan has come to 256 KiB or so.
+        scan = scan_of(rows, start, Scan.PREAD if limit <= _FEW_ROWS else Scan.DEFAULT)
         try:
             connection = await self._cluster.data_connection(region.server, deadline)
-            return await scan_region(connection, region, scan, limit, deadline_of_call, make)
+            return await scan_region(connection, region, scan, limit, lambda: self._deadline_of_call(deadline), make)
         except ServerFailure as failure:
             self._cluster.failed(region, failure)
+
+    def _deadline_of_call(self, deadline: Deadline) -> Deadline:
+        """Return by when a call of an operation has to be answered that has until `deadline`."""
+        return Deadline.after(self._options.clock, min(self._try_s, deadline.remaining_s()))
 
     async def _region_of(self, put: ConditionalPut, deadline: Deadline) -> Region:
         return self._cluster.known(put.table, put.row) or await self._cluster.locate(put.table, put.row, deadline)
@@ -296,14 +289,6 @@ class NativeDriver:
 def _unseen(exc: OutcomeUnknownError) -> NotAppliedError:
     """Return what it means that a write was refused, for certain, and what it met is not known."""
     return NotAppliedError(str(exc))
-
-
-def _columns(names: Sequence[bytes]) -> list[Column]:
-    by_family: dict[bytes, list[bytes]] = {}
-    for name in names:
-        family, _, qualifier = name.partition(b":")
-        by_family.setdefault(family, []).append(qualifier)
-    return [Column(family=family, qualifier=qualifiers) for family, qualifiers in by_family.items()]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

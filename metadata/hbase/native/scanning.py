@@ -5,16 +5,34 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
-from metadata.hbase.driver import Cell, Row, RowValues
+from metadata.hbase.driver import TIME_MAX_MS, Cell, Row, RowValues, ScanRange
 from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.hbase_pb2 import RegionSpecifier, Scan, ScanRequest, ScanResponse
+from metadata.hbase.native.filters import filter_of
+from metadata.hbase.native.hbase_pb2 import Column, RegionSpecifier, Scan, ScanRequest, ScanResponse, TimeRange
 from metadata.hbase.native.places import Region
 
-__all__ = ["row_of", "scan_region", "values_of"]
+__all__ = ["METHOD", "REPLY_BYTES", "is_at_its_end", "let_go", "row_of", "scan_of", "scan_region", "values_of"]
 
 T = TypeVar("T")
 
-_METHOD: Final = "Scan"
+METHOD: Final = "Scan"
+REPLY_BYTES: Final = 4 << 20
+"""A server ends a reply with the row that takes it beyond so many bytes of cells, as its memory counts them."""
+
+
+def scan_of(rows: ScanRange, start: bytes, read_type: "Scan.ReadType") -> Scan:
+    """Return what a server is to read of a range, from `start` on."""
+    return Scan(
+        column=_columns(rows.columns),
+        start_row=start,
+        stop_row=rows.stop,
+        filter=filter_of(rows),
+        time_range=TimeRange(start=rows.since_ms, end=TIME_MAX_MS) if rows.since_ms else None,
+        # Whoever streams reads far more than is worth keeping in the place of what others ask for.
+        cache_blocks=read_type != Scan.STREAM,
+        read_type=read_type,
+        max_result_size=REPLY_BYTES,
+    )
 
 
 async def scan_region(
@@ -46,12 +64,10 @@ async def scan_region(
     sequence = 0
     try:
         while True:
-            body = await connection.ask(_METHOD, request.SerializeToString(), deadline_of_call())
+            body = await connection.ask(METHOD, request.SerializeToString(), deadline_of_call())
             answer = ScanResponse.FromString(body)
             rows += map(make, answer.results)
-            exhausted = answer.HasField("more_results_in_region") and not answer.more_results_in_region
-            ended = answer.HasField("more_results") and not answer.more_results
-            if exhausted or ended or len(rows) >= limit:
+            if is_at_its_end(answer) or len(rows) >= limit:
                 # The server closed the scanner by itself: at the end of the region, or at its limit of rows.
                 scanner = None
                 return rows
@@ -67,14 +83,21 @@ async def scan_region(
             sequence += 1
     finally:
         if scanner is not None:
-            _close(connection, scanner)
+            let_go(connection, scanner)
 
 
-def _close(connection: Connection, scanner: int) -> None:
+def is_at_its_end(answer: ScanResponse) -> bool:
+    """Say whether nothing of the range is left in this region. The server has closed the scanner then."""
+    exhausted = answer.HasField("more_results_in_region") and not answer.more_results_in_region
+    ended = answer.HasField("more_results") and not answer.more_results
+    return exhausted or ended
+
+
+def let_go(connection: Connection, scanner: int) -> None:
     """Let go of a scanner that was left in its middle, without waiting; unheard, the server does so by itself."""
     request = ScanRequest(scanner_id=scanner, number_of_rows=0, close_scanner=True).SerializeToString()
     if connection.ended is None:
-        connection.send(_METHOD, request, 5.0, lambda _: None)
+        connection.send(METHOD, request, 5.0, lambda _: None)
 
 
 def row_of(result: Any) -> Row:
@@ -105,3 +128,11 @@ def values_of(columns: Sequence[bytes]) -> Callable[[Any], RowValues]:
         return cells[0].row, tuple(found.get(name) for name in names)
 
     return values
+
+
+def _columns(names: Sequence[bytes]) -> list[Column]:
+    by_family: dict[bytes, list[bytes]] = {}
+    for name in names:
+        family, _, qualifier = name.partition(b":")
+        by_family.setdefault(family, []).append(qualifier)
+    return [Column(family=family, qualifier=qualifiers) for family, qualifiers in by_family.items()]

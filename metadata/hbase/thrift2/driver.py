@@ -138,6 +138,9 @@ class Thrift2Driver:
         found = await self.scan(table, rows, limit, deadline)
         return [(row.key, tuple(row.value(column) for column in rows.columns)) for row in found]
 
+    def stream(self, table: str, rows: ScanRange, page_rows: int) -> None:
+        """Return nothing: cells travel through a gateway in its own form, and each page is a call of its own."""
+
     async def region_starts(self, table: str, deadline: Deadline) -> list[bytes]:
         found: list[Any] = await self._run(table, deadline, lambda call: call("getAllRegionLocations", table.encode()))
         return sorted(_bytes(at.regionInfo.startKey) or b"" for at in found)

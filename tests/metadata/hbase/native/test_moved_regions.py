@@ -3,8 +3,8 @@ may be lost without harm."""
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -141,6 +141,54 @@ async def test_a_scan_over_many_regions_ends_though_every_fifth_call_of_it_is_lo
     assert [row.key for row in found if row.key.endswith(b"scanned")] == rows
     assert [row.key for row in found] == sorted({row.key for row in found}), "each once, in order"
     assert client.proxy.done[Action.CUT_REPLY] > 0
+
+
+async def test_a_stream_meets_every_row_once_though_every_fifth_call_of_it_is_lost(client: Client) -> None:
+    rows = [b"%x00bstreamed" % number for number in range(16)]
+    for row in rows:
+        await client.put(row, None, b"1")
+
+    def plan(exchange: Exchange) -> Step:
+        return Step(Action.CUT_REPLY) if exchange.name == SCAN and exchange.number % 5 == 0 else PASS
+
+    client.proxy.plan = plan
+    found = await streamed(client, 2)
+    assert [key for key in found if key.endswith(b"streamed")] == rows
+    assert found == sorted(set(found)), "each once, in order"
+    assert client.proxy.done[Action.CUT_REPLY] > 0
+
+
+async def test_a_stream_follows_a_region_that_moves_under_it(client: Client) -> None:
+    rows = [b"0000followed-%02d" % number for number in range(12)]
+    for row in rows:
+        await client.put(row, None, b"1")
+    moves = 0
+
+    async def move(met: Sequence[bytes]) -> None:
+        nonlocal moves
+        if len(met) < len(rows) and moves < 2:
+            moves += 1
+            await client.move(rows[0])
+
+    found = await streamed(client, 3, start=rows[0], then=move)
+    assert found[: len(rows)] == rows
+    assert found == sorted(set(found)), "each once, in order"
+    assert moves == 2
+
+
+async def streamed(
+    client: Client, page_rows: int, start: bytes = b"", then: Callable[[Sequence[bytes]], Awaitable[None]] | None = None
+) -> list[bytes]:
+    """Return the keys of rows as a stream tells them; `then` is told after each page which have come."""
+    met: list[bytes] = []
+    rows = ScanRange(start=start, stop=b"g", columns=COLUMNS)
+    with closing(client.driver.stream(client.table, rows, page_rows)) as stream:
+        while (block := await Attempts(OPTIONS, "stream").read(stream.next)) is not None:
+            assert 1 <= len(block) <= page_rows
+            met += [key for key, _ in block.rows(COLUMNS)]
+            if then is not None:
+                await then(met)
+    return met
 
 
 async def test_a_lost_question_for_the_table_leaves_no_doubt_of_the_write(client: Client) -> None:

@@ -1,0 +1,140 @@
+"""Streams: whole ranges of a table, read by one scanner in each HBase region, whose cells come in blocks.
+
+A scanner stays where it is between two pages. One for each page would have the server open its files and look for the
+place anew each time, which costs it more than a thousand rows do. It reads without a filter, which the server would ask
+about each row: whoever reads a whole table wants nearly all of them.
+
+What a server forgets (a lease of a minute that ran out, a region that moved, a connection that ended) costs nothing but
+the call: the next scanner begins directly behind the last row that was handed out.
+
+A page has `REPLY_BYTES` and one row at most, however many rows were asked for.
+"""
+
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from hedwig.clock import Deadline
+from hedwig.errors import RemoteProtocolError
+from hedwig.outcomes import OutcomeUnknownError
+from metadata.hbase.cell_blocks import CellBlock
+from metadata.hbase.driver import ScanRange
+from metadata.hbase.keys import after
+from metadata.hbase.native.cluster import Cluster
+from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.failures import ServerFailure
+from metadata.hbase.native.hbase_pb2 import RegionSpecifier, Scan, ScanRequest, ScanResponse
+from metadata.hbase.native.places import Region
+from metadata.hbase.native.scanning import METHOD, is_at_its_end, let_go, scan_of
+
+__all__ = ["CellStream"]
+
+
+class CellStream:
+    """A RowStream. `deadline_of_call` tells by when a call of an operation with that deadline is given up."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        deadline_of_call: Callable[[Deadline], Deadline],
+        table: str,
+        rows: ScanRange,
+        page_rows: int,
+    ) -> None:
+        self._cluster = cluster
+        self._deadline_of_call = deadline_of_call
+        self._table = table
+        self._rows = rows
+        self._page_rows = page_rows
+        self._start = rows.start
+        self._is_over = bool(rows.stop) and rows.start >= rows.stop
+        self._scanner: _Scanner | None = None
+
+    async def next(self, deadline: Deadline) -> CellBlock | None:
+        while not self._is_over:
+            if self._scanner is None:
+                self._scanner = await self._opened(deadline)
+            block = await self._page(self._scanner, deadline)
+            if len(block):
+                self._start = after(block.last_key)
+            if self._scanner.is_over:
+                self._leave(self._scanner.region)
+            if len(block):
+                return block
+        return None
+
+    def close(self) -> None:
+        if self._scanner is not None:
+            self._scanner.close()
+            self._scanner = None
+
+    async def _opened(self, deadline: Deadline) -> "_Scanner":
+        region = await self._cluster.locate(self._table, self._start, deadline)
+        connection = await self._cluster.data_connection(region.server, deadline, in_blocks=True)
+        return _Scanner(connection, region, scan_of(self._rows, self._start, Scan.STREAM))
+
+    async def _page(self, scanner: "_Scanner", deadline: Deadline) -> CellBlock:
+        try:
+            return await scanner.ask(self._page_rows, self._deadline_of_call(deadline))
+        except ServerFailure as failure:
+            self.close()
+            self._cluster.failed(scanner.region, failure)
+        except BaseException:
+            # Whether the server went on with it is not known; and a call must not be repeated.
+            self.close()
+            raise
+
+    def _leave(self, region: Region) -> None:
+        """Go on to the region behind one that has been read."""
+        self._scanner = None
+        self._start = region.end
+        self._is_over = not region.end or (bool(self._rows.stop) and region.end >= self._rows.stop)
+
+
+class _Scanner:
+    """A scanner of one region: the first call opens it."""
+
+    def __init__(self, connection: Connection, region: Region, scan: Scan) -> None:
+        self.region = region
+        self.is_over = False
+        """Whether nothing is left for it. The server has closed it then."""
+        self._connection = connection
+        self._scan = scan
+        self._id: int | None = None
+        self._calls = 0
+
+    async def ask(self, rows: int, deadline: Deadline) -> CellBlock:
+        """Return the next rows, so many at most; there may be none, and still more to come."""
+        reply = await self._connection.ask_whole(METHOD, self._request(rows).SerializeToString(), deadline)
+        try:
+            answer = ScanResponse.FromString(reply.body)
+            if self._id is None:
+                self._id = answer.scanner_id
+            else:
+                self._calls += 1
+            self.is_over = is_at_its_end(answer)
+            return CellBlock(reply.cells, list(answer.cells_per_result))
+        except (DecodeError, RemoteProtocolError) as exc:
+            raise OutcomeUnknownError(f"the answer of {self.region.server} cannot be read: {exc}") from exc
+
+    def close(self) -> None:
+        """Have the server forget it, if there is anything to forget."""
+        if self._id is not None and not self.is_over:
+            let_go(self._connection, self._id)
+
+    def _request(self, rows: int) -> ScanRequest:
+        if self._id is not None:
+            return ScanRequest(
+                scanner_id=self._id,
+                number_of_rows=rows,
+                next_call_seq=self._calls,
+                client_handles_partials=False,
+                client_handles_heartbeats=True,
+            )
+        return ScanRequest(
+            region=RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=self.region.name),
+            scan=self._scan,
+            number_of_rows=rows,
+            client_handles_partials=False,
+            client_handles_heartbeats=True,
+        )
