@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -26,6 +27,7 @@ from pipeline.errors import SPARK_ERRORS, JobError, from_spark
 from pipeline.folder import Folder
 from pipeline.manifest import Manifest
 from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE
+from pipeline.side_by_side import side_by_side
 from pipeline.spark_types import spark_schema
 from pipeline.tables import Table
 
@@ -73,6 +75,8 @@ def write_snapshot(
 ) -> Manifest:
     """Write `frames` as a snapshot into the folder `path`, which must be empty or missing. Each is read once.
 
+    All are written side by side, and each is read back as soon as it is written.
+
     Of a frame with the columns UNKNOWN_FIELDS and UNREADABLE what they tell is counted; neither they are written, nor
     the rows of records that cannot be read. Whatever ends it before the end, what it has written is deleted as far as
     that is possible; and without the manifest the rest is no snapshot.
@@ -82,20 +86,17 @@ def write_snapshot(
     folder = Folder(spark, path)
     clock = clock or SystemClock()
     with folder.deleted_on_failure():
-        began = _time_text(clock)
-        passed = {table: _write(frame, f"{path}/{table}") for table, frame in frames.items()}
-        ended = _time_text(clock)
-        tables = {table: _read_back(spark, table, f"{path}/{table}", seen.rows) for table, seen in passed.items()}
-        unknown = {table: seen.unknown_fields for table, seen in passed.items() if seen.unknown_fields}
-        broken = {table: seen.unreadable for table, seen in passed.items() if seen.unreadable}
+        began = clock.wall()
+        works = [partial(_copied, table, frame, f"{path}/{table}", clock) for table, frame in frames.items()]
+        copied = dict(zip(frames, side_by_side(spark, works), strict=True))
         manifest = Manifest(
             source=source,
-            began=began,
-            ended=ended,
+            began=_time_text(began),
+            ended=_time_text(max((each.ended for each in copied.values()), default=began)),
             prefix=prefix.hex(),
-            tables=tables,
-            unknown_fields=unknown,
-            unreadable=broken,
+            tables={table: each.checksum for table, each in copied.items()},
+            unknown_fields={table: each.unknown_fields for table, each in copied.items() if each.unknown_fields},
+            unreadable={table: each.unreadable for table, each in copied.items() if each.unreadable},
         )
         folder.write_text(_MANIFEST, manifest.encode())
     return manifest
@@ -125,17 +126,21 @@ def read_snapshot(spark: SparkSession, path: str) -> Snapshot:
     return Snapshot(folder, manifest, frames)
 
 
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """What was seen of a table on its way into files."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copied:
+    """A table in its files: what they hold, what was seen on the way, and when all of it had been read (wall clock)."""
 
-    rows: int
+    checksum: Checksum
     unknown_fields: int
     unreadable: int
+    ended: float
 
 
-def _write(frame: DataFrame, path: str) -> _Passed:
-    """Write a frame as Parquet, but for its columns on request, and for rows of records that cannot be read."""
+def _copied(table: Table, frame: DataFrame, path: str, clock: Clock) -> _Copied:
+    """Write a frame as Parquet, but for its columns on request, and for rows of records that cannot be read.
+
+    Raises: JobError - the files hold more or fewer rows than were written.
+    """
     seen = Observation()
     unknown = F.col(UNKNOWN_FIELDS.name) if UNKNOWN_FIELDS.name in frame.columns else F.lit(False)
     broken = F.col(UNREADABLE.name).isNotNull() if UNREADABLE.name in frame.columns else F.lit(False)
@@ -146,16 +151,19 @@ def _write(frame: DataFrame, path: str) -> _Passed:
     )
     kept = frame.observe(seen, *counts).where(~broken).drop(UNKNOWN_FIELDS.name, UNREADABLE.name)
     kept.write.parquet(path)
-    return _Passed(*(int(seen.get[name]) for name in ("rows", "unknown_fields", "unreadable")))
-
-
-def _read_back(spark: SparkSession, table: Table, path: str, passed: int) -> Checksum:
-    found = checksum_of(table, spark.read.schema(spark_schema(table)).parquet(path))
+    ended = clock.wall()
+    passed = int(seen.get["rows"])
+    found = checksum_of(table, frame.sparkSession.read.schema(spark_schema(table)).parquet(path))
     if found.rows != passed:
         raise JobError(
             f"{passed:,} rows were written to {path}, and {found.rows:,} are in it: its file system lost some"
         )
-    return found
+    return _Copied(
+        checksum=found,
+        unknown_fields=int(seen.get["unknown_fields"]),
+        unreadable=int(seen.get["unreadable"]),
+        ended=ended,
+    )
 
 
 @contextmanager
@@ -169,5 +177,5 @@ def _reading(place: str) -> Iterator[None]:
         raise JobError(f"{place} cannot be read: {reason}") from exc
 
 
-def _time_text(clock: Clock) -> str:
-    return datetime.fromtimestamp(clock.wall(), UTC).isoformat(timespec="seconds")
+def _time_text(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

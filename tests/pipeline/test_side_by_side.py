@@ -1,0 +1,72 @@
+"""Queries side by side run at once, and what ends one of them ends them all."""
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.side_by_side import side_by_side
+
+PATIENCE_S: Final = 60.0
+
+
+def _sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    time.sleep(2 * PATIENCE_S)
+    yield from batches
+
+
+def _active(spark: SparkSession) -> list[int]:
+    return list(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+def test_two_run_at_once_and_all_return_in_their_order(spark: SparkSession) -> None:
+    both_there = threading.Barrier(2, timeout=PATIENCE_S)
+
+    def counted(rows: int) -> int:
+        both_there.wait()
+        return spark.range(rows).count()
+
+    assert side_by_side(spark, [partial(counted, rows) for rows in (3, 1, 2, 0)]) == [3, 1, 2, 0]
+    assert side_by_side(spark, []) == []
+
+
+def test_what_fails_first_is_raised_once_the_others_have_ended(spark: SparkSession) -> None:
+    before = set(_active(spark))
+    ended: list[float] = []
+
+    def long() -> int:
+        try:
+            return spark.range(1).mapInArrow(_sleeps, "id bigint").count()
+        finally:
+            ended.append(time.monotonic())
+
+    def fails() -> int:
+        deadline = time.monotonic() + PATIENCE_S
+        while not set(_active(spark)) - before:
+            assert time.monotonic() < deadline, "the other one never began"
+            time.sleep(0.02)
+        raise ValueError("mine")
+
+    def never() -> int:
+        raise AssertionError("it was begun after another had failed")
+
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="mine"):
+        side_by_side(spark, [long, fails, never])
+    assert len(ended) == 1
+    assert time.monotonic() - began < 2 * PATIENCE_S
+    assert set(_active(spark)) <= before
+
+
+def test_settings_of_the_thread_that_waits_hold_for_all(spark: SparkSession) -> None:
+    spark.sparkContext.setLocalProperty("hedwig.test", "here")
+    try:
+        (seen,) = side_by_side(spark, [lambda: spark.sparkContext.getLocalProperty("hedwig.test")])
+    finally:
+        spark.sparkContext.setLocalProperty("hedwig.test", None)  # type: ignore[arg-type]
+    assert seen == "here"
