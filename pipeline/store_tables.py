@@ -1,14 +1,17 @@
 """The tables of a store as frames, and frames into the tables of a store."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from hedwig.exit_codes import ExitCode
+from metadata import MetadataUrl
 from pipeline.apply import ApplyConfig
+from pipeline.datasource import HedwigDataSource
 from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.policies import Policy
@@ -20,6 +23,8 @@ from pipeline.writing import apply_rows
 
 __all__ = ["apply_config", "read_table", "read_table_to_copy", "read_tables_of", "read_unreadable", "write_table"]
 
+_LISTED: Final = ("zookeeper",)
+"""Where shares name all that is in them: too much to send all of them to each task."""
 _DONE: Final = "_SUCCESS"
 """What Spark leaves in a folder once all of it was written."""
 
@@ -34,9 +39,25 @@ def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Map
 
     Where `options` say that what cannot be read is passed over, there is a row for each such record. All columns may
     be null.
+
+    What tasks read is planned here and now, and not by processes that Spark would start to ask the data source: two of
+    them, which take some seconds to begin with.
+
+    Raises: as `plan`.
     """
     schema = StructType([spark_field(field.with_nullable(True)) for field in all_columns(table)])
-    return spark.read.format("hedwig").schema(schema).options(url=url, table=table.value, **options).load()
+    chosen = {"url": url, "table": table.value, **options}
+    if MetadataUrl.parse(url).scheme in _LISTED:
+        return spark.read.format("hedwig").schema(schema).options(**chosen).load()
+    reader = HedwigDataSource(chosen).reader(schema)
+    shares = reader.partitions()
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from reader.read(shares[number])
+
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, schema)
 
 
 def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], options: Mapping[str, str]) -> DataFrame:

@@ -1,0 +1,53 @@
+"""Tables that are read to be copied hold what the data source reads, in tasks that were planned beside the job."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from hedwig.errors import ConfigurationError, CorruptRecordError, LayoutMissingError
+from pipeline.errors import from_spark
+from pipeline.plan import ScanConfig, plan
+from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE
+from pipeline.store_tables import read_table, read_table_to_copy
+from pipeline.tables import Table
+from tests.metadata.bulk_contents import fill
+from tests.pipeline.stores import break_one, new_store, records, with_store
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> str:
+    """The URL of a store with some of each kind of records."""
+    url = new_store(tmp_path)
+    with_store(url, fill)
+    return url
+
+
+@pytest.mark.parametrize("table", Table)
+def test_they_hold_what_the_data_source_reads(spark: SparkSession, filled: str, table: Table) -> None:
+    frame = read_table_to_copy(spark, filled, table, {"rowsPerPartition": "20", "fetchRows": "7"})
+    shares = plan(ScanConfig(url=filled, table=table, rows_per_partition=20))
+    assert frame.rdd.getNumPartitions() == len(shares) > 1
+    assert all(field.nullable for field in frame.schema)
+    plain = frame.drop(UNKNOWN_FIELDS.name, UNREADABLE.name)
+    read = read_table(spark, filled, table, {})
+    assert plain.columns == read.columns
+    assertDataFrameEqual(plain, read, ignoreNullable=True)
+
+
+def test_what_is_wrong_with_the_store_is_told_before_anything_is_read(
+    spark: SparkSession, tmp_path: Path, filled: str
+) -> None:
+    with pytest.raises(LayoutMissingError, match="there is no metadata store at"):
+        read_table_to_copy(spark, f"sqlite://{tmp_path}/none.db", Table.TOPICS, {})
+    with pytest.raises(ConfigurationError, match="has no option"):
+        read_table_to_copy(spark, filled, Table.TOPICS, {"rows": "1"})
+
+
+def test_what_goes_wrong_in_a_task_comes_as_what_it_was(spark: SparkSession, filled: str) -> None:
+    break_one(filled, Table.LEDGERS, next(iter(records(filled, Table.LEDGERS))))
+    with pytest.raises(PySparkException) as caught:
+        read_table_to_copy(spark, filled, Table.LEDGERS, {}).count()
+    assert isinstance(from_spark(caught.value), CorruptRecordError)
