@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.cpu_time import CpuTimesBeside, cpu_s_between
+from benchmarks.disk_flushes import FLUSHES
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
 from benchmarks.kept_clients import KeptClients
@@ -270,7 +271,7 @@ def _note(
         measurement.values["client_cpu_s"] = of_client
         measurement.generator_cores = of_client / summary.seconds if summary.seconds else None
     if (flushes := sampler.flushes_per_s(summary.begin_ns, summary.end_ns)) is not None:
-        measurement.values["disk_flushes_per_s"] = flushes
+        measurement.values[FLUSHES] = flushes
     if len(roles) > 1 and of_servers is not None:
         measurement.values["servers_cpu_s"] = of_servers
     held = {role: sampler.rss_bytes_max(role) for role in roles}

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.report_drawing import Palette
 from benchmarks.report_factors import factor_chart
 from benchmarks.report_findings import PREFERRED, Finding, findings
+from benchmarks.report_flushes import flush_section
 from benchmarks.report_growth import Stage, disk_chart, rate_charts, restart_chart, stages_of
 from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
 from benchmarks.report_memory import memory_chart
@@ -30,6 +31,8 @@ def metadata_sections(result: Result) -> list[Section]:
     found = _better(result.program, stages, palette, cpus)
     for number, stage in enumerate(stages):
         found += _of_stage(stage, palette, is_folded=number > 0)
+    if forced := flush_section(result):
+        found.append(forced)
     if cases := _cases(result):
         found.insert(2, cases)
     if walls := walls_table(result.measurements):
