@@ -36,9 +36,9 @@ def flush_section(result: Result) -> Section | None:
                     shown = [count(rate), _few(flushes), f"{_for_each(group):.2f}"]
                     lines.append([durability, name, driver_title(driver), *shown])
     says = (
-        f"The disk counts how often it is told to put what its cache holds on its medium; tried before the run, that was "
-        f"{seen:.2f} times for each append that was synced. Changes that come at the same moment share a flush; a log "
-        "that is forced cannot do without one. For each change, over all loads that offer a rate: "
+        "The disk counts how often it is told to put what its cache holds on its medium; tried before the run, that "
+        f"was {seen:.2f} times for each append that was synced. Changes that come at the same moment share a flush; a "
+        "log that is forced cannot do without one. For each change, over all loads that offer a rate: "
         f"{'; '.join(_told(loads))}. The table has medians over all numbers of topics and rounds."
     )
     return Section(
@@ -55,8 +55,8 @@ def _told(loads: Sequence[Measurement]) -> list[str]:
     for durability in _distinct([each.on for each in loads]):
         of_backends = []
         for driver in _distinct([each.driver for each in loads]):
-            changes = [each for each in loads if (each.on, each.driver) == (durability, driver) and not _only_reads(each)]
-            if changes:
+            own = [each for each in loads if (each.on, each.driver) == (durability, driver)]
+            if changes := [each for each in own if not _only_reads(each)]:
                 of_backends.append(f"{driver_title(driver)} {_for_each(changes):.2f}")
         if of_backends:
             told.append(f"{durability} {', '.join(of_backends)}")

@@ -131,13 +131,16 @@ def _of_stage(stage: Stage, palette: Palette, *, is_folded: bool) -> list[Sectio
         for each in stage.measurements
         if each.workload.keys and not each.workload.is_open_loop and each.workload.choice is not Choice.ZIPF
     ]
+    # It is measured at both ends of a ladder; the table has both.
+    most = max((each.workload.topics for each in plain), default=0)
+    plain = [each for each in plain if each.workload.topics == most]
     contention = (
         contention_charts(
             plain,
             palette,
             lambda each: each.workload.in_flight // each.workload.keys,
             name=f"contention-{stage.name}",
-            subtitle=f"{stage.words}; {plain[0].workload.in_flight} hubs want some topics at once",
+            subtitle=f"{stage.words}, {most:,} topics; {plain[0].workload.in_flight} hubs want some topics at once",
         )
         if plain
         else []

@@ -177,7 +177,7 @@ class Workload:
         get the same topics in a round.
         """
         if self.choice is Choice.TURNS:
-            order = list(range(self.topics))
+            order = list(range(self._drawn))
             random.Random(self.seed).shuffle(order)
             if self.sample:
                 order = order[self.first : self.first + self.sample]

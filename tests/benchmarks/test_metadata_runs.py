@@ -201,7 +201,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
 
 
 def _assert_forced(result: Result) -> None:
-    """Every change has its share in a flush of the disk, where the disk counts them; the servers change nothing else."""
+    """Every change has its share in a flush of the disk, where the disk counts them."""
     if (result.environment["disk_flushes_per_sync"] or 0.0) < 0.9:
         return
     changes = [each for each in result.measurements if each.workload.name == "consume" and each.workload.is_open_loop]
