@@ -33,8 +33,12 @@ _HOW: Final = (
     "verdicts about five are wrong by chance. It is not said of fewer than 30 operations, nor of a closed loop of less "
     "than a second, nor of a 99th percentile of fewer than 1,000 in a round, nor where more than 1 % of a side's "
     "operations failed, nor where the client or the machine may have held the slower side back, or nobody knows "
-    "whether it did. Factors are geometric means of the rounds'; percentiles are of all rounds' times together. Over "
-    "all sizes a side is ahead if it was so in more rounds than chance has it once in twenty (the sign test)."
+    "whether it did. A factor is the geometric mean of the rounds' factors. That of a percentile is told “over all”, "
+    "by all rounds' times together, as the figures beside it are; its rounds may lie elsewhere, and say only how sure "
+    "it is. Where a side is better in the rounds and not over all, by 2 % at least, nobody is called better. Over all "
+    "sizes a side is ahead if it was so in more rounds than chance has it once in twenty (the sign test), in "
+    "percentiles also over all at more sizes than not. Percentiles have no mean there, but a range “by size”: the "
+    "least and the greatest factor of a size, which is below 1 where that side was behind."
 )
 
 
