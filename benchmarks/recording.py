@@ -18,16 +18,22 @@ _SERIES_DIGITS: Final = 2
 
 @dataclass(slots=True)
 class Second:
-    """What happened in one second after the start: operations that finished, and how long they took."""
+    """What happened in one second after the start: operations that finished, and how long they took.
+
+    failed: operations that ended in a failure then; where what fails is tried again until it is done, such attempts.
+    refused: attempts that others were faster than, by when that was told; each is tried again.
+    """
 
     finished: int = 0
     failed: int = 0
+    refused: int = 0
     deliveries: int = 0
     response: Histogram = field(default_factory=lambda: Histogram(_SERIES_DIGITS))
 
     def add(self, other: "Second") -> None:
         self.finished += other.finished
         self.failed += other.failed
+        self.refused += other.refused
         self.deliveries += other.deliveries
         self.response.add(other.response)
 
@@ -35,13 +41,16 @@ class Second:
         return {
             "finished": self.finished,
             "failed": self.failed,
+            "refused": self.refused,
             "deliveries": self.deliveries,
             "response": self.response.encode(),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(values["finished"], values["failed"], values["deliveries"], Histogram.decode(values["response"]))
+        """Read what `to_json` made."""
+        counts = {name: values[name] for name in ("finished", "failed", "refused", "deliveries")}
+        return cls(**counts, response=Histogram.decode(values["response"]))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,6 +182,8 @@ class Recording:
                     service.append((finished - begun) // 1000)
                     response.append((finished - intended) // 1000)
         summary.refusals = sum(begin_ns <= at <= end_ns for at in self.refused_ns)
+        for number, refused in Counter((at - self.start_ns) // _SECOND_NS for at in self.refused_ns).items():
+            summary.series.setdefault(number, Second()).refused = refused
         summary.offered = sum(1 for at in self.intended_ns if at >= begin_ns) + self.missed
         summary.service.record_all(service)
         summary.response.record_all(response)

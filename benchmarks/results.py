@@ -52,7 +52,8 @@ class Measurement:
     reported: what a driver says itself, where it gives no histogram; in its own words.
     values: single figures, such as bytes for each topic.
     hub_cores, generator_cores: processors kept busy, on average.
-    series: by second after the start: finished, failed, deliveries, response, hub and generator.
+    series: by second after the start: finished, failed, refused, deliveries, response, hub and generator. Files of
+        older versions tell of refusals in all only.
     wall: why it could not be measured; all else is then what was seen until then.
     started, started_s: when it began, what was prepared for it included: by the clock, in UTC, and in seconds since the
         command that measured it began. None in files of older versions.
