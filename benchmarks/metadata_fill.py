@@ -94,7 +94,8 @@ async def fill(
         await load_batches(_each(task.batches()), make, note, in_flight_max=_BATCHES_IN_FLIGHT)
     except BenchmarkError as exc:
         why = str(exc)
-    summary.count, summary.series = made.count, seconds.series
+    summary.count = made.count
+    summary.series, summary.series_width_s = seconds.series, seconds.width
     summary.response.add(summary.service)
     summary.missed = task.records - summary.count
     return summary, why

@@ -65,6 +65,7 @@ class Summary:
     service, response: from when an operation began, and from when it should have begun, to its end. A closed loop has
         no second one but the first.
     delivery: from when a message should have been published to each of its receptions.
+    series_width_s: so many seconds stand together in `series`, under the first one.
     """
 
     begin_ns: int
@@ -80,6 +81,7 @@ class Summary:
     response: Histogram = field(default_factory=Histogram)
     delivery: Histogram = field(default_factory=Histogram)
     series: dict[int, Second] = field(default_factory=dict)
+    series_width_s: int = 1
 
     @property
     def seconds(self) -> float:
@@ -87,6 +89,7 @@ class Summary:
 
     def add(self, other: "Summary") -> None:
         """Add another share, which ran at the same time."""
+        assert self.series_width_s == other.series_width_s, "what has the same number must be of the same seconds"
         self.begin_ns = min(self.begin_ns, other.begin_ns)
         self.end_ns = max(self.end_ns, other.end_ns)
         self.count += other.count
@@ -118,17 +121,19 @@ class Summary:
             "response": self.response.encode(),
             "delivery": self.delivery.encode(),
             "series": {str(number): second.to_json() for number, second in sorted(self.series.items())},
+            "series_width_s": self.series_width_s,
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_json` made."""
+        """Read what `to_json` made, or the Java program, whose seconds stand alone."""
         return cls(
             errors=Counter(values["errors"]),
             service=Histogram.decode(values["service"]),
             response=Histogram.decode(values["response"]),
             delivery=Histogram.decode(values["delivery"]),
             series={int(number): Second.from_json(second) for number, second in values["series"].items()},
+            series_width_s=values.get("series_width_s", 1),
             **{name: values[name] for name in _PLAIN},
         )
 
