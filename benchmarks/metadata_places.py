@@ -13,9 +13,9 @@ from benchmarks.disk_flushes import flushes_of
 from benchmarks.errors import BenchmarkError
 from benchmarks.heaps import HEAP_MB_MIN, hbase_heaps
 from benchmarks.interrupts import interrupt_later
+from benchmarks.jvm_flags import flags_of_servers
 from benchmarks.jvm_heap import (
     find_jcmd,
-    flags_of,
     full_heap,
     heap_max_bytes,
     live_heap_bytes,
@@ -66,7 +66,6 @@ _HBASE_DEFAULTS: Final = {
 SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.enforce": "true"}
 UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
 HADOOP_3: Final = "hbase-hadoop3"
-_WHERE: Final = "-XX:ErrorFile="
 _SERVERS: Final[Mapping[str, str]] = {"zookeeper": "zookeeper", "hbase": "hbase", "hbase+thrift": "hbase"}
 """The folder of servers that a backend uses."""
 _DATA_SERVER: Final[Mapping[str, str]] = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1"}
@@ -282,10 +281,9 @@ class MetadataPlaces:
     def jvm_flags(self) -> dict[str, list[str]]:
         """Return by backend and kind of server the flags of the machines that run, but not where they may write."""
         return {
-            f"{name}/{server.kind}": [flag for flag in flags_of(server.pid) if not flag.startswith(_WHERE)]
+            f"{name}/{kind}": flags
             for name, servers in self._servers.items()
-            for server in servers.status()
-            if server.pid is not None
+            for kind, flags in flags_of_servers(servers).items()
         }
 
     def _status(self, backend: str) -> list[ServerStatus]:
