@@ -196,7 +196,7 @@ def _finish(axes: "Axes", panel: _Panel, end: int) -> None:
         axes.set_yticks(ticks, ["0" if tick == _NOTHING else f"{tick:,.6g}" for tick in ticks])
         axes.minorticks_off()
     else:
-        axes.set_ylim(0, None)
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # A line that is even all the time would lie on the border.
     axes.text(0, 1.04, panel.text, transform=axes.transAxes, fontsize=9, fontweight="bold", va="bottom")
 
 
