@@ -270,8 +270,8 @@ def test_a_percentile_has_one_factor_wherever_the_page_tells_it() -> None:
         if each.driver in LONGER and each.workload.is_open_loop
     ]
     page = report_page([("x", result)])
-    (section,) = (section for section in page.sections if section.title == "Who was better")
-    said = " ".join(section.says)
+    short, section = (each for each in page.sections if each.title in ("In short", "Who was better"))
+    said = " ".join([*short.says, *section.says])
     assert "read-owner, 1,000/s offered (6 of 6 rounds, 12.50 to 12.50 × by size)" in said
     assert "at 300 topics in read-owner, 1,000/s offered (12.50 × over all, 1.25 – 1.25 within the rounds)" in said
     over_all, *by_size = section.tables
@@ -439,10 +439,17 @@ def test_one_backend_alone_is_shown_without_a_winner(tmp_path: Path) -> None:
 
     page = report_page([("x", Result.read(changed(THREE_BACKENDS, tmp_path / "one.json", few)))])
     assert page.title == "Metadata as topics grow: HBase"
-    (section,) = [section for section in page.sections if section.title == "Who was better"]
-    assert section.says == ["Nothing stands beside something else here: there is HBase only."]
+    short = page.sections[0]
+    assert short.title == "In short"
+    assert short.says == [
+        "What HBase can do with 300 topics, with 1 subscription each.",
+        "Nothing stands beside something else here: there is HBase only.",
+    ]
+    assert not any(section.title == "Who was better" for section in page.sections)
+    # The picture of all rates is shown once, first.
+    assert [chart.name for chart in short.charts] == ["overview-synced-1"]
     charts = _sections(page)["Operations a second against topics: synced, 1 subscription a topic"]
-    assert [chart.name for chart in charts] == ["overview-synced-1", "rate-synced-1-claim-64-in-flight"]
+    assert [chart.name for chart in charts] == ["rate-synced-1-claim-64-in-flight"]
 
 
 def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Path) -> None:

@@ -407,6 +407,7 @@ def _steady(each: Measurement) -> Measurement | None:
 def test_the_page_begins_with_where_each_side_is_better() -> None:
     words = "synced, 1 subscription a topic"
     found = _sections(_steady)
+    assert list(found)[:3] == ["In short", "Equal terms: what holds for every number below", "How to read it"]
     case = "claim, 64 in flight (2.00 ×)"
     says = found["Who was better"].says
     first = next(place for place, said in enumerate(says) if "at a single size" in said)
@@ -432,7 +433,7 @@ def test_a_wall_at_the_largest_step_does_not_hide_what_both_have_below_it() -> N
     assert any("3,000 topics. Of 1 case " in said for said in section.says)
     assert (
         "synced, 1 subscription a topic: ZooKeeper could not be filled with 3,000 topics (memory: "
-        f"{OUT_OF_MEMORY}). It has no cases there." in section.says
+        f"{OUT_OF_MEMORY}). It has no cases there." in found["In short"].says
     )
     assert "Who was better with fewer topics" not in found
 
