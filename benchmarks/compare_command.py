@@ -11,7 +11,7 @@ from rich.table import Table
 
 from benchmarks.compare_figures import PERCENTILES, SECONDS_MIN
 from benchmarks.compare_results import ComparedFigure, ComparedLine, Comparison, compare
-from benchmarks.compare_rounds import Difference, Verdict, bound_words
+from benchmarks.compare_rounds import Verdict, bound_words
 from benchmarks.errors import BenchmarkError
 from benchmarks.results import Result
 
@@ -24,10 +24,12 @@ _WIDTH: Final = 200
 _PERCENTILES: Final = tuple(f"p{percentile:g}" for percentile in PERCENTILES)
 _EXPLAINED: Final = (
     "B ÷ A: the ratio of the geometric means of the rounds, and between what it lies in 95 of 100 such cases (Welch's "
-    "interval of the rounds' logarithms). Faster or slower is what has an interval beyond 1 and differs by 2 % at "
-    "least; an interval that holds 1 is within the noise; from a single round the noise is unknown; closed loops of "
+    "interval of the rounds' logarithms); of percentiles, the ratio of those of all times together, from merged "
+    "histograms, and beside it the interval of the rounds' ratio, which need not hold it. Faster or slower is what has "
+    "an interval beyond 1 and differs by 2 % at least, in percentiles also in all times together: else the two "
+    "disagree. An interval that holds 1 is within the noise; from a single round the noise is unknown; closed loops of "
     f"less than {SECONDS_MIN:g} s are too short to tell. Of 100 such verdicts about five are wrong by chance. "
-    "p50 … p99.9: B ÷ A of the times, from merged histograms; with * where the rounds' is beyond the noise."
+    "p50 … p99.9: B ÷ A of the times, as in that column; with * where B is faster or slower by it."
 )
 _ONE_RUN: Final = (
     "One run a side: how much whole runs differ, with servers started anew, at another time, is not known, and not in "
@@ -132,20 +134,23 @@ def _cells(line: ComparedLine) -> list[str]:
     if not line.figures:
         return [*start, "–", "–", "–", "–", line.verdict, *times, notes]
     figure = line.figures[0]
-    shown = [figure.first.name, figure.first.text(), figure.second.text(), _ratio(figure.difference)]
+    shown = [figure.first.name, figure.first.text(), figure.second.text(), _ratio(figure)]
     return [*start, *shown, f"{line.verdict}: {figure.difference.how}", *times, notes]
 
 
-def _ratio(difference: Difference) -> str:
+def _ratio(figure: ComparedFigure) -> str:
+    difference = figure.difference
     if difference.ratio is None:
         return "–"
     if difference.low is None or difference.high is None:
         return f"{difference.ratio:.2f}"
-    return f"{difference.ratio:.2f} ({bound_words(difference.low)} – {bound_words(difference.high)})"
+    interval = f"{bound_words(difference.low)} – {bound_words(difference.high)}"
+    # Around a ratio of all times together there is no interval: it is one of the rounds.
+    return f"{difference.ratio:.2f} ({'rounds ' if figure.first.is_percentile else ''}{interval})"
 
 
 def _time_ratio(figure: ComparedFigure | None) -> str:
-    if figure is None or not figure.first.value:
+    if figure is None or figure.difference.ratio is None:
         return "–"
     is_told = figure.difference.verdict in (Verdict.MORE, Verdict.LESS)
-    return f"{figure.second.value / figure.first.value:.2f}{'*' if is_told else ''}"
+    return f"{figure.difference.ratio:.2f}{'*' if is_told else ''}"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.compare_rounds import Difference, Verdict, differ
+from benchmarks.compare_rounds import Difference, Verdict, differ, differ_in_rounds, over_all
 from benchmarks.figures import is_enough, merged
 from benchmarks.listing_tables import PROGRAM as LISTING
 from benchmarks.metadata_suite import RESTART
@@ -20,6 +20,7 @@ __all__ = [
     "SECONDS_MIN",
     "Figure",
     "compared",
+    "difference_of",
     "failed_share",
     "figures",
     "good",
@@ -127,9 +128,20 @@ def figures(program: str, rounds: Sequence[Measurement], *, are_times_first: boo
     return [*first, *(each for each in times if each.name not in names), rate]
 
 
+def difference_of(first: Figure, second: Figure, *, are_side_by_side: bool) -> Difference:
+    """Return how a figure of the second side relates to the same of the first.
+
+    Of a percentile it is the ratio of the two values, which are those of merged histograms: what a reader gets who
+    divides them. are_side_by_side: the rounds alternated on one machine, each of the first with the one beside it.
+    """
+    in_rounds = differ_in_rounds(first.rounds, second.rounds) if are_side_by_side else None
+    found = in_rounds or differ(first.rounds, second.rounds)
+    return over_all(found, second.value / first.value) if first.is_percentile and first.value else found
+
+
 def compared(first: Figure, second: Figure) -> tuple[Difference, str]:
-    """Return the difference of a figure of two sides, and what the second side is, in a word."""
-    found = differ(first.rounds, second.rounds)
+    """Return the difference of a figure of two sides, measured apart, and what the second side is, in a word."""
+    found = difference_of(first, second, are_side_by_side=False)
     words = {Verdict.MORE: first.words[0], Verdict.LESS: first.words[1]}
     return found, words.get(found.verdict, found.verdict.value)
 

@@ -45,11 +45,14 @@ class ComparedFigure:
     def loss(self) -> float:
         """Return by which share of the first's speed the second is slower: 0.2 of a rate of 80 instead of 100.
 
-        A time of 125 ms instead of 100 is the same loss. Of what is faster it is below 0.
+        A time of 125 ms instead of 100 is the same loss. Of what is faster it is below 0. Where rounds and all times
+        together disagree, it is the greater of what the two say.
         """
-        ratio = self.difference.ratio
-        if ratio is None:
-            return 0.0
+        difference = self.difference
+        said = (difference.ratio, difference.of_rounds if difference.verdict is Verdict.MIXED else None)
+        return max((self._loss(ratio) for ratio in said if ratio is not None), default=0.0)
+
+    def _loss(self, ratio: float) -> float:
         return 1 - (1 / ratio if self.first.is_more_worse and ratio else ratio)
 
     def to_json(self) -> dict[str, Any]:
@@ -61,6 +64,7 @@ class ComparedFigure:
             "second": self.second.value,
             "second_rounds": list(self.second.rounds),
             "ratio": difference.ratio,
+            "ratio_of_rounds": difference.of_rounds,
             "ratio_low": difference.low,
             "ratio_high": difference.high,
             "verdict": self.word,
@@ -156,13 +160,14 @@ class Comparison:
     def undecided(self, share: float) -> list[str]:
         """Return what may be slower by more than a share, for all that is known.
 
-        That are single rounds, short ones, cases whose first side failed in part already, and those that are missing.
+        That are single rounds, short ones, those that all times together do not confirm, cases whose first side failed
+        in part already, and those that are missing.
         """
         found = [
             f"{line.side}: {line.what}: {line.figures[0].difference.how}"
             for line in self.lines
             if line.are_figures_sound
-            and line.figures[0].difference.verdict in (Verdict.UNKNOWN, Verdict.SHORT)
+            and line.figures[0].difference.verdict in (Verdict.UNKNOWN, Verdict.SHORT, Verdict.MIXED)
             and (line.figures[0].difference.ratio is None or line.figures[0].loss() > share)
         ]
         failing = f"more than {FAILED_MAX:.0%} of the first side's operations failed"

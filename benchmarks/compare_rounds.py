@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["LEAST", "Difference", "Verdict", "bound_words", "differ", "differ_in_rounds", "middle", "undecided"]
+__all__ = [
+    "LEAST",
+    "Difference",
+    "Verdict",
+    "bound_words",
+    "differ",
+    "differ_in_rounds",
+    "middle",
+    "over_all",
+    "undecided",
+]
 
 LEAST: Final = 0.02
 """Differences below this share are not told, however alike the rounds: windows and clocks are not truer than that."""
@@ -29,6 +39,7 @@ class Verdict(StrEnum):
     LESS = "less"
     NOISE = "within the noise"
     UNKNOWN = "noise unknown"
+    MIXED = "rounds and all times disagree"
     SHORT = "too short to tell"
 
 
@@ -36,12 +47,15 @@ class Verdict(StrEnum):
 class Difference:
     """How a figure of the second side relates to the same of the first.
 
-    ratio: the second divided by the first, each the geometric mean of its rounds; None if a round is not above 0.
-    low, high: the ratio is between them in 95 of 100 such cases; None if that cannot be told.
+    ratio: the second divided by the first, as it is told: that of the rounds, unless there is one `over_all`; None if a
+        round is not above 0.
+    of_rounds: the same, each the geometric mean of its rounds.
+    low, high: that of the rounds is between them in 95 of 100 such cases; None if that cannot be told.
     how: how the verdict was found, in words.
     """
 
     ratio: float | None
+    of_rounds: float | None
     low: float | None
     high: float | None
     verdict: Verdict
@@ -55,11 +69,13 @@ def differ(first_rounds: Sequence[float], second_rounds: Sequence[float]) -> Dif
     put around what it is the interval of, the ratio of geometric means, which lies within the rounds' ratios always.
     """
     if not all(value > 0 and math.isfinite(value) for value in (*first_rounds, *second_rounds)):
-        return Difference(ratio=None, low=None, high=None, verdict=Verdict.UNKNOWN, how="a figure is not above 0")
+        return Difference(
+            ratio=None, of_rounds=None, low=None, high=None, verdict=Verdict.UNKNOWN, how="a figure is not above 0"
+        )
     ratio = middle(second_rounds) / middle(first_rounds)
     if min(len(first_rounds), len(second_rounds)) < 2:
         rounds = "1 round" if len(first_rounds) == len(second_rounds) else "1 round on one side"
-        return Difference(ratio=ratio, low=None, high=None, verdict=Verdict.UNKNOWN, how=rounds)
+        return Difference(ratio=ratio, of_rounds=ratio, low=None, high=None, verdict=Verdict.UNKNOWN, how=rounds)
     return _judged(
         ratio, _half_width([math.log(value) for value in first_rounds], [math.log(value) for value in second_rounds])
     )
@@ -77,6 +93,28 @@ def differ_in_rounds(first_rounds: Sequence[float], second_rounds: Sequence[floa
     ratios = [second / first for first, second in zip(first_rounds, second_rounds, strict=True)]
     width = _t(rounds - 1) * math.sqrt(_variance([math.log(ratio) for ratio in ratios]))
     return _judged(middle(ratios), width)
+
+
+def over_all(difference: Difference, ratio: float) -> Difference:
+    """Return what is told of a percentile, by the ratio of that of all times of each side, from merged histograms.
+
+    The mean of percentiles is the percentile of nothing, so the rounds' ratios only say how far rounds go and whether
+    there is a difference at all. The ratio over all may lie anywhere beside their interval, since a round with a long
+    tail has more of the slowest times than its share of the rounds. Where it does not lie on the side that the rounds
+    are on, by `LEAST` as they must, they disagree, and nothing is concluded.
+    """
+    if difference.ratio is None:
+        return difference
+    if difference.low is None or difference.high is None:
+        return replace(difference, ratio=ratio)
+    if (difference.verdict is Verdict.MORE and ratio - 1 < LEAST) or (
+        difference.verdict is Verdict.LESS and 1 - ratio < LEAST
+    ):
+        how = f"{difference.how}, but all times together do not say so"
+        return replace(difference, ratio=ratio, verdict=Verdict.MIXED, how=how)
+    if difference.low * (1 - LEAST) <= ratio <= difference.high * (1 + LEAST):
+        return replace(difference, ratio=ratio)
+    return replace(difference, ratio=ratio, how=f"{difference.how}; all times together lie outside the interval")
 
 
 def middle(ratios: Sequence[float]) -> float:
@@ -112,7 +150,7 @@ def _judged(ratio: float, width: float) -> Difference:
         verdict, how = Verdict.NOISE, f"less than {LEAST:.0%} apart"
     else:
         verdict, how = (Verdict.MORE if ratio > 1 else Verdict.LESS), "the interval is beyond 1"
-    return Difference(ratio=ratio, low=low, high=high, verdict=verdict, how=how)
+    return Difference(ratio=ratio, of_rounds=ratio, low=low, high=high, verdict=verdict, how=how)
 
 
 def _half_width(first: Sequence[float], second: Sequence[float]) -> float:

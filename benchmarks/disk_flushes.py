@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["flushes_of"]
+__all__ = ["FLUSHES", "flushes_of"]
 
+FLUSHES: Final = "disk_flushes_per_s"
+"""What the values of a measurement call them."""
 _DEVICES: Final = Path("/sys/dev/block")
 _FLUSHES: Final = 15
 """The field of a disk's `stat`, counted from 0, that has the flushes it carried out (Linux 5.5 and later)."""

@@ -15,6 +15,7 @@ from benchmarks.hub_places import HubPlaces
 from benchmarks.hub_process import Hub, HubProcess
 from benchmarks.hub_suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, ZNODES, Case
 from benchmarks.hub_watch import watched
+from benchmarks.jvm_flags import SERVERS, NoteFlags
 from benchmarks.results import EMBEDDED, Measurement
 from benchmarks.sampling import usage_of
 from benchmarks.workloads import Operation, Workload
@@ -44,6 +45,7 @@ class HubCases:
     processes: how many generator processes share a load.
     places: the servers under hubs that are not embedded, if any is measured.
     warm_s: how long such a hub is warmed up.
+    note_flags: gets those of all virtual machines of servers, once they run.
     """
 
     directory: Path
@@ -53,6 +55,7 @@ class HubCases:
     processes: int = 1
     places: HubPlaces | None = None
     warm_s: float = 10.0
+    note_flags: NoteFlags = lambda _where, _flags: None
 
     def measure(self, case: Case, number: int) -> Measurement:
         """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
@@ -103,6 +106,7 @@ class HubCases:
     def _measure_znodes(self, case: Case, number: int) -> Measurement:
         """Measure a ZooKeeper alone; where others have a hub, it is what uses processor and memory."""
         with ZnodePlace(self._place) as place:
+            self.note_flags(ZNODES, place.jvm_flags())
             subject = Subject(place.address, place.pid)
             if self.warm_s:
                 warm = replace(case.workload, prefix="warm", seconds=self.warm_s, warmup_s=0.0)
@@ -114,6 +118,7 @@ class HubCases:
         assert places is not None
         if places.begin(number):
             self._warm_bookies(places)
+        self.note_flags(SERVERS, places.jvm_flags())
         # Names that no case before has used.
         workload = replace(case.workload, prefix=f"bench-{time.time_ns():x}")
         roles = places.roles(case.on)
@@ -123,6 +128,7 @@ class HubCases:
         else:
             shutil.rmtree(self._place, ignore_errors=True)
             with places.hub(case.on, self._place, self.settings) as hub:
+                self.note_flags(SERVERS, places.jvm_flags())  # The original hub runs in its own cases only.
                 measurement = self._measure_hub(case, hub, workload, roles, number)
         measurement.workload = case.workload
         return measurement

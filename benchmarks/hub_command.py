@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.hub_places import JOURNALS, METADATA
 from benchmarks.hub_plan import SIZES, Asked, hub_plan, stored_plan
 from benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
 from benchmarks.interrupts import interrupt_when_told_to_end
+from benchmarks.jvm_flags import note_flags
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
 from benchmarks.resumption import note_resumption
@@ -166,11 +168,16 @@ def hub(
     started = datetime.now(UTC)
     path = output or Path("benchmarks", "results", f"hub-{started:%Y%m%dT%H%M%SZ}.json")
     result: Result | None = None
+
+    def note(where: str, flags: Mapping[str, list[str]]) -> None:
+        assert result is not None, "servers are started for cases only"
+        note_flags(result.environment, where, flags)
+
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=_made(data), ignore_cleanup_errors=True)
     with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             asked = Asked(
-                measurements, drivers, places, preset, given, settings, processes, seed, Path(place), _progress
+                measurements, drivers, places, preset, given, settings, processes, seed, Path(place), _progress, note
             )
             if is_stored:
                 plan = stored_plan(asked, stack)

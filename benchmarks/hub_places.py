@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from benchmarks.hub_process import Hub, HubProcess
 from benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL
+from benchmarks.jvm_flags import flags_of_servers
 from benchmarks.original_hub import OriginalHub
 from cli.dev import DevServers
 from cli.dev.bookkeeper import LEDGERS_ROOT
@@ -166,6 +167,10 @@ class HubPlaces:
             role: [each.pid for each in found if each.kind in kinds and each.pid is not None]
             for role, kinds in wanted.items()
         }
+
+    def jvm_flags(self) -> dict[str, list[str]]:
+        """Return by kind of server the flags of the virtual machines that run now; the original hub is one of them."""
+        return flags_of_servers(self.servers)
 
     def terms(self, drivers: Sequence[str]) -> dict[str, Any]:
         """Return what holds for all numbers."""

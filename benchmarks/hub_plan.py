@@ -11,6 +11,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.hub_cases import HubCases
 from benchmarks.hub_places import HubPlaces
 from benchmarks.hub_suite import FULL, LEDGERS, MEASUREMENTS, QUICK, SMOKE, USUAL, ZNODES, Case, Sizes, cases
+from benchmarks.jvm_flags import NoteFlags
 from benchmarks.results import EMBEDDED, Measurement
 from benchmarks.stored_cases import StoredHubs
 from benchmarks.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
@@ -37,6 +38,7 @@ class Asked:
     seed: int
     directory: Path
     progress: Callable[[str], None]
+    note_flags: NoteFlags
 
     def sized(self, sizes: Any) -> Any:
         """Return sizes with those that were given, as far as there are such; a rate of 0 alone offers none."""
@@ -69,6 +71,7 @@ def stored_plan(asked: Asked, stack: ExitStack) -> HubPlan:
         settings=asked.settings,
         processes=asked.processes,
         progress=asked.progress,
+        note_flags=asked.note_flags,
     )
     stack.enter_context(hubs)
     planned = list(stored_cases(asked.measurements or STORED_MEASUREMENTS, drivers, sizes, asked.seed, asked.places))
@@ -111,6 +114,7 @@ def hub_plan(
         processes=asked.processes,
         places=servers,
         warm_s=sizes.warm_s,
+        note_flags=asked.note_flags,
     )
     return HubPlan(planned, runs.measure, sizes.rounds, _terms(asked, address, sizes, servers, drivers))
 

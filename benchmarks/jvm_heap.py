@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.jvm_flags import flags_of
 from cli.dev.java import find_java
 
 __all__ = [
     "find_jcmd",
-    "flags_of",
     "full_heap",
     "fullness",
     "heap_max_bytes",
@@ -86,15 +86,6 @@ def heap_max_bytes(pid: int) -> int | None:
         return None
     number, unit = re.fullmatch(r"(\d+)([kmg]?)", bounds[-1]).groups()  # type: ignore[union-attr]  # else it has ended
     return int(number) * _UNITS[unit]
-
-
-def flags_of(pid: int) -> list[str]:
-    """Return the flags that a machine was started with, none if it has ended."""
-    try:
-        words = Path("/proc", str(pid), "cmdline").read_text().split("\0")
-    except OSError:
-        return []
-    return [word for word in words if word.startswith("-X")]
 
 
 def out_of_memory(log: Path) -> list[str]:

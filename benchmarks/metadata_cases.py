@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.cpu_time import CpuTimesBeside, cpu_s_between
+from benchmarks.disk_flushes import FLUSHES
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
 from benchmarks.kept_clients import KeptClients
@@ -21,7 +22,7 @@ from benchmarks.workloads import Workload
 from cli.dev import DevError
 from hedwig.errors import HedwigError
 
-__all__ = ["CLIENT_COMMAND", "MEMORY", "MetadataCases"]
+__all__ = ["CLIENT_COMMAND", "MEMORY", "SERIES_WIDTH", "MetadataCases", "note_used"]
 
 CLIENT_COMMAND: Final = ("-m", "benchmarks.metadata_client")
 _SECOND_NS: Final = 1_000_000_000
@@ -44,6 +45,8 @@ _READ: Final = {
 """What a probe tells, and how it is called in the values of a restart."""
 MEMORY: Final = "memory at the wall"
 """How it is called in what is reported."""
+SERIES_WIDTH: Final = "series_width_s"
+"""How many seconds stand together in a series, as values call it; of most loads each stands alone, and it is absent."""
 
 
 class MetadataCases:
@@ -189,7 +192,7 @@ class MetadataCases:
         if of_idle is not None:
             # What they used went on beside this load, on the same processors.
             measurement.values["idle_servers_cpu_s"] = of_idle
-        _note(measurement, sampler, roles, start_ns, summary, of_client, of_servers)
+        note_used(measurement, sampler, roles, start_ns, summary, of_client, of_servers)
         return measurement
 
     def _fill(
@@ -209,14 +212,14 @@ class MetadataCases:
         summary = Summary.from_json(filled["summary"])
         measurement.take(summary, is_delivery=False)
         measurement.wall = filled["why"]
-        _note(measurement, sampler, roles, start_ns, summary, *times.between(summary.begin_ns, summary.end_ns))
+        note_used(measurement, sampler, roles, start_ns, summary, *times.between(summary.begin_ns, summary.end_ns))
         measurement.values["from_topics"] = task.first
         measurement.values["disk_bytes"] = self._places.disk_bytes(backend)
         return measurement
 
     def _restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
         client = self._clients.of(backend)
-        topics = random.Random(workload.seed).choices(range(ground.topics), k=_SAMPLE)
+        topics = random.Random(workload.seed).choices(range((ground.topics + 1) // 2), k=_SAMPLE)
         fresh = self._fresh(ground)
         began_ns = time.monotonic_ns()
         self._places.restart(backend)
@@ -256,7 +259,7 @@ def _of_servers(roles: Mapping[str, Sequence[int]]) -> list[int]:
     return [pid for role, pids in roles.items() if role != "client" for pid in pids]
 
 
-def _note(
+def note_used(
     measurement: Measurement,
     sampler: Sampler,
     roles: dict[str, list[int]],
@@ -265,12 +268,15 @@ def _note(
     of_client: float | None,
     of_servers: float | None,
 ) -> None:
-    """Note what processes used: processor seconds, memory at most, and all of it second by second."""
+    """Note what processes used: processor seconds, memory at most, and all of it second by second.
+
+    Where the summary's seconds stand together, these do, too: a result of fills of hours is written after each case.
+    """
     if of_client is not None:
         measurement.values["client_cpu_s"] = of_client
         measurement.generator_cores = of_client / summary.seconds if summary.seconds else None
     if (flushes := sampler.flushes_per_s(summary.begin_ns, summary.end_ns)) is not None:
-        measurement.values["disk_flushes_per_s"] = flushes
+        measurement.values[FLUSHES] = flushes
     if len(roles) > 1 and of_servers is not None:
         measurement.values["servers_cpu_s"] = of_servers
     held = {role: sampler.rss_bytes_max(role) for role in roles}
@@ -278,7 +284,9 @@ def _note(
     # Of an embedded store, its client's process has the memory.
     of_store = [size for role, size in held.items() if size is not None and (role != "client" or len(roles) == 1)]
     measurement.values["store_rss_bytes_max"] = sum(of_store)
+    if summary.series_width_s > 1:
+        measurement.values[SERIES_WIDTH] = summary.series_width_s
     last = (summary.end_ns - start_ns) // _SECOND_NS
-    for second, usages in sampler.series(start_ns).items():
+    for second, usages in sampler.series(start_ns, summary.series_width_s).items():
         if second <= last:
             measurement.series.setdefault(second, {}).update(usages)

@@ -119,12 +119,13 @@ async def probe(
 ) -> Mapping[str, int | None]:
     """Ask for owner, ledger ranges and a subscription of topics until each was read once; then write.
 
-    The write is a subscription of the first topic, which is made and deleted.
+    Topics are told by their places among those with an owner. The write is a subscription of the first topic, which is
+    made and deleted.
     Returns: the monotonic times at which the first of all was read (`first_ns`), the last owner (`owners_ns`), the last
         ledger ranges (`ranges_ns`), the last subscription (`subscriptions_ns`) and the last of all (`all_ns`), and at
         which the write was done (`written_ns`); None: not within `seconds_max`.
     """
-    numbers = [owned(number) for number in topics]
+    numbers = [owned(place) for place in topics]
     first_of = [ground.subscription(number, 0) for number in numbers]
     asked: Mapping[str, Sequence[Callable[[], Awaitable[object]]]] = {
         "owners_ns": [partial(store.ownership.read_owner_info, ground.topic(number)) for number in numbers],

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -74,9 +73,13 @@ async def fill(
             return "the time for it was over"
         return made.standstill((now - began_ns) // _SECOND_NS)
 
+    def note_failed(error: HedwigError) -> None:
+        summary.errors[type(error).__name__] += 1
+        seconds.note_failed((now_ns() - began_ns) // _SECOND_NS)
+
     async def make(batch: Batch) -> int:
         batch_began_ns = now_ns()
-        await _make_until_done(store, batch, summary.errors, why_over)
+        await _make_until_done(store, batch, note_failed, why_over)
         return now_ns() - batch_began_ns
 
     def note(batch: Batch, took_ns: int) -> None:
@@ -91,7 +94,8 @@ async def fill(
         await load_batches(_each(task.batches()), make, note, in_flight_max=_BATCHES_IN_FLIGHT)
     except BenchmarkError as exc:
         why = str(exc)
-    summary.count, summary.series = made.count, seconds.series
+    summary.count = made.count
+    summary.series, summary.series_width_s = seconds.series, seconds.width
     summary.response.add(summary.service)
     summary.missed = task.records - summary.count
     return summary, why
@@ -103,9 +107,9 @@ async def _each(batches: Iterable[Batch]) -> AsyncIterator[Batch]:
 
 
 async def _make_until_done(
-    store: Managers, batch: Batch, errors: Counter[str], why_over: Callable[[], str | None]
+    store: Managers, batch: Batch, note_failed: Callable[[HedwigError], None], why_over: Callable[[], str | None]
 ) -> None:
-    """Make a batch. Raises BenchmarkError - it is over, or it fails for good."""
+    """Make a batch, and tell of each attempt that fails. Raises BenchmarkError - it is over, or it fails for good."""
     fruitless = 0
     while True:
         why = why_over()
@@ -115,7 +119,7 @@ async def _make_until_done(
             await _make(store, batch)
             return
         except HedwigError as exc:
-            errors[type(exc).__name__] += 1
+            note_failed(exc)
             fruitless += 1
             if fruitless >= _FRUITLESS_MAX:
                 raise BenchmarkError(f"a batch failed {fruitless} times: {type(exc).__name__}: {exc}") from exc

@@ -43,8 +43,8 @@ SUCCESSOR: Final = HubInfo(host="hub-2.example.net", port=4080, ssl_port=9876, e
 
 
 def owned(number: int) -> int:
-    """Return the topic with an owner that belongs to a number drawn among all."""
-    return number & ~1
+    """Return the topic with an owner by its place among those."""
+    return 2 * number
 
 
 def unowned(number: int) -> int:

@@ -62,27 +62,39 @@ class Pace:
 class Seconds:
     """What was made second by second; once there are too many, by two, four, eight … seconds, under the first one.
 
-    So a fill of hours takes no more memory than one of half an hour. Histograms are added up, and lose nothing.
+    So a fill of hours takes no more memory than one of half an hour: there are `seconds_max` entries at most, and their
+    width follows from the last second alone. Histograms are added up, and lose nothing.
     """
 
     def __init__(self, seconds_max: int = _SECONDS_MAX) -> None:
         self.series: dict[int, Second] = {}
+        self.width = 1
+        """So many seconds stand together by now."""
         self._seconds_max = seconds_max
-        self._width = 1
 
     def note(self, second: int, records: int, took_us: int) -> None:
         """Count a batch that was made in a second."""
-        entry = self.series.setdefault(second - second % self._width, Second())
+        entry = self._entry(second)
         entry.finished += records
         entry.response.record(took_us)
-        while len(self.series) > self._seconds_max:
+
+    def note_failed(self, second: int) -> None:
+        """Count an attempt that failed in a second, whatever becomes of the next one."""
+        self._entry(second).failed += 1
+
+    def _entry(self, second: int) -> Second:
+        while second >= self._seconds_max * self.width:
             self._widen()
+        first = second - second % self.width
+        if first not in self.series:
+            self.series[first] = Second()
+        return self.series[first]
 
     def _widen(self) -> None:
-        self._width *= 2
+        self.width *= 2
         wider: dict[int, Second] = {}
         for second, entry in self.series.items():
-            first = second - second % self._width
+            first = second - second % self.width
             if first in wider:
                 wider[first].add(entry)
             else:

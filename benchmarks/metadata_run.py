@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.jvm_flags import note_flags
 from benchmarks.metadata_cases import MetadataCases
 from benchmarks.metadata_climb import Climb
 from benchmarks.metadata_lines import told
@@ -99,8 +100,7 @@ class MetadataRun:
         self.say(f"[{self._progress.left({})}] starting servers: {stage.durability}")
         with self._places(stage) as places:
             absent = places.up_each()
-            flags = self.result.environment.setdefault("jvm_flags", {}).setdefault(stage.durability, {})
-            flags.update(places.jvm_flags())
+            note_flags(self.result.environment, stage.durability, places.jvm_flags())
             with MetadataCases(places, sys.executable) as cases:
                 climb = Climb(
                     stage=stage,

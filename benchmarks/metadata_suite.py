@@ -6,13 +6,13 @@ subscriptions each, and the unsynced stage, on ZooKeeper and HBase, two rounds. 
     fills     2.5 records a topic with one subscription, 11.5 with ten, so 14 M on each backend, 25,000 of them
               twice: ZooKeeper at 13,000/s 18, HBase at 9,000 to 10,000/s 23 to 26                           41 to 44
     servers   three starts, seven restarts of each backend, up to a minute each with many records             5 to 7
-    loads     a step has 7 closed loops of 2.5 s, 5 with a number of operations, about 1.6 s, and 6 of 4 s that offer a
-              rate: 49.5 s. Seven steps, two backends, two rounds                                                23
-    warm-up   the 7 closed loops for 1 s in each step, and what is beside them                                    3
-              contended claims: four of 2.5 s, in two stages, on two backends, in two rounds                      1
-    beside    536 loads, for each of which keys are read and made before and deleted behind, about 0.85 s         8
+    loads     a step has 9 closed loops of 2.5 s, 5 with a number of operations, about 1.6 s, and 6 of 4 s that offer a
+              rate: 54.5 s. Seven steps, two backends, two rounds                                                25
+    warm-up   the 9 closed loops for 1 s in each step, and what is beside them                                    3
+              contended claims: four of 2.5 s, on three steps, on two backends, in two rounds                     2
+    beside    608 loads, for each of which keys are read and made before and deleted behind, about 0.85 s         9
 
-That is 81 to 86, and what is left is for servers that are still at work after a fill. A longer load has to make another
+That is 85 to 91, and what is left is for servers that are still at work after a fill. A longer load has to make another
 one shorter.
 """
 
@@ -166,25 +166,31 @@ def _stage(
     seed: int,
 ) -> Stage:
     rungs = list(zip((0, *ladder), ladder, strict=False))
-    claims = _claims(files, rungs, sizes)
+    claims_of = [_claims(files, before, topics, sizes) for before, topics in rungs]
     steps = []
-    for before, topics in rungs:
-        is_first = before == 0 and subscribers == sizes.subscribers[0]
+    for (before, topics), claims in zip(rungs, claims_of, strict=True):
+        is_end = topics in (ladder[0], ladder[-1]) and subscribers == sizes.subscribers[0]
         workloads = []
         for file in files:
-            if is_first or not file.once:
+            if is_end or not file.at_ends:
                 workloads += list(_fitted(file, topics, subscribers, sizes, seed))
-        workloads = [_bounded(each, _claiming(each, claims)) if each.among in CLAIMING else each for each in workloads]
+        # A rate is offered for as long on all steps; as fast as possible, more topics make a longer window.
+        workloads = [
+            _bounded(each, _claiming(each, min(claims_of) if each.is_open_loop else claims))
+            if each.among in CLAIMING
+            else each
+            for each in workloads
+        ]
         steps.append(Step(topics=topics, before=before, claims=claims, workloads=workloads))
     wide = sorted({each.wide for step in steps for each in step.workloads if each.wide})
     return Stage(durability=durability, subscribers=subscribers, wide=wide, steps=steps)
 
 
-def _claims(files: Sequence[WorkloadFile], rungs: Sequence[tuple[int, int]], sizes: MetadataSizes) -> int:
-    """Return how many topics each case may claim, on every step: what the one with the fewest new topics has."""
+def _claims(files: Sequence[WorkloadFile], before: int, topics: int, sizes: MetadataSizes) -> int:
+    """Return how many topics each case of a step may claim: its share of the new ones without owner."""
     cases = sum(len(file.cases) for file in files if file.among in CLAIMING)
-    fewest = min(topics // 2 - before // 2 for before, topics in rungs)
-    return max(1, min(sizes.operations, fewest // max(1, cases * max(sizes.rounds, _ROUNDS_FORESEEN))))
+    free = topics // 2 - before // 2
+    return max(1, min(sizes.operations, free // max(1, cases * max(sizes.rounds, _ROUNDS_FORESEEN))))
 
 
 def _fitted(file: WorkloadFile, topics: int, subscribers: int, sizes: MetadataSizes, seed: int) -> Iterator[Workload]:

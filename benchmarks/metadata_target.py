@@ -109,7 +109,7 @@ class MetadataTarget:
             case Among.OWNED:
                 return ground.topic(owned(topic))
             case Among.CONTENDED:
-                return ground.topic(owned(2 * (place % workload.keys)))
+                return ground.topic(owned(place % workload.keys))
             case Among.UNOWNED:
                 return ground.topic(self._unclaimed(number))
             case Among.WIDE:
@@ -128,7 +128,7 @@ class MetadataTarget:
         if rank < len(self._claimed):
             return self._ground.topic(self._claimed[-1 - rank])
         before = (self._ground.topics + 1) // 2
-        return self._ground.topic(2 * ((before - 1 - (rank - len(self._claimed))) % before))
+        return self._ground.topic(owned((before - 1 - (rank - len(self._claimed))) % before))
 
     def _drawn_topic(self, number: int) -> RecordKey:
         return RecordKey(self._ground.topic(self._topic_of(number % self._ground.drawn)))

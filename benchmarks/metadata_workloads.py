@@ -1,8 +1,8 @@
 """The workloads of `hedwig-bench metadata`: files in benchmarks/workloads, each named by what it does.
 
 A file says what is done (`mix`), to which topics (`among`), in words (`says`), and in which `cases`: each has its load,
-and may have another choice of keys, or a number of operations at the most. `once` is for what does not depend on how
-many topics there are.
+and may have another choice of keys, or a number of operations at the most. `at_ends` is for what should not depend on
+how many topics there are: it is carried out on the smallest step and on the largest.
 """
 
 import importlib.resources
@@ -32,7 +32,7 @@ ORDER: Final = (
 )
 """What a run does unless it is told otherwise, one after the other."""
 
-_OF_FILES: Final = {"says", "among", "mix", "once", "cases"}
+_OF_FILES: Final = {"says", "among", "mix", "at_ends", "cases"}
 _OF_CASES: Final = {"in_flight", "rate_per_s", "operations", "choice", "keys", "wide"}
 _SUFFIX: Final = ".toml"
 
@@ -45,7 +45,7 @@ class WorkloadFile:
     says: str
     mix: Mapping[str, float]
     among: Among = Among.ALL
-    once: bool = False
+    at_ends: bool = False
     cases: tuple[Mapping[str, Any], ...] = field(default=())
 
     @classmethod
@@ -61,7 +61,7 @@ class WorkloadFile:
                 says=values["says"],
                 mix=values["mix"],
                 among=Among(values.get("among", Among.ALL)),
-                once=values.get("once", False),
+                at_ends=values.get("at_ends", False),
                 cases=tuple(values["cases"]),
             )
             smallest = found.workloads(topics=1, subscribers=1, seconds=1.0, offered_seconds=1.0, warmup_s=0.0, seed=1)

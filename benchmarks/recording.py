@@ -18,16 +18,22 @@ _SERIES_DIGITS: Final = 2
 
 @dataclass(slots=True)
 class Second:
-    """What happened in one second after the start: operations that finished, and how long they took."""
+    """What happened in one second after the start: operations that finished, and how long they took.
+
+    failed: operations that ended in a failure then; where what fails is tried again until it is done, such attempts.
+    refused: attempts that others were faster than, by when that was told; each is tried again.
+    """
 
     finished: int = 0
     failed: int = 0
+    refused: int = 0
     deliveries: int = 0
     response: Histogram = field(default_factory=lambda: Histogram(_SERIES_DIGITS))
 
     def add(self, other: "Second") -> None:
         self.finished += other.finished
         self.failed += other.failed
+        self.refused += other.refused
         self.deliveries += other.deliveries
         self.response.add(other.response)
 
@@ -35,13 +41,16 @@ class Second:
         return {
             "finished": self.finished,
             "failed": self.failed,
+            "refused": self.refused,
             "deliveries": self.deliveries,
             "response": self.response.encode(),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(values["finished"], values["failed"], values["deliveries"], Histogram.decode(values["response"]))
+        """Read what `to_json` made."""
+        counts = {name: values[name] for name in ("finished", "failed", "refused", "deliveries")}
+        return cls(**counts, response=Histogram.decode(values["response"]))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +65,7 @@ class Summary:
     service, response: from when an operation began, and from when it should have begun, to its end. A closed loop has
         no second one but the first.
     delivery: from when a message should have been published to each of its receptions.
+    series_width_s: so many seconds stand together in `series`, under the first one.
     """
 
     begin_ns: int
@@ -71,6 +81,7 @@ class Summary:
     response: Histogram = field(default_factory=Histogram)
     delivery: Histogram = field(default_factory=Histogram)
     series: dict[int, Second] = field(default_factory=dict)
+    series_width_s: int = 1
 
     @property
     def seconds(self) -> float:
@@ -78,6 +89,7 @@ class Summary:
 
     def add(self, other: "Summary") -> None:
         """Add another share, which ran at the same time."""
+        assert self.series_width_s == other.series_width_s, "what has the same number must be of the same seconds"
         self.begin_ns = min(self.begin_ns, other.begin_ns)
         self.end_ns = max(self.end_ns, other.end_ns)
         self.count += other.count
@@ -109,17 +121,19 @@ class Summary:
             "response": self.response.encode(),
             "delivery": self.delivery.encode(),
             "series": {str(number): second.to_json() for number, second in sorted(self.series.items())},
+            "series_width_s": self.series_width_s,
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_json` made."""
+        """Read what `to_json` made, or the Java program, whose seconds stand alone."""
         return cls(
             errors=Counter(values["errors"]),
             service=Histogram.decode(values["service"]),
             response=Histogram.decode(values["response"]),
             delivery=Histogram.decode(values["delivery"]),
             series={int(number): Second.from_json(second) for number, second in values["series"].items()},
+            series_width_s=values.get("series_width_s", 1),
             **{name: values[name] for name in _PLAIN},
         )
 
@@ -173,6 +187,8 @@ class Recording:
                     service.append((finished - begun) // 1000)
                     response.append((finished - intended) // 1000)
         summary.refusals = sum(begin_ns <= at <= end_ns for at in self.refused_ns)
+        for number, refused in Counter((at - self.start_ns) // _SECOND_NS for at in self.refused_ns).items():
+            summary.series.setdefault(number, Second()).refused = refused
         summary.offered = sum(1 for at in self.intended_ns if at >= begin_ns) + self.missed
         summary.service.record_all(service)
         summary.response.record_all(response)

@@ -71,8 +71,9 @@ def factor_chart(found: Sequence[Finding], palette: Palette, *, name: str, subti
             title=title,
             says=f"By what factor {driver_title(second)} (right) or {driver_title(first)} (left) was better: rates of "
             "closed loops, high percentiles at offered rates. Hollow dots are no verdicts: noise, a single or a short "
-            "round, too few operations, failures, or a client that was or may have been at its limit. Lines: factors "
-            f"within single rounds{largest}.",
+            "round, rounds and all times together that disagree, too few operations, failures, or a client that was or "
+            "may have been at its limit. Lines: factors within single rounds; that of a percentile is of all times "
+            f"together, and may lie off its line{largest}.",
         )
 
 

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from benchmarks.compare_figures import FAILED_MAX, Figure, failed_share, figures, good, is_reached, is_too_short
-from benchmarks.compare_rounds import Difference, Verdict, differ, differ_in_rounds
+from benchmarks.compare_figures import (
+    FAILED_MAX,
+    Figure,
+    difference_of,
+    failed_share,
+    figures,
+    good,
+    is_reached,
+    is_too_short,
+)
+from benchmarks.compare_rounds import Difference, Verdict
 from benchmarks.metadata_suite import FILL, RESTART
 from benchmarks.processor_limits import LIMIT_UNKNOWN, Processors
 from benchmarks.report_walls import ALL_FAILED, OUR_LIMIT, wall_kind, wall_of, wall_words
@@ -31,6 +40,7 @@ class Outcome(StrEnum):
     UNCHECKED = LIMIT_UNKNOWN
     SAME = "not told apart"
     UNKNOWN = "noise unknown"
+    MIXED = Verdict.MIXED.value
     SHORT = "too short to tell"
     FEW = "too few operations"
     FAILED = "operations failed"
@@ -40,8 +50,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A case that two sides were measured in. `factor`: how much better the second side was, the middle of the rounds'
-    factors; below 1, worse.
+    """A case that two sides were measured in. `factor`: how much better the second side was; below 1, worse. It is the
+    middle of the rounds' factors; of percentiles, that of those of all rounds' times together.
+
+    Of rounds that one side has alone nothing is in it, unless there are no others.
 
     figures: what was compared, of the first and of the second side; None where one of them has no figure. ratios: the
     factor within single rounds, where both sides had the same machine. walls: how the first or the second failed.
@@ -72,6 +84,11 @@ class Finding:
         """Return what was done, and under which load; not to how many topics."""
         name = self.workload.name
         return name if name in (FILL, RESTART) else f"{name}, {load_words(self.workload)}"
+
+    @property
+    def is_percentile(self) -> bool:
+        """Say whether the factor is that of all times together, and so perhaps beyond those of the rounds."""
+        return self.figures is not None and self.figures[0].is_percentile
 
     @property
     def has_walls(self) -> bool:
@@ -115,6 +132,8 @@ class Finding:
             return Outcome.UNKNOWN
         if self.difference.verdict is Verdict.NOISE:
             return Outcome.SAME
+        if self.difference.verdict is Verdict.MIXED:
+            return Outcome.MIXED
         if self.limit is not None:
             return Outcome.UNCHECKED if self.limit == LIMIT_UNKNOWN else Outcome.LIMITED
         return Outcome.BETTER
@@ -147,13 +166,15 @@ def _case(measurement: Measurement) -> str:
 
 
 def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measurement], cpus: int | None) -> Finding:
-    mine_good, other_good = good(first), good(second)
+    pairs = _side_by_side(good(first), good(second))
+    mine_good = [one for one, _ in pairs] or good(first)
+    other_good = [two for _, two in pairs] or good(second)
     are_reached = first[0].workload.is_open_loop and is_reached(mine_good) and is_reached(other_good)
-    mine = {figure.name: figure for figure in figures(program, first, are_times_first=are_reached)}
-    other = {figure.name: figure for figure in figures(program, second, are_times_first=are_reached)}
+    mine = {figure.name: figure for figure in figures(program, mine_good, are_times_first=are_reached)}
+    other = {figure.name: figure for figure in figures(program, other_good, are_times_first=are_reached)}
     name = next((name for name in mine if name in other), None)
     pair = (mine[name], other[name]) if name is not None else None
-    difference = _difference(pair, mine_good, other_good) if pair else None
+    difference = difference_of(*pair, are_side_by_side=bool(pairs)) if pair else None
     factor = difference.ratio if difference is not None else None
     if pair and factor is not None and pair[0].is_more_worse:
         factor = 1 / factor if factor else None
@@ -164,7 +185,7 @@ def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measur
         figures=pair,
         difference=difference,
         factor=factor,
-        ratios=_ratios(pair, mine_good, other_good),
+        ratios=_ratios(pair) if pair and pairs else (),
         walls=(wall_of(first), wall_of(second)),
         operations=(sum(each.operations for each in mine_good), sum(each.operations for each in other_good)),
         rounds=(len(mine_good), len(other_good)),
@@ -173,37 +194,19 @@ def _finding(program: str, first: Sequence[Measurement], second: Sequence[Measur
         failed=(failed_share(first), failed_share(second)),
         processors=(Processors.of(mine_good), Processors.of(other_good)),
         cpus=cpus,
-        remarks=(_remarks(first), _remarks(second)),
+        remarks=(_remarks(first, mine_good), _remarks(second, other_good)),
     )
 
 
-def _difference(pair: tuple[Figure, Figure], first: Sequence[Measurement], second: Sequence[Measurement]) -> Difference:
-    """Compare round by round where there are enough of them: both sides of a round had the same machine.
-
-    Rounds that one side has alone are left out, unless there are no others.
-    """
-    shared = _shared(pair, first, second)
-    mine = [one for one, _ in shared] or pair[0].rounds
-    other = [two for _, two in shared] or pair[1].rounds
-    return differ_in_rounds(mine, other) or differ(mine, other)
+def _side_by_side(first: Sequence[Measurement], second: Sequence[Measurement]) -> list[tuple[Measurement, Measurement]]:
+    """Return the rounds that both sides have, each with the one beside it, which had the same machine."""
+    others = {each.round: each for each in second}
+    return [(each, others[each.round]) for each in first if each.round in others]
 
 
-def _shared(
-    pair: tuple[Figure, Figure], first: Sequence[Measurement], second: Sequence[Measurement]
-) -> list[tuple[float, float]]:
-    """Return the figures of both sides in each round that both have."""
-    mine = dict(zip((each.round for each in first), pair[0].rounds, strict=True))
-    other = dict(zip((each.round for each in second), pair[1].rounds, strict=True))
-    return [(mine[number], other[number]) for number in mine if number in other]
-
-
-def _ratios(
-    pair: tuple[Figure, Figure] | None, first: Sequence[Measurement], second: Sequence[Measurement]
-) -> tuple[float, ...]:
-    """Return the factors within single rounds."""
-    if pair is None:
-        return ()
-    found = [(one, two) for one, two in _shared(pair, first, second) if one and two]
+def _ratios(pair: tuple[Figure, Figure]) -> tuple[float, ...]:
+    """Return the factors within single rounds, of figures whose rounds are side by side."""
+    found = [(one, two) for one, two in zip(pair[0].rounds, pair[1].rounds, strict=True) if one and two]
     return tuple(one / two if pair[0].is_more_worse else two / one for one, two in found)
 
 
@@ -211,14 +214,15 @@ def _shortest_s(rounds: Sequence[Measurement]) -> float:
     return min((each.seconds for each in rounds), default=0.0)
 
 
-def _remarks(rounds: Sequence[Measurement]) -> tuple[str, ...]:
+def _remarks(rounds: Sequence[Measurement], measured: Sequence[Measurement]) -> tuple[str, ...]:
     """Return what must be known of a side: rounds that are not in its figure, failures, loads that were not reached."""
-    measured = good(rounds)
     found = []
     if measured:
         for each in rounds:
             if (why := wall_words(each)) is not None:
                 found.append(f"round {each.round} left out: {why}")
+            elif each not in measured:
+                found.append(f"round {each.round} left out: the other side has nothing beside it")
         if (failures := failure_words(measured)) is not None:
             found.append(failures)
     for each in measured:

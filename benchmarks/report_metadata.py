@@ -5,17 +5,19 @@ from collections.abc import Mapping, Sequence
 from benchmarks.report_drawing import Palette
 from benchmarks.report_factors import factor_chart
 from benchmarks.report_findings import PREFERRED, Finding, findings
+from benchmarks.report_flushes import flush_section
 from benchmarks.report_growth import Stage, disk_chart, rate_charts, restart_chart, stages_of
 from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
 from benchmarks.report_memory import memory_chart
 from benchmarks.report_overview import overview_chart
 from benchmarks.report_page import Chart, Section, Table
-from benchmarks.report_pooled import pooled, pooled_leads, pooled_table
+from benchmarks.report_pooled import Pooled, pooled, pooled_table
 from benchmarks.report_series import series_chart
+from benchmarks.report_short import Compared, short_section, shown_first
 from benchmarks.report_sweeps import contention_charts
 from benchmarks.report_verdicts import findings_table, leads, summary
-from benchmarks.report_walls import OUR_LIMIT, wall_kind, wall_words, walls_table
-from benchmarks.report_words import driver_title, load_words
+from benchmarks.report_walls import OUR_LIMIT, walls_table
+from benchmarks.report_words import load_words
 from benchmarks.results import Measurement, Result, alike
 from benchmarks.workloads import Choice
 
@@ -23,13 +25,22 @@ __all__ = ["metadata_sections"]
 
 
 def metadata_sections(result: Result) -> list[Section]:
-    """Return the sections on a result of `hedwig-bench metadata`."""
+    """Return the sections on a result of `hedwig-bench metadata`; the first says in short what it comes to."""
     palette = Palette()
     stages = stages_of(result.measurements)
-    cpus = result.environment.get("cpus_usable") or result.environment.get("cpus")
-    found = _better(result.program, stages, palette, cpus)
+    compared = _compared(result, stages)
+    by_durability: dict[str, list[Finding]] = {}
+    for stage in stages:
+        if stage.name in compared:
+            by_durability.setdefault(stage.durability, []).extend(compared[stage.name])
+    over_all = {durability: pooled(found) for durability, found in by_durability.items()}
+    short = short_section(stages, compared, over_all, palette)
+    found = _better(stages, compared, over_all, palette)
+    shown = shown_first(stages)
     for number, stage in enumerate(stages):
-        found += _of_stage(stage, palette, is_folded=number > 0)
+        found += _of_stage(stage, palette, has_overview=stage is not shown, is_folded=number > 0)
+    if forced := flush_section(result):
+        found.append(forced)
     if cases := _cases(result):
         found.insert(2, cases)
     if walls := walls_table(result.measurements):
@@ -38,7 +49,19 @@ def metadata_sections(result: Result) -> list[Section]:
             f"“{OUR_LIMIT}” is one that this run has set, and no failure: more patience might have seen the end."
         )
         found.insert(2, Section(title="Walls", says=[says], tables=[walls]))
-    return [section for section in found if section.says or section.charts or section.tables]
+    return [short, *(section for section in found if section.says or section.charts or section.tables)]
+
+
+def _compared(result: Result, stages: Sequence[Stage]) -> Compared:
+    """Return what the two backends came to that are preferred, of each stage that has two."""
+    cpus = result.environment.get("cpus_usable") or result.environment.get("cpus")
+    compared = {}
+    for stage in stages:
+        backends = [name for name in PREFERRED if name in stage.backends()]
+        found = findings(result.program, stage.measurements, *backends[:2], cpus=cpus) if len(backends) > 1 else []
+        if found:
+            compared[stage.name] = found
+    return compared
 
 
 def _cases(result: Result) -> Section | None:
@@ -52,7 +75,9 @@ def _cases(result: Result) -> Section | None:
     return Section(title="What the names mean", tables=[table]) if lines else None
 
 
-def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int | None) -> list[Section]:
+def _better(
+    stages: Sequence[Stage], compared: Compared, over_all: Mapping[str, Sequence[Pooled]], palette: Palette
+) -> list[Section]:
     """Return who was better, over all sizes and case by case.
 
     In full at the most topics of each ladder, and at the most of which both sides have figures; at fewer, folded.
@@ -61,13 +86,10 @@ def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int |
     charts: list[Chart] = []
     tables: list[Table] = []
     smaller: list[Table] = []
-    by_durability: dict[str, list[Finding]] = {}
     for stage in stages:
-        backends = [name for name in PREFERRED if name in stage.backends()]
-        found = findings(program, stage.measurements, *backends[:2], cpus=cpus) if len(backends) > 1 else []
+        found = compared.get(stage.name)
         if not found:
             continue
-        by_durability.setdefault(stage.durability, []).extend(found)
         chart = factor_chart(found, palette, name=f"factors-{stage.name}", subtitle=stage.words)
         charts += [chart] if chart is not None else []
         ladder = sorted({each.workload.topics for each in found}, reverse=True)
@@ -79,15 +101,10 @@ def _better(program: str, stages: Sequence[Stage], palette: Palette, cpus: int |
             (tables if topics in shown else smaller).append(findings_table(title, step))
             if topics in shown:
                 says.append(f"{title}. {summary(step)}")
-        says += _lost(stage, backends[:2])
-    if not tables:
-        only = ", ".join(dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends()))
-        says.append(f"Nothing stands beside something else here: there is {only or 'nothing'} only.")
-    over_all = {durability: pooled(found) for durability, found in by_durability.items()}
     return [
         Section(
             title="Who was better",
-            says=[*(told for words, each in over_all.items() for told in pooled_leads(each, words)), *says],
+            says=says,
             charts=charts,
             tables=[
                 *(pooled_table(f"{words}, over all sizes", each) for words, each in over_all.items() if each),
@@ -104,43 +121,30 @@ def _shown(found: Sequence[Finding]) -> set[int]:
     return {max(each.workload.topics for each in found), max(whole, default=0)}
 
 
-def _lost(stage: Stage, backends: Sequence[str]) -> list[str]:
-    """Return a sentence for each backend that could not be filled, and so has no cases from there on."""
-    most = max(each.workload.topics for each in stage.measurements)
-    told = []
-    for backend in backends:
-        lost = stage.lost(backend)
-        if lost is not None and lost.wall is not None:
-            kind, topics = wall_kind(lost.wall), lost.workload.topics
-            told.append(
-                f"{stage.words}: {driver_title(backend)} could not be filled with {topics:,} topics ({kind}: "
-                f"{wall_words(lost)}). It has no cases there"
-                + (f", nor at the {most:,} topics that this run went up to." if most > topics else ".")
-            )
-    return told
-
-
-def _of_stage(stage: Stage, palette: Palette, *, is_folded: bool) -> list[Section]:
-    """Return the sections on one ladder."""
+def _of_stage(stage: Stage, palette: Palette, *, has_overview: bool, is_folded: bool) -> list[Section]:
+    """Return the sections on one ladder. Args: has_overview - the picture of all rates is to be here."""
     growth = [memory_chart(stage, palette), disk_chart(stage, palette), restart_chart(stage, palette)]
     plain = [
         each
         for each in stage.measurements
         if each.workload.keys and not each.workload.is_open_loop and each.workload.choice is not Choice.ZIPF
     ]
+    # It is measured at both ends of a ladder; the table has both.
+    most = max((each.workload.topics for each in plain), default=0)
+    plain = [each for each in plain if each.workload.topics == most]
     contention = (
         contention_charts(
             plain,
             palette,
             lambda each: each.workload.in_flight // each.workload.keys,
             name=f"contention-{stage.name}",
-            subtitle=f"{stage.words}; {plain[0].workload.in_flight} hubs want some topics at once",
+            subtitle=f"{stage.words}, {most:,} topics; {plain[0].workload.in_flight} hubs want some topics at once",
         )
         if plain
         else []
     )
     series = series_chart(stage, palette)
-    overview = overview_chart(stage, palette)
+    overview = overview_chart(stage, palette) if has_overview else None
     table = percentile_table(f"{stage.words}: response times", alike(stage.measurements))
     return [
         Section(

@@ -27,14 +27,18 @@ _SECTIONS: Final[dict[str, Callable[[Result], list[Section]]]] = {
     TAKEOVER: takeover_sections,
 }
 _HOW: Final = (
-    "How to read it: “64 in flight” is a closed loop, in which an operation begins when another has ended, as fast as "
+    "“64 in flight” is a closed loop, in which an operation begins when another has ended, as fast as "
     "it goes; “500/s offered” is a load that does not wait, with times from when an operation should have begun. "
     "“Better” is said where the 95 % interval of the ratio, from the rounds of this run, does not hold 1; of 100 such "
     "verdicts about five are wrong by chance. It is not said of fewer than 30 operations, nor of a closed loop of less "
     "than a second, nor of a 99th percentile of fewer than 1,000 in a round, nor where more than 1 % of a side's "
     "operations failed, nor where the client or the machine may have held the slower side back, or nobody knows "
-    "whether it did. Factors are geometric means of the rounds'; percentiles are of all rounds' times together. Over "
-    "all sizes a side is ahead if it was so in more rounds than chance has it once in twenty (the sign test)."
+    "whether it did. A factor is the geometric mean of the rounds' factors. That of a percentile is told “over all”, "
+    "by all rounds' times together, as the figures beside it are; its rounds may lie elsewhere, and say only how sure "
+    "it is. Where a side is better in the rounds and not over all, by 2 % at least, nobody is called better. Over all "
+    "sizes a side is ahead if it was so in more rounds than chance has it once in twenty (the sign test), in "
+    "percentiles also over all at more sizes than not. Percentiles have no mean there, but a range “by size”: the "
+    "least and the greatest factor of a size, which is below 1 where that side was behind."
 )
 
 
@@ -44,13 +48,17 @@ def report_page(results: Sequence[tuple[str, Result]]) -> Page:
     sections: list[Section] = []
     for names, result in parts:
         sections += _part(names, result, is_only=len(parts) == 1)
-    return Page(title=_title([result for _, result in parts]), says=[_HOW], sections=_named_apart(sections))
+    # Behind what the first part has in short, if it has that, and its terms.
+    first = 2 if sections and parts[0][1].program == METADATA else 1
+    sections.insert(first, Section(title="How to read it", says=[_HOW]))
+    return Page(title=_title([result for _, result in parts]), says=[], sections=_named_apart(sections))
 
 
 def _part(names: str, result: Result, *, is_only: bool) -> list[Section]:
     terms = "Equal terms: what holds for every number below" if is_only else f"{result.program}: {names}"
-    found = [Section(title=terms, facts=facts(names, result))]
-    found += _SECTIONS.get(result.program, bar_sections)(result)
+    found = _SECTIONS.get(result.program, bar_sections)(result)
+    # What a part comes to in short has no numbers of a case yet, and may stand above the terms.
+    found.insert(1 if result.program == METADATA else 0, Section(title=terms, facts=facts(names, result)))
     tables = [Table(title=name, columns=columns, lines=lines) for name, columns, lines in tables_of(result) if lines]
     if tables:
         found.append(Section(title="All figures", tables=tables, is_folded=True))

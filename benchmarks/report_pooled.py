@@ -3,6 +3,9 @@
 A single size has a round or two, of which an interval holds nearly everything; but who is ahead in each round of each
 size is hardly so by chance. The test is that of signs: it asks for nothing but that rounds are as likely to fall to
 one side as to the other if both are equally good, and does not care by how much.
+
+By how much is told beside it: of rates as the geometric mean of all rounds; of percentiles, whose mean would be the
+percentile of nothing, as the range of what they come to at the sizes, each by all times there together.
 """
 
 import math
@@ -60,7 +63,21 @@ class Pooled:
     @property
     def factors(self) -> list[float]:
         """Return by what factor that side was better in each round."""
-        return [ratio if self.place else 1 / ratio for ratio in self.ratios]
+        return self._of_ahead(self.ratios)
+
+    @property
+    def has_percentiles(self) -> bool:
+        """Say whether percentiles were compared, be it at one size, so that there is no mean of the factors."""
+        return any(each.is_percentile for each in self.findings)
+
+    @property
+    def of_sizes(self) -> list[float]:
+        """Return by what factor that side was better at each size, as that size tells it."""
+        return self._of_sizes(self.findings)
+
+    def _of_ahead(self, ratios: Sequence[float]) -> list[float]:
+        """Return factors of the second side as those of the side that is ahead."""
+        return [ratio if self.place else 1 / ratio for ratio in ratios]
 
     @property
     def chance(self) -> float:
@@ -89,17 +106,35 @@ class Pooled:
             return Outcome.SHORT
         if self.is_one_figure_a_size:
             return Outcome.UNKNOWN
-        if self.place is None or self.chance >= _CHANCE_MAX or middle(self.factors) <= 1:
+        if self.place is None or not self._is_beyond_chance(self.findings):
             return Outcome.SAME
-        kept = [
-            ratio if self.place else 1 / ratio
-            for each in self.findings
-            if each not in [other for other, _ in self.limits]
-            for ratio in each.ratios
-        ]
-        if not kept or middle(kept) <= 1 or _chance(kept) >= _CHANCE_MAX:
+        if not self._is_confirmed_by(self.findings):
+            return Outcome.MIXED if self.has_percentiles else Outcome.SAME
+        limited = [each for each, _ in self.limits]
+        kept = [each for each in self.findings if each not in limited]
+        if not self._is_beyond_chance(kept) or not self._is_confirmed_by(kept):
             return Outcome.UNCHECKED if {why for _, why in self.limits} == {LIMIT_UNKNOWN} else Outcome.LIMITED
         return Outcome.BETTER
+
+    def _is_beyond_chance(self, found: Sequence[Finding]) -> bool:
+        """Say whether that side is ahead in more rounds of some sizes than chance explains."""
+        factors = self._of_rounds(found)
+        return _are_mostly_above_1(factors) and _chance(factors) < _CHANCE_MAX
+
+    def _is_confirmed_by(self, found: Sequence[Finding]) -> bool:
+        """Say whether the factors that are told of some sizes are on that side: the mean of all rounds.
+
+        Of percentiles there is none: those of more sizes than not, each of all times there together.
+        """
+        if self.has_percentiles:
+            return _are_mostly_above_1(self._of_sizes(found))
+        return middle(self._of_rounds(found)) > 1
+
+    def _of_rounds(self, found: Sequence[Finding]) -> list[float]:
+        return self._of_ahead([ratio for each in found for ratio in each.ratios])
+
+    def _of_sizes(self, found: Sequence[Finding]) -> list[float]:
+        return self._of_ahead([each.factor for each in found if each.factor is not None])
 
     @property
     def is_short(self) -> bool:
@@ -154,7 +189,7 @@ def pooled_leads(found: Sequence[Pooled], words: str) -> list[str]:
 
 def pooled_table(title: str, found: Sequence[Pooled]) -> Table:
     """Return how often who was ahead over all sizes, line by line."""
-    columns = ("measured", "compared by", "ahead", "in rounds", "chance", "geometric mean", "sizes", "notes")
+    columns = ("measured", "compared by", "ahead", "in rounds", "chance", "factor", "sizes", "notes")
     return Table(title=title, columns=columns, lines=[_line(each) for each in found])
 
 
@@ -184,7 +219,13 @@ def _ahead(each: Pooled) -> str:
 def _factor(each: Pooled) -> str:
     if each.place is None:
         return "–"
-    return f"{middle(each.factors):.2f} × (rounds {min(each.factors):.2f} – {max(each.factors):.2f})"
+    if each.has_percentiles:
+        return _range_of_sizes(each)
+    return f"mean {middle(each.factors):.2f} × (rounds {min(each.factors):.2f} – {max(each.factors):.2f})"
+
+
+def _range_of_sizes(each: Pooled) -> str:
+    return f"{min(each.of_sizes):.2f} to {max(each.of_sizes):.2f} × by size" if each.of_sizes else "–"
 
 
 def _notes(each: Pooled) -> list[str]:
@@ -205,7 +246,8 @@ def _sizes(found: Sequence[Finding]) -> str:
 
 
 def _named(each: Pooled) -> str:
-    return f"{each.case} ({each.won} of {len(each.ratios)} rounds, {middle(each.factors):.2f} ×)"
+    by = _range_of_sizes(each) if each.has_percentiles else f"{middle(each.factors):.2f} ×"
+    return f"{each.case} ({each.won} of {len(each.ratios)} rounds, {by})"
 
 
 def _once(each: Pooled) -> str:
@@ -213,6 +255,10 @@ def _once(each: Pooled) -> str:
     walls = [finding for finding in each.left_out if finding.has_walls]
     text = f"{each.case} ({len(each.findings)} sizes, {low:.2f} to {high:.2f} ×"
     return f"{text}; without {_sizes(walls)}, where there was a wall)" if walls else f"{text})"
+
+
+def _are_mostly_above_1(factors: Sequence[float]) -> bool:
+    return sum(factor > 1 for factor in factors) > sum(factor < 1 for factor in factors)
 
 
 def _chance(ratios: Sequence[float]) -> float:

@@ -17,6 +17,7 @@ __all__ = ["findings_table", "leads", "summary"]
 _NO_VERDICT: Final = (
     (Outcome.SAME, "the difference lies within the noise of the rounds"),
     (Outcome.UNKNOWN, "a single round does not tell the noise, so that the factor below is a remark"),
+    (Outcome.MIXED, "the rounds favour a side, and all their times together do not"),
     (Outcome.LIMITED, "one side was ahead, but the client of the other, or the machine, was at its own limit"),
     (Outcome.UNCHECKED, "one side was ahead, but it is not known whether the client of the other was its limit"),
     (Outcome.SHORT, f"a round lasted less than {SECONDS_MIN:g} s, too short to tell"),
@@ -167,13 +168,12 @@ def _sample(finding: Finding) -> str:
 
 
 def _better(finding: Finding) -> str:
-    outcome, factor = finding.outcome, finding.factor
-    if factor is None or finding.ahead is None:
+    outcome = finding.outcome
+    if finding.factor is None or finding.ahead is None:
         return driver_title(finding.better) if finding.better is not None else outcome.value
-    text = f"{driver_title(finding.ahead)} {max(factor, 1 / factor):.2f} ×"
-    if len(finding.ratios) > 1:
-        ratios = sorted(ratio if factor > 1 else 1 / ratio for ratio in finding.ratios)
-        text += f" (rounds {ratios[0]:.2f} – {ratios[-1]:.2f})"
+    text = f"{driver_title(finding.ahead)} {_distance(finding):.2f} ×"
+    if (rounds := _of_rounds(finding)) is not None:
+        text += f"{' over all' if finding.is_percentile else ''} (rounds {rounds})"
     return text if outcome is Outcome.BETTER else f"{outcome.value}; {text}"
 
 
@@ -188,13 +188,27 @@ def _sure(finding: Finding) -> str:
         low, high = 1 / high, 1 / low
     if finding.factor is not None and finding.factor < 1:
         low, high = 1 / high, 1 / low
-    return f"95 %: {bound_words(low)} – {bound_words(high)}; {difference.how}"
+    what = "95 %, of the rounds" if finding.is_percentile else "95 %"
+    return f"{what}: {bound_words(low)} – {bound_words(high)}; {difference.how}"
 
 
 def _named(finding: Finding) -> str:
     if finding.factor is None:
         return f"{finding.case} (the other met a wall)"
-    return f"{finding.case} ({_distance(finding):.2f} ×)"
+    words = f"{_distance(finding):.2f} ×"
+    if finding.is_percentile and (rounds := _of_rounds(finding)) is not None:
+        # What all times together come to may lie beyond what any round did, which a reader would else not see.
+        words += f" over all, {rounds} within the rounds"
+    return f"{finding.case} ({words})"
+
+
+def _of_rounds(finding: Finding) -> str | None:
+    """Return between what the factors of single rounds lie, for the side that is ahead; None if there are not two."""
+    if len(finding.ratios) < 2:
+        return None
+    is_second = finding.ahead == finding.sides[1]
+    ratios = sorted(ratio if is_second else 1 / ratio for ratio in finding.ratios)
+    return f"{ratios[0]:.2f} – {ratios[-1]:.2f}"
 
 
 def _cases(number: int) -> str:

@@ -1,8 +1,10 @@
 """Results: what a run measured, kept in a file, and read again."""
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -39,6 +41,7 @@ WARM_UP: Final = "warm-up"
 _NOTED: Final = (WARM_UP, FILLED_ANEW, LEFT_BEHIND)
 """What is reported under these names are sentences that a reader of the numbers must know."""
 _KINDS_MAX: Final = 3
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _BUSY: Final = 0.9
 """Of a processor: a generator that needs more may itself be what was measured."""
 
@@ -52,7 +55,8 @@ class Measurement:
     reported: what a driver says itself, where it gives no histogram; in its own words.
     values: single figures, such as bytes for each topic.
     hub_cores, generator_cores: processors kept busy, on average.
-    series: by second after the start: finished, failed, deliveries, response, hub and generator.
+    series: by second after the start: finished, failed, refused, deliveries, response, hub and generator. Files of
+        older versions tell of refusals in all only.
     wall: why it could not be measured; all else is then what was seen until then.
     started, started_s: when it began, what was prepared for it included: by the clock, in UTC, and in seconds since the
         command that measured it began. None in files of older versions.
@@ -215,15 +219,17 @@ class Result:
     is_complete: bool = False
 
     def write(self, path: Path) -> None:
-        """Write the file, as a whole or not at all."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Write the file, as a whole or not at all.
+
+        Raises: BenchmarkError - it cannot be written, as on a disk that is full; what was there before is whole.
+        """
         text = json.dumps(self.to_json(), indent=1) + "\n"
-        if path.exists() and not path.is_file():
-            path.write_text(text)  # A device or a pipe must not become a file.
-            return
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(text)
-        partial.replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write_whole(path, text)
+        except OSError as exc:
+            why = exc.strerror or type(exc).__name__
+            raise BenchmarkError(f"cannot write the result {path}: {why}; {_way_out(path, exc)}") from exc
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -259,6 +265,28 @@ class Result:
             )
         except (OSError, ValueError, KeyError, TypeError) as exc:
             raise BenchmarkError(f"cannot read {path} as a result: {type(exc).__name__}: {exc}") from exc
+
+
+def _write_whole(path: Path, text: str) -> None:
+    if path.exists() and not path.is_file():
+        path.write_text(text)  # A device or a pipe must not become a file.
+        return
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink()  # On a full disk half a result is only in the way.
+        raise
+
+
+def _way_out(path: Path, error: OSError) -> str:
+    """Return what to do about a file that cannot be written, and what there is to go on with."""
+    advice = "make room on its disk" if error.errno in _FULL else "see that it can be written"
+    if not path.is_file():
+        return f"{advice}, and begin again"
+    return f"{advice}; what it had before is whole, and can be gone on with (--run, or --output with --resume)"
 
 
 def alike(measurements: Sequence[Measurement]) -> list[list[Measurement]]:

@@ -13,6 +13,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.hub_process import HubProcess
 from benchmarks.hub_suite import Case
 from benchmarks.hub_watch import watched
+from benchmarks.jvm_flags import NoteFlags
 from benchmarks.metadata_places import SYNCED, terms
 from benchmarks.results import Measurement
 from benchmarks.stored_ground import StoredGround
@@ -36,6 +37,7 @@ class StoredHubs:
 
     The hub is standalone: its messages are on its own disk, so metadata are most of what a case costs. It is a process
     of its own for each case, on the same data directory, since a store knows one standalone hub.
+    note_flags: gets those of the stores' virtual machines, once they run.
     """
 
     directory: Path
@@ -44,6 +46,7 @@ class StoredHubs:
     settings: Sequence[str] = ()
     processes: int = 1
     progress: Callable[[str], None]
+    note_flags: NoteFlags
     _servers: ExitStack = field(default_factory=ExitStack)
     _ground: StoredGround | None = None
     _step: tuple[int, int] | None = None
@@ -94,6 +97,7 @@ class StoredHubs:
             place = self.directory / f"stored-{number}-{topics}"
             self._ground = StoredGround(place, self.backends, self.sizes, self._servers, self.progress)
             self._step = number, topics
+            self.note_flags(SYNCED, self._ground.places.jvm_flags())
         return self._ground
 
     def _measure(self, case: Case, ground: StoredGround, number: int) -> Measurement:

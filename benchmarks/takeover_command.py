@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from benchmarks.heaps import STORM_HEAP_MB_MIN
 from benchmarks.hub_places import HEAP_MB, METADATA
 from benchmarks.hub_suite import Case
 from benchmarks.interrupts import interrupt_when_told_to_end
+from benchmarks.jvm_flags import note_flags
 from benchmarks.results import Result
 from benchmarks.runs import carry_out, end_run
 from benchmarks.takeover_run import REGIONS, TakeoverRuns, TakeoverSizes
@@ -116,6 +118,11 @@ def takeover(
         seed=seed,
     )
     result: Result | None = None
+
+    def note(where: str, flags: Mapping[str, list[str]]) -> None:
+        assert result is not None, "servers are started for storms only"
+        note_flags(result.environment, where, flags)
+
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
     with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
@@ -125,7 +132,7 @@ def takeover(
                 environment=environment(Path(place)),
                 terms=_terms(label, sizes, settings, seed),
             )
-            runs = stack.enter_context(TakeoverRuns(Path(place), sizes, settings, seed, _progress))
+            runs = stack.enter_context(TakeoverRuns(Path(place), sizes, settings, seed, _progress, note))
             carry_out([Case(workload, "client")], runs.measure, sizes.rounds, result, path, named=_named)
         except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
             raise click.ClickException(str(exc)) from exc

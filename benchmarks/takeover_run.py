@@ -18,9 +18,10 @@ from benchmarks.heaps import STORM_HEAP_MB_MIN, storm_heaps
 from benchmarks.hub_places import BOOKIES, HEAP_MB, JOURNALS
 from benchmarks.hub_process import HubProcess
 from benchmarks.hub_suite import Case
+from benchmarks.jvm_flags import NoteFlags, flags_of_servers
 from benchmarks.metadata_fill import fill
 from benchmarks.metadata_ground import FillTask
-from benchmarks.metadata_places import HADOOP_3, SYNCED_LOG, UNSYNCED_LOG
+from benchmarks.metadata_places import HADOOP_3, SYNCED, SYNCED_LOG, UNSYNCED, UNSYNCED_LOG
 from benchmarks.results import Measurement
 from benchmarks.sampling import Sampler
 from benchmarks.store_load import StoreLoad
@@ -105,9 +106,12 @@ class TakeoverRuns:
         settings: Sequence[str],
         seed: int,
         progress: Callable[[str], None],
+        note_flags: NoteFlags,
     ) -> None:
+        """Prepare storms. `note_flags` gets those of the servers' virtual machines, once they run."""
         self._directory = directory
         self._sizes = sizes
+        self._note_flags = note_flags
         self._settings = settings
         self._seed = seed
         self._progress = progress
@@ -162,6 +166,7 @@ class TakeoverRuns:
             services = ["bookkeeper", *(["hbase"] if sizes.metadata == "hbase" else [])]
             self._servers.up(services, bookies=BOOKIES)
             self._is_up = True
+            self._note_flags(SYNCED if sizes.is_synced else UNSYNCED, flags_of_servers(self._servers))
         url = self._url(number)
         asyncio.run(format_metadata(url, StoreOptions(regions=REGIONS)))
         if sizes.stored:

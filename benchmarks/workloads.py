@@ -171,19 +171,25 @@ class Workload:
     def topic_chooser(self, round_number: int = 0) -> Callable[[int], int]:
         """Return what tells the topic of an operation by its number, however many there are.
 
+        A topic is told by its place among those that are drawn from: among all, or among those with an owner.
         In turns the order is the seed's. What is drawn is different for each name, load and round: a load must not find
         in memory what the one before it has just used. It does not depend on what is measured, so that all backends
         get the same topics in a round.
         """
         if self.choice is Choice.TURNS:
-            order = list(range(self.topics))
+            order = list(range(self._drawn))
             random.Random(self.seed).shuffle(order)
             if self.sample:
                 order = order[self.first : self.first + self.sample]
             return lambda number: order[number % len(order)]
         load = f"{self.name}/{self.choice}/{self.rate_per_s:g}/{self.in_flight}/{self.keys}/{self.wide}"
         salt = f"{self.seed}/{round_number}/{load}"
-        return draws(self.topics, salt, is_zipf=self.choice is Choice.ZIPF)
+        return draws(self._drawn, salt, is_zipf=self.choice is Choice.ZIPF)
+
+    @property
+    def _drawn(self) -> int:
+        """Return from how many topics is drawn; what is popular among them all must not be two at once to others."""
+        return (self.topics + 1) // 2 if self.among in (Among.OWNED, Among.LATEST) else self.topics
 
     def operation_chooser(self) -> Callable[[int], Operation]:
         """Return what tells the kind of an operation by its number; the same for the same seed."""

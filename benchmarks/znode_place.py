@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.jvm_flags import flags_of_servers
 from cli.dev import DevServers
 
 __all__ = ["ZNODES_SAID", "ZnodePlace"]
@@ -40,6 +41,10 @@ class ZnodePlace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._servers.down()
+
+    def jvm_flags(self) -> dict[str, list[str]]:
+        """Return the flags of its virtual machine, by its kind."""
+        return flags_of_servers(self._servers)
 
     @property
     def address(self) -> str:

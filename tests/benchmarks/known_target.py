@@ -16,7 +16,8 @@ class KnownTarget:
 
     stalls: (from, to) in seconds since the first operation. fails: tells the error of an operation. answers: tells
     whether it is answered at all. receptions: so often each message arrives, `delay_s` apart, after its answer.
-    lost_after: after so many operations the hub is gone.
+    lost_after: after so many operations the hub is gone. refuses: how often an operation is refused before its answer,
+    evenly until that.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class KnownTarget:
         answers: Callable[[int], bool] = lambda _: True,
         receptions: int = 0,
         lost_after: int | None = None,
+        refuses: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self._delay_s = delay_s
         self._stalls = stalls
@@ -35,6 +37,7 @@ class KnownTarget:
         self._answers = answers
         self._receptions = receptions
         self._lost_after = lost_after
+        self._refuses = refuses
         self._first_s: float | None = None
         self.begun: list[tuple[Operation, int]] = []
 
@@ -50,6 +53,9 @@ class KnownTarget:
             loop.call_soon(self._observer.lost)
         if not self._answers(number):
             return
+        refusals = self._refuses(number)
+        for refusal in range(1, refusals + 1):
+            loop.call_at(loop.time() + refusal * self._delay_s / (refusals + 1), self._observer.refused, number)
         at = loop.time() - self._first_s + self._delay_s
         for begin, end in self._stalls:
             if begin <= at < end:

@@ -16,7 +16,7 @@ from benchmarks.cas_suite import OPERATIONS, SMOKE_CAS, cas_cases
 from benchmarks.hub_suite import Case
 from benchmarks.main import main
 from benchmarks.record_clients import DATA, DRIVERS, SUBSCRIBER
-from benchmarks.results import Result
+from benchmarks.results import Measurement, Result
 from benchmarks.tables import markdown
 from benchmarks.workloads import Operation, Workload
 from metadata import open_metadata
@@ -57,6 +57,7 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
         assert ("servers_cpu_s" in each.values) == (each.driver != "sqlite"), what
         if each.workload.name != Operation.CONTENDED_UPDATE:
             assert each.values["refusals"] == 0, what
+        assert sum(second.get("refused", 0) for second in each.series.values()) >= each.values["refusals"], what
     assert f"written to {output}" in run.stderr
     assert servers.launcher.pid("regionserver-1"), "the servers of a directory stay"
     text = markdown(result)
@@ -86,14 +87,28 @@ async def test_all_clients_of_hbase_write_the_same_records(servers: RunningServe
             assert found.value == DATA
 
 
-async def _carry_out(case: Case, urls: list[str]) -> None:
-    def work() -> None:
+@pytest.mark.parametrize("driver", ["java", "native"])
+async def test_retries_are_told_by_second(servers: RunningServers, driver: str) -> None:
+    zookeeper = servers.address("hbase") and servers.address("zookeeper")
+    contended = Operation.CONTENDED_UPDATE
+    workload = Workload(name=contended, mix={contended.value: 1.0}, topics=1, in_flight=8, seconds=2.5, warmup_s=0.0)
+    measured = await _carry_out(Case(workload, driver), [f"hbase://{zookeeper}/cas{uuid.uuid4().hex[:8]}"])
+    refused = [measured.series[second]["refused"] for second in range(2)]
+    assert min(refused) > 0
+    assert (
+        sum(refused) <= measured.values["refusals"] <= sum(each.get("refused", 0) for each in measured.series.values())
+    )
+
+
+async def _carry_out(case: Case, urls: list[str]) -> Measurement:
+    def work() -> Measurement:
         with given_places([case.driver], urls) as places, CasCases(places, lambda _: None) as cases:
             measurement = cases.measure(case, 1)
             assert measurement.wall is None, measurement.wall
             assert not measurement.errors
+            return measurement
 
-    await asyncio.to_thread(work)
+    return await asyncio.to_thread(work)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

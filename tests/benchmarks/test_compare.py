@@ -1,7 +1,9 @@
 """Prove that `hedwig-bench compare` tells changes from noise, and refuses what cannot be compared."""
 
 import json
+import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.main import main
 from benchmarks.results import Measurement
 from hedwig.histograms import Histogram
+from tests.benchmarks.known_times import timed
 from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall
 
 HEAP_NOTE = "1,024 MiB of heap in all for each backend, no replicas"
@@ -227,6 +230,78 @@ def test_percentiles_of_several_runs_are_those_of_all_their_times(tmp_path: Path
         assert times["response p90, ms"]["first"] == pytest.approx(100, rel=0.01)
         assert times["response p90, ms"]["first_rounds"] == pytest.approx([1, 100], rel=0.01)
         assert times["operations/s"]["first_rounds"] == pytest.approx([10_002, 10_002], rel=0.001)
+
+
+def _at_a_rate(tmp_path: Path, name: str, rounds: Sequence[tuple[float, int]]) -> Path:
+    """Write reads at an offered rate, by round: the 99th percentile in ms, and of how many operations it is one."""
+    result = three_backends()
+    read = next(each for each in result.measurements if each.driver == "hbase" and each.workload.is_open_loop)
+    result.measurements = [
+        timed(replace(read, round=number, seconds=1.0, errors=Counter()), {ms: operations // 50}, operations)
+        for number, (ms, operations) in enumerate(rounds, 1)
+    ]
+    path = tmp_path / f"{name}.json"
+    result.write(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ratio", "verdict"),
+    [
+        # Nine rounds of the same length: the mean of the rounds and all times together are nearly one.
+        ([(10, 1000)] * 9, [(8, 1000)] * 9, 0.8, "faster"),
+        # The ninth round has most of the times, and is the slowest: by the mean of the rounds it is 1.08.
+        ([(10, 1000)] * 9, [(10.5, 1000)] * 8 + [(13, 40_000)], 1.3, "slower"),
+        # The ninth has most of the times, and is the fastest of the first side.
+        ([(10, 1000)] * 8 + [(7, 40_000)], [(8, 1000)] * 9, 8 / 7, "rounds and all times disagree"),
+    ],
+)
+def test_b_over_a_of_a_percentile_is_that_of_all_times_together(
+    tmp_path: Path,
+    first: Sequence[tuple[float, int]],
+    second: Sequence[tuple[float, int]],
+    ratio: float,
+    verdict: str,
+) -> None:
+    sides = _at_a_rate(tmp_path, "first", first), _at_a_rate(tmp_path, "second", second)
+    (line,) = _lines(*sides)
+    assert line["verdict"] == verdict
+    figure = line["figures"][0]
+    assert figure["figure"] == "response p99, ms"
+    assert figure["ratio"] == pytest.approx(ratio, rel=0.01)
+    assert figure["ratio"] == pytest.approx(figure["second"] / figure["first"])
+    means = [math.prod(figure[name]) ** (1 / 9) for name in ("first_rounds", "second_rounds")]
+    assert figure["ratio_of_rounds"] == pytest.approx(means[1] / means[0])
+    shown = _columns(_run(*sides).output)
+    low, high = figure["ratio_low"], figure["ratio_high"]
+    assert shown["B÷A"] == f"{figure['ratio']:.2f}(rounds{low:.2f}–{high:.2f})"
+    assert shown["p99"] == f"{figure['ratio']:.2f}{'*' if verdict in ('faster', 'slower') else ''}"
+
+
+def _columns(output: str) -> dict[str, str]:
+    """Return what stands in the columns of a table of one line, without the spaces at which cells are folded."""
+    heads = [line.split("┃")[1:-1] for line in output.splitlines() if line.startswith("┃")]
+    lines = [line.split("│")[1:-1] for line in output.splitlines() if line.startswith("│")]
+    names, cells = (["".join(parts).replace(" ", "") for parts in zip(*rows, strict=True)] for rows in (heads, lines))
+    return dict(zip(names, cells, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        ([(10, 1000)] * 9, [(10.5, 1000)] * 8 + [(13, 40_000)], 1),  # By 23 % over all, by 7 % in the mean.
+        ([(10, 1000)] * 8 + [(7, 40_000)], [(8, 1000)] * 9, 0),  # Perhaps faster, perhaps slower by an eighth.
+        ([(7, 1000)] * 8 + [(10, 40_000)], [(9, 1000)] * 9, 3),  # Faster over all, slower by 19 % in the rounds.
+    ],
+)
+def test_a_check_goes_by_all_times_together_and_cannot_tell_where_the_rounds_disagree(
+    tmp_path: Path, first: Sequence[tuple[float, int]], second: Sequence[tuple[float, int]], code: int
+) -> None:
+    sides = _at_a_rate(tmp_path, "first", first), _at_a_rate(tmp_path, "second", second)
+    ran = _run(*sides, "--fail-slower-than", "15")
+    assert ran.exit_code == code, ran.output
+    if code == 3:
+        assert "but all times together do not say so" in ran.stderr
 
 
 def test_a_closed_loop_of_less_than_a_second_is_too_short_to_tell(tmp_path: Path) -> None:

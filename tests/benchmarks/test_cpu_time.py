@@ -8,6 +8,7 @@ import time
 import pytest
 
 from benchmarks.cpu_time import CpuTimes, CpuTimesBeside, cpu_s_of
+from tests.benchmarks.passing_hours import PassingHours
 
 SECOND_NS = 1_000_000_000
 WINDOW_S, USED_S = 0.2, 0.1
@@ -101,3 +102,17 @@ def test_what_is_looked_at_beside_is_known_of_a_long_time() -> None:
         end_ns, used = time.monotonic_ns(), time.process_time() - before
     (found,) = times.between(begin_ns, end_ns)
     assert found == pytest.approx(used, rel=0.1)
+
+
+def test_looks_of_hours_take_little_memory_and_lose_nothing_at_the_borders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty looks a second for two hours, of a process that is at work in the first half of them only."""
+    hours = PassingHours(0.05, hours=2.0)
+    monkeypatch.setattr("benchmarks.cpu_time.time", hours)
+    monkeypatch.setattr("benchmarks.cpu_time.cpu_s_of", lambda _: min(hours.seconds, hours.all_s / 2))
+    times = CpuTimes(([1], [2]))
+    held = hours.pass_by(times.look)
+    assert held < 3_000_000
+    begin_ns, end_ns = hours.moments_ns(0.1, 0.6)
+    found = times.between(begin_ns, end_ns)
+    assert found == pytest.approx([0.4 * hours.all_s] * 2, rel=1e-3)
+    assert times.between(*hours.moments_ns(0.001, 0.999)) == pytest.approx([0.499 * hours.all_s] * 2, rel=1e-3)

@@ -3,7 +3,12 @@
 import os
 from pathlib import Path
 
-from benchmarks.disk_flushes import flushes_of
+import pytest
+
+from benchmarks.disk_flushes import FLUSHES, flushes_of
+from benchmarks.report_flushes import flush_section
+from benchmarks.results import Measurement, Result
+from benchmarks.workloads import Operation, Workload
 
 STAT_OF_LINUX_6 = "1263 69 363155 1375 49633 4688 544438 9396 0 3909 24512 2287 534 40660 403 {flushes} 958\n"
 STAT_OF_LINUX_4 = "1263 69 363155 1375 49633 4688 544438 9396 0 3909 24512 2287 534 40660 403\n"
@@ -41,3 +46,50 @@ def test_what_nobody_counts_is_unknown(tmp_path: Path) -> None:
     _device(tmp_path / "block", tmp_path, STAT_OF_LINUX_4)
     assert flushes_of(tmp_path, tmp_path / "block") is None
     assert flushes_of(tmp_path / "missing") is None
+
+
+def _load(on: str, driver: str, operation: Operation, flushes_per_s: float | None) -> Measurement:
+    """Return a load of 500 operations a second, four seconds long."""
+    workload = Workload(
+        name=operation.value, mix={operation.value: 1.0}, topics=100, subscribers=1, rate_per_s=500.0, seconds=4.0
+    )
+    values = {} if flushes_per_s is None else {FLUSHES: flushes_per_s}
+    return Measurement(
+        workload=workload, driver=driver, on=on, round=1, count=2_000, offered=2_000, seconds=4.0, values=values
+    )
+
+
+def _result(flushes_per_sync: float | None, *loads: Measurement) -> Result:
+    environment = {"disk_flushes_per_sync": flushes_per_sync}
+    return Result(
+        program="hedwig-bench metadata",
+        started="2026-11-23 01:00:00 UTC",
+        environment=environment,
+        terms={},
+        measurements=list(loads),
+    )
+
+
+def test_a_report_tells_which_changes_were_forced() -> None:
+    loads = [
+        _load("synced", "zookeeper", Operation.CLAIM, 400.0),
+        _load("synced", "hbase", Operation.CLAIM, 450.0),
+        _load("synced", "hbase", Operation.READ_OWNER, 0.0),
+        _load("unsynced", "zookeeper", Operation.CLAIM, 0.0),
+    ]
+    section = flush_section(_result(1.0, *loads))
+    assert section is not None
+    (says,) = section.says
+    assert "synced ZooKeeper 0.80, HBase 0.90; unsynced ZooKeeper 0.00; for each read 0.00." in says
+    (table,) = section.tables
+    assert list(table.lines[0]) == ["synced", "claim, 500/s offered", "ZooKeeper", "500", "400", "0.80"]
+    assert len(table.lines) == len(loads)
+
+
+@pytest.mark.parametrize("seen", [None, 0.0, 0.5])
+def test_a_disk_that_does_not_count_its_flushes_proves_nothing(seen: float | None) -> None:
+    assert flush_section(_result(seen, _load("synced", "hbase", Operation.CLAIM, 0.0))) is None
+
+
+def test_results_from_before_flushes_were_counted_say_nothing_of_them() -> None:
+    assert flush_section(_result(1.0, _load("synced", "hbase", Operation.CLAIM, None))) is None

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from benchmarks.draws import AHEAD
-from benchmarks.workloads import Choice, Workload
+from benchmarks.workloads import Among, Choice, Workload
 
 MANY = 10_000_000
 ASKED = 1_000
@@ -77,6 +77,17 @@ def test_popular_topics_are_the_same_in_all_loads_and_rounds_in_another_order() 
             assert drawn[rank - 1] / len(topics) == pytest.approx(1 / rank**0.99 / whole, rel=0.1)
     for one, other in combinations(loads, 2):
         assert one[:ASKED] != other[:ASKED]
+
+
+@pytest.mark.parametrize("among", [Among.OWNED, Among.LATEST])
+def test_popular_topics_with_an_owner_are_drawn_from_those(among: Among) -> None:
+    """Drawn from all and folded onto every other one, the first would be as popular as the first two together."""
+    workload = _workload(topics=1_001, choice=Choice.ZIPF, among=among)
+    drawn = Counter(map(workload.topic_chooser(1), range(AHEAD)))
+    assert max(drawn) <= 500, "there are 501 of them"
+    whole = sum(1 / rank**0.99 for rank in range(1, 502))
+    for rank in (1, 2, 10):
+        assert drawn[rank - 1] / AHEAD == pytest.approx(1 / rank**0.99 / whole, rel=0.1)
 
 
 def test_turns_are_the_same_in_all_loads_and_rounds() -> None:

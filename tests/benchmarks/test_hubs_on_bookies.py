@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.hub_places import HEAP_MB
 from benchmarks.hub_suite import LEDGERS, MEASUREMENTS, SMOKE, cases
 from benchmarks.main import main
 from benchmarks.results import Measurement, Result
@@ -68,6 +69,10 @@ def test_both_hubs_do_everything_and_the_ledger_client_appends(tmp_path: Path) -
     assert "our hub ÷ the original" in said
     assert "our hub ÷ the ledger client alone" in said
     assert result.terms["quorums"].startswith("ensemble 3, write 2, ack 2")
+    flags = result.environment["jvm_flags"]["servers"]
+    assert {kind: f"-Xmx{HEAP_MB[kind]}m" for kind in ("zookeeper", "bookie43", "java-hedwig")} == {
+        kind: each[0] for kind, each in flags.items()
+    }
 
 
 def _end_at(place: Path, case: str, arguments: list[str]) -> Result:
@@ -100,6 +105,7 @@ def test_with_metadata_in_hbase_a_run_that_is_ended_keeps_what_was_measured(tmp_
     """Both drivers come to their end before. To go on later takes all servers twice: that is for long runs."""
     result = _end_at(tmp_path, "[3/", [*ON_OUR_CLUSTER, "subscribe", "--metadata", "hbase"])
     assert [each.driver for each in result.measurements] == ["raw", LEDGERS]
+    assert {"zookeeper", "bookie", "hbase-master", "regionserver"} == set(result.environment["jvm_flags"]["servers"])
     for each in result.measurements:
         _check(each)
 
@@ -112,6 +118,7 @@ def test_a_run_that_was_ended_goes_on_later(metadata: str, tmp_path: Path) -> No
     after, _ = _bench(tmp_path, *arguments, "--resume")
     assert [each.driver for each in after.measurements] == ["raw", LEDGERS]
     assert after.measurements[0].to_json() == first.to_json()
+    assert {"zookeeper", "bookie"} <= set(after.environment["jvm_flags"]["servers"])
 
 
 @pytest.mark.parametrize(

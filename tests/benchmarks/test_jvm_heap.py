@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.jvm_flags import flags_of, flags_of_servers, note_flags
 from benchmarks.jvm_heap import (
-    flags_of,
     full_heap,
     fullness,
     heap_max_bytes,
@@ -54,6 +55,21 @@ def test_what_lives_in_a_heap_is_what_was_stored_and_no_garbage(servers: DevServ
     assert f"-Xmx{HEAP_MB}m" in flags_of(pid)
 
 
+def test_the_flags_of_all_servers_are_told_by_their_kind(servers: DevServers) -> None:
+    found = flags_of_servers(servers)
+    assert list(found) == ["zookeeper"]
+    assert found["zookeeper"][0] == f"-Xmx{HEAP_MB}m"
+    own = flags_of(servers.pid("zookeeper-1"))
+    # Where it writes is another place in each run.
+    (where,) = set(own) - set(found["zookeeper"])
+    assert where.startswith("-XX:ErrorFile=")
+    environment: dict[str, Any] = {"cpus": 2}
+    note_flags(environment, "servers", {"bookie": ["-Xmx1m"], "zookeeper": []})
+    note_flags(environment, "servers", found)
+    note_flags(environment, "znodes", {})
+    assert environment == {"cpus": 2, "jvm_flags": {"servers": {"bookie": ["-Xmx1m"], **found}, "znodes": {}}}
+
+
 def test_a_heap_is_full_when_what_stays_fills_its_part_of_it() -> None:
     # As a ZooKeeper told it that went on collecting, and did nothing else.
     told = """15528:
@@ -70,6 +86,7 @@ def test_a_heap_is_full_when_what_stays_fills_its_part_of_it() -> None:
 
 def test_a_machine_that_is_gone_has_no_heap(servers: DevServers) -> None:
     servers.kill("zookeeper-1")
+    assert flags_of_servers(servers) == {}
     pid = 2**22 + 1  # Beyond the largest number that a process can have.
     assert heap_max_bytes(pid) is None
     with pytest.raises(BenchmarkError, match=r"did not do GC\.run"):

@@ -116,6 +116,22 @@ def test_failures_are_counted_by_reason_and_not_as_work_done() -> None:
     assert sum(second.failed for second in summary.series.values()) == 100
 
 
+@pytest.mark.parametrize("warmup_s", [0.0, 5.0])
+def test_refusals_are_counted_in_the_second_in_which_they_were_told(warmup_s: float) -> None:
+    """Of 100 a second, those of the fourth second are refused twice each."""
+    target = KnownTarget(0.010, refuses=lambda number: 2 if 300 <= number < 400 else 0)
+    workload = _open(100.0, warmup_s=warmup_s)
+    summary = measured(workload, target)
+    assert {number: each.refused for number, each in summary.series.items() if each.refused} == {3: 200}
+    assert summary.refusals == (200 if warmup_s == 0.0 else 0), "in all they are those of the window"
+    assert not summary.errors
+    series = _measurement(workload, Summary.from_json(summary.to_json())).series
+    assert [series[number]["refused"] for number in (2, 3, 4)] == [0, 200, 0]
+    other = measured(workload, KnownTarget(0.010, refuses=lambda number: number == 350))
+    summary.add(other)
+    assert summary.series[3].refused == 201
+
+
 def test_operations_do_not_begin_before_the_start() -> None:
     """Timers of event loops are rounded; what begins too early would be counted, and not be in the histograms."""
     workload = Workload(name="publish", in_flight=10, operations=100, seconds=100.0)

@@ -46,6 +46,9 @@ class _Places:
     def disk_bytes(self, _: str) -> int:
         return 0
 
+    def flushes(self) -> int | None:
+        return None
+
     def __getattr__(self, name: str) -> Any:
         return lambda *_: []
 

@@ -369,6 +369,24 @@ def test_a_batch_that_fails_is_made_again() -> None:
     assert summary.errors == {"MetadataUnavailableError": 1}
 
 
+def test_attempts_of_a_fill_that_failed_are_counted_in_their_second() -> None:
+    """For a moment of the fourth second nothing is taken: each of the six batches under way is made again later."""
+    clock = VirtualTime()
+    began = clock.seconds
+    store = KnownStore(READ_S, 0.1, fails=lambda _: 3.05 <= clock.seconds - began < 3.5)
+
+    async def run() -> tuple[Summary, str | None]:
+        return await fill(store, FillTask(first=0, last=15_000, subscribers=1), now_ns=clock.now_ns)
+
+    summary, why = clock.run(run())
+    assert (why, summary.missed) == (None, 0)
+    failed = {number: each.failed for number, each in summary.series.items() if each.failed}
+    assert failed == {3: 6}
+    assert summary.errors == {"MetadataUnavailableError": 6}
+    assert summary.series[3].finished < summary.series[2].finished / 2
+    assert Summary.from_json(summary.to_json()).series[3].failed == 6
+
+
 def test_a_store_that_takes_nothing_more_is_a_wall() -> None:
     store = KnownStore(READ_S, WRITE_S, fails=lambda key: key.topic >= b"bench-00000300")
     summary, why = _filled(store, FillTask(first=0, last=5_000, subscribers=1))
@@ -427,10 +445,10 @@ def test_a_probe_tells_when_topics_can_be_read_and_a_write_is_done() -> None:
     async def run() -> Any:
         store = _store_of((0, 2, 4), fails=lambda _: clock.seconds < 1_010.0)
         held = dict(store.subscribers.held)
-        found = await probe(store, GROUND, [0, 3, 4], 60.0, now_ns=clock.now_ns)
+        found = await probe(store, GROUND, [0, 1, 2], 60.0, now_ns=clock.now_ns)
         assert store.subscribers.writes == 1
         assert store.subscribers.held == held, "what was written is deleted again"
-        return found, await probe(store, GROUND, [0, 8], 60.0, now_ns=clock.now_ns)
+        return found, await probe(store, GROUND, [0, 4], 60.0, now_ns=clock.now_ns)
 
     found, lost = clock.run(run())
     for name in ("first_ns", "owners_ns", "ranges_ns", "subscriptions_ns", "all_ns", "written_ns"):
@@ -449,7 +467,7 @@ def test_each_kind_of_record_is_asked_for_and_has_its_time(late: str) -> None:
         store = _store_of((0, 2))
         table = getattr(store, late)
         held, table.held = table.held, {}
-        probing = asyncio.create_task(probe(store, GROUND, [0, 2], 60.0, now_ns=clock.now_ns))
+        probing = asyncio.create_task(probe(store, GROUND, [0, 1], 60.0, now_ns=clock.now_ns))
         await asyncio.sleep(30.0)
         table.held = held
         return clock.now_ns(), await probing

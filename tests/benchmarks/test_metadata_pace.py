@@ -31,6 +31,24 @@ def test_seconds_beyond_so_many_are_added_up_and_lose_nothing() -> None:
     assert first.response.max_us == pytest.approx(7_000, rel=0.01)
 
 
+def test_seconds_in_which_everything_failed_are_bounded_too() -> None:
+    """Their width follows from how long it took, so that what was sampled beside can be put together as well."""
+    seconds = Seconds(seconds_max=100)
+    for second in range(HOURS_S):
+        seconds.note_failed(second)
+        if second % 1_000 == 0:
+            seconds.note(second, 3, 1_000)
+        assert len(seconds.series) <= 100
+    assert seconds.width == 128
+    assert all(number % seconds.width == 0 for number in seconds.series)
+    assert sum(each.failed for each in seconds.series.values()) == HOURS_S
+    assert sum(each.finished for each in seconds.series.values()) == 3 * HOURS_S // 1_000
+    rare = Seconds(seconds_max=100)
+    for second in range(0, HOURS_S, 1_000):
+        rare.note(second, 3, 1_000)
+    assert rare.width == 128
+
+
 def test_the_usual_fill_keeps_its_seconds() -> None:
     seconds = Seconds()
     for second in range(30 * 60):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.disk_flushes import FLUSHES
 from benchmarks.heaps import HEAP_MB_MIN
 from benchmarks.main import main
 from benchmarks.metadata_cases import MEMORY
@@ -187,6 +188,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
     assert len(of_hbase) == 4
     assert sum(of_hbase) == 1024
     assert "hbase.wal.hsync=true" in result.terms["synced"]
+    _assert_forced(result)
     for each in result.measurements:
         if each.workload.name not in ("fill", "restart"):
             for name in ("client_cpu_s", "servers_cpu_s", "idle_servers_cpu_s"):
@@ -196,6 +198,17 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
             kinds = {"zookeeper"} if each.driver == "zookeeper" else {"zookeeper", "hbase-master", "regionserver"}
             held = {name for second in each.series.values() for name in second if "rss_bytes" in str(second[name])}
             assert kinds <= held, (each.driver, each.workload.name, held)
+
+
+def _assert_forced(result: Result) -> None:
+    """Every change has its share in a flush of the disk, where the disk counts them."""
+    if (result.environment["disk_flushes_per_sync"] or 0.0) < 0.9:
+        return
+    changes = [each for each in result.measurements if each.workload.name == "consume" and each.workload.is_open_loop]
+    assert {each.driver for each in changes} == {"zookeeper", "hbase", "hbase+thrift"}
+    for each in changes:
+        # Several that come at once share one; and samples reach beyond a load as short as these.
+        assert each.values[FLUSHES] > 0.2 * each.rate_per_s, each.driver
 
 
 @pytest.mark.full

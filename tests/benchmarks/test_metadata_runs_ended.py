@@ -150,6 +150,23 @@ def test_a_run_that_nohup_started_outlives_its_terminal(tmp_path: Path) -> None:
     assert Result.read(tmp_path / "run").is_complete
 
 
+def test_a_full_disk_ends_the_run_and_its_servers_and_keeps_what_was_written(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    with _started(_command(directory, "claim", "--backend", "zookeeper", "--topics", "20")) as run:
+        _await(run, "zookeeper, claim")
+        assert processes_over(directory), "it has no servers"
+        (directory / "result.json.partial").symlink_to("/dev/full")
+        _, err = run.communicate(timeout=120)
+    assert run.returncode == 1, err
+    assert f"cannot write the result {directory / 'result.json'}: No space left on device; make room" in err
+    assert "Traceback" not in err
+    assert not processes_over(directory)
+    assert [each.name for each in directory.iterdir()] == ["result.json"]
+    kept = Result.read(directory)
+    assert [each.workload.name for each in kept.measurements] == ["fill"]
+    assert not kept.is_complete
+
+
 def test_a_server_that_does_not_start_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> None:
     """Of a Java that runs no ZooKeeper, in two stages; the other backend has all its cases."""
     java = tmp_path / "java" / "bin" / "java"

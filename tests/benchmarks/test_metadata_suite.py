@@ -9,7 +9,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.metadata_ground import FillTask
 from benchmarks.metadata_places import RESTARTED
 from benchmarks.metadata_progress import Progress
-from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
+from benchmarks.metadata_suite import CLAIMING, FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
 from benchmarks.results import Measurement, Result
 from benchmarks.workloads import Among, Operation, Workload
@@ -75,11 +75,12 @@ def test_a_ladder_climbs_and_its_claims_never_meet(sizes: MetadataSizes) -> None
     for stage in found:
         ladder = sizes.topics if stage.durability == "synced" else sizes.unsynced_topics
         assert [step.topics for step in stage.steps] == list(ladder)
-        for step, is_first in zip(stage.steps, [True, *[False] * len(stage.steps)], strict=False):
+        for step in stage.steps:
+            is_end = step.topics in (ladder[0], ladder[-1])
             claiming = [each for each in step.workloads if each.among is Among.UNOWNED]
             free = step.topics // 2 - step.before // 2
             assert 0 < sizes.rounds * sum(each.operations for each in claiming) <= free
-            assert any(each.keys for each in step.workloads) == (is_first and stage.subscribers == sizes.subscribers[0])
+            assert any(each.keys for each in step.workloads) == (is_end and stage.subscribers == sizes.subscribers[0])
             for each in step.workloads:
                 assert each.wide <= sizes.wide_max
                 if each.is_open_loop and each.operations:
@@ -89,10 +90,22 @@ def test_a_ladder_climbs_and_its_claims_never_meet(sizes: MetadataSizes) -> None
 @pytest.mark.parametrize("sizes", [QUICK, USUAL, FULL])
 @pytest.mark.parametrize("names", [ORDER, ("claim", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d")])
 def test_a_case_is_the_same_on_all_steps(sizes: MetadataSizes, names: tuple[str, ...]) -> None:
-    """What is compared along a ladder must differ in nothing but the number of topics."""
+    """What is compared along a ladder must differ in nothing but how many topics there are, and are to be claimed."""
+
+    def along(workload: Workload) -> Workload:
+        is_claiming = workload.among in CLAIMING and not workload.is_open_loop
+        return replace(workload, topics=1, operations=1 if is_claiming else workload.operations)
+
     for stage in stages(FILES, names, sizes, 1):
-        first, *others = ([replace(each, topics=1) for each in step.workloads if not each.keys] for step in stage.steps)
+        first, *others = ([along(each) for each in step.workloads if not each.keys] for step in stage.steps)
         assert all(workloads == first for workloads in others)
+
+
+def test_a_step_claims_as_much_as_it_can_give_four_rounds() -> None:
+    (stage, *_) = stages(FILES, ORDER, USUAL, 1)
+    assert [step.claims for step in stage.steps] == [625, 5_625, 10_000]
+    for step in stage.steps:
+        assert max(each.operations for each in step.workloads if each.among in CLAIMING) == step.claims
 
 
 def test_windows_of_the_usual_run_are_as_long_as_is_said() -> None:

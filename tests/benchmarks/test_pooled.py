@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from benchmarks.report_findings import Finding, Outcome, findings
 from benchmarks.report_pooled import Pooled, pooled, pooled_leads, pooled_table
 from benchmarks.results import Measurement
 from benchmarks.workloads import Workload
+from tests.benchmarks.known_times import CONTRARY, LONGER, OF_ROUNDS, Tails, timed
 
 SIZES = (10_000, 100_000, 1_000_000)
 OUT_OF_MEMORY = "zookeeper-1 ended: java.lang.OutOfMemoryError: Java heap space"
@@ -59,7 +61,7 @@ def test_who_is_ahead_in_all_rounds_of_all_sizes_is_so_whatever_single_sizes_say
     assert f"{told}flight (6 of 6 rounds, 1.50 ×)." in said
     assert sum(each.endswith("chance explains: nowhere.") for each in said) == 1
     (line,) = pooled_table("", [whole]).lines
-    assert line[2:7] == [title, "6 of 6", "0.031", "1.50 × (rounds 1.25 – 1.80)", "3"]
+    assert line[2:7] == [title, "6 of 6", "0.031", "mean 1.50 × (rounds 1.25 – 1.80)", "3"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,65 @@ def test_what_may_be_chance_is_no_verdict(factors: Mapping[int, Sequence[float]]
     assert (whole.outcome, whole.ahead) == (Outcome.SAME, "hbase")
     assert pooled_table("", [whole]).lines[0][2] == "not told apart; HBase"
     assert all("nowhere" in said for said in pooled_leads([whole], "synced"))
+
+
+# --------------------------------------------------------------------------------------------------------- percentiles
+
+ALIKE: Tails = {side: {number: {ms: 20} for number in (1, 2, 3)} for side, ms in (("zookeeper", 10), ("hbase", 8))}
+"""In all rounds, and so over all, HBase is better by what it is in the rounds of the others."""
+
+
+def _at_a_rate(each: Measurement) -> Measurement:
+    """Return a measurement of a load that offers 500 operations a second, whatever was done of them."""
+    return replace(each, workload=replace(each.workload, rate_per_s=500.0))
+
+
+def _offered(sizes: Mapping[int, Tails]) -> list[Finding]:
+    """Return findings on loads that offer a rate, with known tails at each number of topics."""
+    measured = []
+    for topics, tails in sizes.items():
+        for driver, rounds in tails.items():
+            for number, tail in rounds.items():
+                measured.append(timed(_at_a_rate(_measurement("subscribe", driver, topics, number, 500.0)), tail))
+    return findings("hedwig-bench metadata", measured, "zookeeper", "hbase", cpus=8)
+
+
+def test_percentiles_of_all_sizes_have_no_mean_but_rounds_won_and_a_range_of_sizes() -> None:
+    whole = _one(_offered(dict(zip(SIZES, (ALIKE, LONGER, ALIKE), strict=True))))
+    assert whole.factors == pytest.approx([OF_ROUNDS] * 9, rel=0.01)
+    assert whole.of_sizes == pytest.approx([1.25, 12.5, 1.25], rel=0.01)
+    assert (whole.outcome, whole.ahead) == (Outcome.BETTER, "hbase")
+    (line,) = pooled_table("", [whole]).lines
+    assert line[1:7] == ["response p99, ms", "HBase", "9 of 9", "0.0039", "1.25 to 12.50 × by size", "3"]
+    assert pooled_leads([whole], "synced")[1] == (
+        "Where HBase was ahead over all sizes (synced), in more rounds than chance explains: subscribe, 500/s offered "
+        "(9 of 9 rounds, 1.25 to 12.50 × by size)."
+    )
+
+
+def test_where_most_sizes_do_not_say_what_the_rounds_do_nobody_was_ahead() -> None:
+    whole = _one(_offered(dict(zip(SIZES, (CONTRARY, LONGER, CONTRARY), strict=True))))
+    assert (whole.won, len(whole.ratios), whole.ahead) == (9, 9, "hbase")
+    assert whole.of_sizes == pytest.approx([1 / 8, 12.5, 1 / 8], rel=0.01)
+    assert whole.outcome is Outcome.MIXED
+    (line,) = pooled_table("", [whole]).lines
+    assert line[2:6] == ["rounds and all times disagree; HBase", "9 of 9", "0.0039", "0.12 to 12.50 × by size"]
+    assert all("nowhere" in said for said in pooled_leads([whole], "synced"))
+    most = _one(_offered(dict(zip(SIZES, (ALIKE, LONGER, CONTRARY), strict=True))))
+    assert most.outcome is Outcome.BETTER
+
+
+def test_where_some_sizes_are_compared_by_a_percentile_there_is_no_mean_either() -> None:
+    rates = [
+        _at_a_rate(_measurement("subscribe", driver, 3_000_000, number, rate))
+        for driver, rate in (("zookeeper", 125.0), ("hbase", 250.0))
+        for number in (1, 2, 3)
+    ]
+    behind = findings("hedwig-bench metadata", rates, "zookeeper", "hbase", cpus=8)
+    whole = _one([*_offered(dict.fromkeys(SIZES, LONGER)), *behind])
+    (line,) = pooled_table("", [whole]).lines
+    assert line[1] == "response p99, ms or operations/s"
+    assert line[5] == "2.00 to 12.50 × by size"
 
 
 def test_equal_rounds_are_for_nobody() -> None:

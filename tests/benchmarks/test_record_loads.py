@@ -95,6 +95,9 @@ def test_writers_of_one_key_are_refused_as_often_as_they_meet(writers: int) -> N
     # What was written is what was counted, and what came before and after the window: no update got lost.
     assert client.writes == sum(version - 1 for version in client.versions.values())
     assert client.writes == sum(second.finished for second in summary.series.values())
+    # Every second but the first and the last has as many refusals as any other.
+    by_second = [summary.series[second].refused for second in range(1, 9)]
+    assert by_second == pytest.approx([summary.refusals / summary.seconds] * 8, rel=0.1)
 
 
 def test_failures_show_and_the_others_go_on() -> None:

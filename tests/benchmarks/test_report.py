@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -33,6 +34,7 @@ from benchmarks.results import Measurement, Result, alike
 from benchmarks.stored_suite import FAIL_OVER
 from benchmarks.workloads import Workload
 from hedwig.histograms import PERCENTILES
+from tests.benchmarks.known_times import LONGER, timed
 from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall
 
 SOURCES = Path(__file__).parents[2]
@@ -258,6 +260,37 @@ def test_who_met_a_wall_was_not_better() -> None:
     assert line[2:6] == ["wall: zookeeper-1 ended: java.lang.OutOfMemoryError", "measured", "HBase", "a wall decides"]
 
 
+def test_a_percentile_has_one_factor_wherever_the_page_tells_it() -> None:
+    """12.5 over all and 1.25 in each round: no sentence and no table tells a mean of the rounds."""
+    result = three_backends()
+    result.environment["cpus"] = result.environment["cpus_usable"] = 8
+    result.measurements = [
+        timed(_calm(each), LONGER[each.driver][each.round])
+        for each in result.measurements
+        if each.driver in LONGER and each.workload.is_open_loop
+    ]
+    page = report_page([("x", result)])
+    short, section = (each for each in page.sections if each.title in ("In short", "Who was better"))
+    said = " ".join([*short.says, *section.says])
+    assert "read-owner, 1,000/s offered (6 of 6 rounds, 12.50 to 12.50 × by size)" in said
+    assert "at 300 topics in read-owner, 1,000/s offered (12.50 × over all, 1.25 – 1.25 within the rounds)" in said
+    over_all, *by_size = section.tables
+    assert over_all.lines[0][5] == "12.50 to 12.50 × by size"
+    assert by_size
+    for line in (line for table in by_size for line in table.lines):
+        zookeeper, hbase = (float(cell.split()[0]) for cell in line[2:4])
+        assert line[4] == f"HBase {zookeeper / hbase:.2f} × over all (rounds 1.25 – 1.25)"
+    text = markdown_page(page, "")
+    assert "0.08 (0.80 – 0.80)" in text  # In the table of all figures, where it is HBase's time ÷ ZooKeeper's.
+    assert "1.25 ×" not in text
+
+
+def _calm(each: Measurement) -> Measurement:
+    """Return a measurement of a second, in which neither the client nor the machine was a limit."""
+    values = each.values | {"servers_cpu_s": 0.5}
+    return replace(each, seconds=1.0, errors=Counter(), generator_cores=0.3, values=values)
+
+
 def test_the_figures_are_those_of_the_result(made: Path) -> None:
     text = (made / "report.md").read_text()
     groups = [
@@ -406,10 +439,17 @@ def test_one_backend_alone_is_shown_without_a_winner(tmp_path: Path) -> None:
 
     page = report_page([("x", Result.read(changed(THREE_BACKENDS, tmp_path / "one.json", few)))])
     assert page.title == "Metadata as topics grow: HBase"
-    (section,) = [section for section in page.sections if section.title == "Who was better"]
-    assert section.says == ["Nothing stands beside something else here: there is HBase only."]
+    short = page.sections[0]
+    assert short.title == "In short"
+    assert short.says == [
+        "What HBase can do with 300 topics, with 1 subscription each.",
+        "Nothing stands beside something else here: there is HBase only.",
+    ]
+    assert not any(section.title == "Who was better" for section in page.sections)
+    # The picture of all rates is shown once, first.
+    assert [chart.name for chart in short.charts] == ["overview-synced-1"]
     charts = _sections(page)["Operations a second against topics: synced, 1 subscription a topic"]
-    assert [chart.name for chart in charts] == ["overview-synced-1", "rate-synced-1-claim-64-in-flight"]
+    assert [chart.name for chart in charts] == ["rate-synced-1-claim-64-in-flight"]
 
 
 def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Path) -> None:

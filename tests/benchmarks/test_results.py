@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.main import main
 from benchmarks.results import Measurement, Result, alike, failure_words
 from benchmarks.start_times import StartTimes
@@ -74,6 +75,49 @@ def test_a_pipe_gets_a_result_and_stays_a_pipe(tmp_path: Path) -> None:
         _result().write(pipe)
         assert json.loads(read.result(30))["program"] == _result().program
     assert [each.is_fifo() for each in tmp_path.iterdir()] == [True]
+
+
+def _fill_the_disk(path: Path) -> Path:
+    """Leave no room for the next state of a file."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.symlink_to("/dev/full")
+    return partial
+
+
+def test_on_a_full_disk_the_file_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    _fill_the_disk(path)
+    with pytest.raises(BenchmarkError) as caught:
+        _result().write(path)
+    assert str(caught.value) == (
+        f"cannot write the result {path}: No space left on device; make room on its disk, and begin again"
+    )
+    assert list(tmp_path.iterdir()) == []
+    _result(_round(1, 0.010)).write(path)
+    before = path.read_bytes()
+    _fill_the_disk(path)
+    with pytest.raises(BenchmarkError, match="; make room on its disk; what it had before is whole"):
+        _result(_round(1, 0.010), _round(2, 0.010)).write(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_result_that_cannot_be_written_for_another_reason_is_told_too(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BenchmarkError, match=r"cannot write the result .*; see that it can be written, and begin"):
+        _result().write(tmp_path / "file" / "result.json")
+    with pytest.raises(BenchmarkError, match=r"cannot write the result /dev/full: No space left on device"):
+        _result().write(Path("/dev/full"))
+
+
+def test_files_from_before_seconds_told_of_refusals_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "hub.json"
+    _result(_round(1, 0.010)).write(path)
+    values = json.loads(path.read_text())
+    for second in values["measurements"][0]["series"].values():
+        assert second.pop("refused") == 0
+    path.write_text(json.dumps(values))
+    assert Result.read(path).to_json() == values
 
 
 def test_a_workload_survives_its_file() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.compare_rounds import LEAST, Verdict, bound_words, differ, differ_in_rounds, middle
+from benchmarks.compare_rounds import LEAST, Verdict, bound_words, differ, differ_in_rounds, middle, over_all
 
 RATES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9)
 
@@ -146,6 +146,54 @@ def test_a_factor_lies_within_those_of_its_rounds(first: list[float], second: li
         if found is not None:
             assert found.ratio is not None
             assert min(ratios) * (1 - 1e-9) <= found.ratio <= max(ratios) * (1 + 1e-9)
+
+
+# -------------------------------------------------------------------------------------------------------- percentiles
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ratio", "verdict", "words"),
+    [
+        ([10, 10, 10], [8, 8, 8], 0.8, Verdict.LESS, "the interval is beyond 1"),
+        ([10, 10, 10], [8, 8, 8], 0.08, Verdict.LESS, "the interval is beyond 1; all times together lie outside the"),
+        ([8, 8, 8], [10, 10, 10], 12.5, Verdict.MORE, "the interval is beyond 1; all times together lie outside the"),
+        ([10, 10, 10], [8, 8, 8], 8, Verdict.MIXED, "but all times together do not say so"),
+        ([8, 8, 8], [10, 10, 10], 1 / 8, Verdict.MIXED, "but all times together do not say so"),
+        ([10, 10, 10], [8, 8, 8], 1 - LEAST / 2, Verdict.MIXED, "but all times together do not say so"),
+        ([8, 8, 8], [10, 10, 10], 1 + LEAST / 2, Verdict.MIXED, "but all times together do not say so"),
+        ([100, 140, 80], [110, 90, 130], 1.1, Verdict.NOISE, "the interval holds 1"),
+        ([100, 140, 80], [110, 90, 130], 3, Verdict.NOISE, "the interval holds 1; all times together lie outside the"),
+        ([100], [200], 2, Verdict.UNKNOWN, "1 round"),
+    ],
+)
+def test_of_a_percentile_all_times_together_are_told_and_must_say_what_the_rounds_do(
+    first: list[float], second: list[float], ratio: float, verdict: Verdict, words: str
+) -> None:
+    of_rounds = differ(first, second)
+    found = over_all(of_rounds, ratio)
+    assert (found.ratio, found.verdict) == (ratio, verdict)
+    assert words in found.how
+    assert ("outside" in words) == ("outside" in found.how)
+    assert (found.of_rounds, found.low, found.high) == (of_rounds.of_rounds, of_rounds.low, of_rounds.high)
+
+
+@given(RATES, RATES, st.floats(0.001, 1000))
+def test_all_times_together_make_no_difference_that_rounds_do_not_show(
+    first: list[float], second: list[float], ratio: float
+) -> None:
+    of_rounds = differ(first, second)
+    found = over_all(of_rounds, ratio)
+    assert found.ratio == ratio
+    assert found.of_rounds == of_rounds.ratio
+    assert found.verdict in (of_rounds.verdict, Verdict.MIXED)
+    if found.verdict is Verdict.MIXED:
+        assert of_rounds.verdict in (Verdict.MORE, Verdict.LESS)
+    if found.verdict in (Verdict.MORE, Verdict.LESS):
+        assert (ratio > 1) == (found.verdict is Verdict.MORE)
+
+
+def test_a_percentile_of_nothing_is_told_by_no_ratio() -> None:
+    assert over_all(differ([0, 1], [1, 1]), 2).ratio is None
 
 
 @given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=9))

@@ -1,5 +1,6 @@
 """Prove that what processes use is read right: a role's sum, a rate in between, nothing of the dead."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.environment import sync_rate
-from benchmarks.sampling import Sampler, usage_of
+from benchmarks.metadata_cases import SERIES_WIDTH, note_used
+from benchmarks.metadata_pace import Seconds
+from benchmarks.recording import Summary
+from benchmarks.results import Measurement
+from benchmarks.sampling import Sampler, Usage, usage_of
+from benchmarks.thinning import Thinned
+from benchmarks.workloads import Workload
+from tests.benchmarks.passing_hours import PassingHours
 
 BURNT_S = 0.3
 HELD_BYTES = 64 << 20
@@ -82,3 +90,81 @@ def test_flushes_are_told_as_a_rate_or_as_unknown() -> None:
     assert rate is not None
     assert 20 < rate < 60, "ten for each of four samples a second"
     assert nothing.flushes_per_s(begin_ns, end_ns) is None
+
+
+# ------------------------------------------------------------------------------------------------------------- hours
+
+KINDS = ("zookeeper", "hbase-master", "regionserver", "thrift2", "client")
+PEAK_AT_S = 1_000.25
+"""Of a sample that is left out once there are many."""
+
+
+@pytest.mark.parametrize("samples_max", [7, 8, 100])
+def test_samples_become_fewer_and_stay_even(samples_max: int) -> None:
+    samples: Thinned[int] = Thinned(samples_max)
+    for number in range(5_000):
+        samples.add(number)
+        *even, newest = samples
+        assert len(samples) == len(even) + 1 <= samples_max
+        assert newest == number
+        if number < samples_max - 1:
+            assert even == list(range(number))
+        if len(even) > 1:
+            apart = even[1]
+            assert even == list(range(0, even[-1] + 1, apart))
+            assert newest - even[-1] <= apart <= max(1, 2 * number / (samples_max - 2))
+
+
+@pytest.fixture(scope="module")
+def sampled() -> tuple[Sampler, PassingHours, int]:
+    """Return a sampler of more than an hour of five kinds of processes, the hours, and the bytes that it holds.
+
+    Each works, and writes 1 MB a second, in their first half; the disk is flushed ten times a second in the other.
+    """
+    hours = PassingHours(0.25, hours=1.1)
+
+    def usage(_: int) -> Usage:
+        at_work = min(hours.seconds, hours.all_s / 2)
+        held = 3_000 if hours.seconds == PEAK_AT_S else 1_000
+        return Usage(rss_bytes=held << 20, cpu_s=at_work, written_bytes=round(at_work * 1e6))
+
+    processes = {kind: [number] for number, kind in enumerate(KINDS)}
+    sampler = Sampler(processes, flushes=lambda: round(10 * max(0.0, hours.seconds - hours.all_s / 2)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("benchmarks.sampling.time", hours)
+        patched.setattr("benchmarks.sampling.usage_of", usage)
+        return sampler, hours, hours.pass_by(sampler._sample)
+
+
+def test_hours_are_sampled_in_little_memory_without_loss_at_the_borders(
+    sampled: tuple[Sampler, PassingHours, int],
+) -> None:
+    sampler, hours, held = sampled
+    assert held < 11_000_000
+    for begin, end, worked in ((0.0, 1.0, 0.5), (0.0, 0.5, 1.0), (0.1, 0.6, 0.8), (0.5, 1.0, 0.0)):
+        borders = hours.moments_ns(begin, end)
+        assert sampler.cores("regionserver", *borders) == pytest.approx(worked, abs=1e-3)
+        assert sampler.written_bytes_per_s("client", *borders) == pytest.approx(worked * 1e6, abs=1e3)
+        assert sampler.flushes_per_s(*borders) == pytest.approx(10 * (1 - worked), abs=1e-2)
+    assert sampler.rss_bytes_max("zookeeper") == 3_000 << 20
+
+
+def test_what_is_noted_of_a_fill_of_hours_has_as_many_seconds_as_its_times(
+    sampled: tuple[Sampler, PassingHours, int],
+) -> None:
+    """And in each of them the last sample, as in single seconds."""
+    sampler, hours, _ = sampled
+    (begin_ns, end_ns), seconds = hours.moments_ns(0.0, 1.0), Seconds()
+    for second in range(round(hours.all_s) + 1):
+        seconds.note(second, 3, 1_000)
+    summary = Summary(begin_ns=begin_ns, end_ns=end_ns, series=seconds.series, series_width_s=seconds.width)
+    measurement = Measurement(workload=Workload(name="fill"), driver="hbase", round=1)
+    measurement.take(Summary.from_json(summary.to_json()), is_delivery=False)
+    note_used(measurement, sampler, {kind: [1] for kind in KINDS}, begin_ns, summary, 1.0, 1.0)
+    assert measurement.values[SERIES_WIDTH] == seconds.width == 2
+    assert list(measurement.series) == list(range(0, round(hours.all_s) + 1, 2))
+    for number, noted in measurement.series.items():
+        assert set(noted) >= {"finished", "response", *KINDS}
+        # Samples are half a second apart by then.
+        assert noted["client"]["cpu_s"] == pytest.approx(min(number + 1.5, hours.all_s / 2))
+    assert len(json.dumps(measurement.to_json(), indent=1)) < 2_000_000

@@ -75,7 +75,10 @@ def _check_one(each: Measurement) -> None:
 
 
 def test_a_hub_on_zookeeper_does_every_case_once(tmp_path: Path) -> None:
-    _check(_bench(tmp_path, "--on", "zookeeper"), ("zookeeper",))
+    result = _bench(tmp_path, "--on", "zookeeper")
+    _check(result, ("zookeeper",))
+    (flags,) = result.environment["jvm_flags"]["synced"].values()
+    assert flags[0] == f"-Xmx{SIZES.heap_mb}m"
 
 
 @pytest.mark.full
@@ -85,6 +88,8 @@ def test_the_same_hub_stands_beside_itself_on_hbase(tmp_path: Path) -> None:
     _check(result, STORES)
     roles = {name for each in result.measurements for name in each.values if name.endswith("_rss_bytes_max")}
     assert {"zookeeper_rss_bytes_max", "regionserver_rss_bytes_max", "hbase-master_rss_bytes_max"} <= roles
+    kinds = {"zookeeper/zookeeper", "hbase/zookeeper", "hbase/hbase-master", "hbase/regionserver"}
+    assert set(result.environment["jvm_flags"]["synced"]) == kinds
 
 
 def test_a_store_that_cannot_be_filled_is_a_result(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.heaps import STORM_HEAP_MB_MIN
+from benchmarks.hub_places import HEAP_MB
 from benchmarks.main import main
 from benchmarks.results import Result
 from benchmarks.takeover_run import TakeoverSizes
@@ -54,6 +55,10 @@ def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Pa
     assert claims[-1] - claims[0] >= histograms["served"].count
     calls = [each["hbase"] for each in counters if "hbase" in each]
     assert calls[-1] > calls[0]
+    flags = result.environment["jvm_flags"]["synced"]
+    assert set(flags) == {"zookeeper", "bookie", "hbase-master", "regionserver"}
+    heaps = TakeoverSizes().heaps | {"bookie": HEAP_MB["bookie"]}
+    assert {kind: each[0] for kind, each in flags.items()} == {kind: f"-Xmx{size}m" for kind, size in heaps.items()}
     assert "topics of the killed hub, session timeout 2 s" in run.stdout
     assert list(data.iterdir()) == []
     assert not processes_over(data)

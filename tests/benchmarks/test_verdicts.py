@@ -16,6 +16,16 @@ from benchmarks.report_verdicts import findings_table, leads, summary
 from benchmarks.report_walls import wall_of, wall_words, walls_table
 from benchmarks.results import Measurement
 from hedwig.histograms import Histogram
+from tests.benchmarks.known_times import (
+    CONTRARY,
+    CONTRARY_OVER_ALL,
+    EVEN,
+    LONGER,
+    LONGER_OVER_ALL,
+    OF_ROUNDS,
+    Tails,
+    timed,
+)
 from tests.benchmarks.recorded_results import three_backends, wall
 
 PROGRAM = "hedwig-bench metadata"
@@ -278,24 +288,88 @@ def test_a_percentile_is_judged_by_only_where_ten_times_lie_beyond_it(operations
     assert finding.factor == pytest.approx(4, rel=0.01)
 
 
-def test_a_factor_lies_within_those_of_its_rounds_even_if_that_of_all_times_together_does_not() -> None:
-    """One per cent of all times is what is slow on the second side, and a little less on the first."""
+# --------------------------------------------------------------------------------------------------------- percentiles
+
+
+def _tailed(tails: Tails) -> dict[str, list[Measurement]]:
+    """Return reads at an offered rate, with known tails in the rounds that have one."""
     case = _case("read-owner", is_open=True)
-    for side, us, slow in (("zookeeper", 10_000, {1: 12, 2: 7}), ("hbase", 12_000, {1: 12, 2: 9})):
+    return {
+        side: [timed(each, tails[side][each.round]) for each in rounds if each.round in tails[side]]
+        for side, rounds in case.items()
+    }
 
-        def timed(each: Measurement, us: int = us, slow: dict[int, int] = slow) -> Measurement:
-            times = Histogram()
-            times.record(2000, 1000 - slow[each.round])
-            times.record(us, slow[each.round])
-            done = round(each.workload.rate_per_s)
-            return replace(each, count=done, histograms={"service": times, "response": times})
 
-        case[side] = [timed(each) for each in case[side] if each.round in slow]
+def test_the_factor_of_a_percentile_is_that_of_all_times_together_and_no_mean_of_the_rounds() -> None:
+    finding = _one(_tailed(LONGER))
+    assert finding.figures is not None
+    assert finding.figures[0].name == "response p99, ms"
+    assert [figure.value for figure in finding.figures] == pytest.approx([100, 8], rel=0.01)
+    assert finding.factor == pytest.approx(LONGER_OVER_ALL, rel=0.01)
+    assert finding.factor == pytest.approx(finding.figures[0].value / finding.figures[1].value)
+    assert finding.ratios == pytest.approx([OF_ROUNDS] * 3, rel=0.01)
+    assert (finding.outcome, finding.better) == (Outcome.BETTER, "hbase")
+
+
+def test_a_percentiles_factor_is_told_with_those_of_its_rounds_in_sentences_as_in_tables() -> None:
+    finding = _one(_tailed(LONGER))
+    line = findings_table("", [finding]).lines[0]
+    assert line[4] == "HBase 12.50 × over all (rounds 1.25 – 1.25)"
+    assert line[5] == (
+        "95 %, of the rounds: 1.25 – 1.25; the interval is beyond 1; all times together lie outside the interval"
+    )
+    assert leads([finding], "synced", ()) == [
+        "Where ZooKeeper is better at a single size (synced): nowhere, at 300 topics.",
+        "Where HBase is better at a single size (synced): at 300 topics in read-owner, 1,000/s offered (12.50 × over "
+        "all, 1.25 – 1.25 within the rounds).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tails", "factor", "told"),
+    [
+        (CONTRARY, CONTRARY_OVER_ALL, "ZooKeeper 8.00 × over all (rounds 0.80 – 0.80)"),
+        (EVEN, 10 / 9.9, "HBase 1.01 × over all (rounds 1.25 – 1.25)"),
+    ],
+)
+def test_where_all_times_together_do_not_say_what_the_rounds_do_nobody_was_better(
+    tails: Tails, factor: float, told: str
+) -> None:
+    finding = _one(_tailed(tails))
+    assert finding.ratios == pytest.approx([OF_ROUNDS] * 3, rel=0.01)
+    assert finding.factor == pytest.approx(factor, rel=0.01)
+    assert (finding.outcome, finding.better) == (Outcome.MIXED, None)
+    assert findings_table("", [finding]).lines[0][4] == f"rounds and all times disagree; {told}"
+    assert "1 since the rounds favour a side, and all their times together do not." in summary([finding])
+    assert all("nowhere, at 300 topics" in said for said in leads([finding], "synced", {300}))
+
+
+def test_a_percentile_may_lie_beyond_all_its_rounds_and_is_noise_if_they_are() -> None:
+    """One per cent of all times is what is slow on the second side, and a little less on the first."""
+    finding = _one(_tailed({"zookeeper": {1: {10: 12}, 2: {10: 7}}, "hbase": {1: {12: 12}, 2: {12: 9}}}))
+    assert finding.figures is not None
+    assert [figure.value for figure in finding.figures] == pytest.approx([1, 12], rel=0.01)
+    assert finding.ratios == pytest.approx([10 / 12, 1], rel=0.01)
+    assert finding.factor == pytest.approx(1 / 12, rel=0.01)
+    told = "ZooKeeper 12.01 × over all (rounds 1.00 – 1.20)"
+    assert findings_table("", [finding]).lines[0][4] == f"not told apart; {told}"
+
+
+def test_times_of_rounds_that_one_side_has_alone_are_in_no_percentile() -> None:
+    case = _tailed({"zookeeper": {1: {10: 20}, 3: {10: 20}}, "hbase": {1: {8: 20}, 2: {900: 900}, 3: {8: 20}}})
     finding = _one(case)
     assert finding.figures is not None
-    assert [figure.value for figure in finding.figures] == pytest.approx([2, 12], rel=0.01)
-    assert finding.ratios == pytest.approx([10 / 12, 1], rel=0.01)
-    assert finding.factor == pytest.approx((10 / 12) ** 0.5, rel=0.01)
+    assert [figure.value for figure in finding.figures] == pytest.approx([10, 8], rel=0.01)
+    assert finding.factor == pytest.approx(OF_ROUNDS, rel=0.01)
+    assert finding.operations == (2000, 2000)
+    assert "HBase: round 2 left out: the other side has nothing beside it" in _notes(finding)
+
+
+def test_rounds_that_neither_side_has_beside_the_others_are_compared_all_the_same() -> None:
+    finding = _one(_tailed({"zookeeper": {1: {10: 20}, 2: {10: 20}}, "hbase": {3: {8: 20}}}))
+    assert finding.factor == pytest.approx(OF_ROUNDS, rel=0.01)
+    assert (finding.ratios, finding.rounds, finding.outcome) == ((), (2, 1), Outcome.UNKNOWN)
+    assert findings_table("", [finding]).lines[0][4] == "noise unknown; HBase 1.25 ×"
 
 
 def test_rounds_that_one_side_has_alone_are_not_in_the_factor() -> None:
@@ -333,6 +407,7 @@ def _steady(each: Measurement) -> Measurement | None:
 def test_the_page_begins_with_where_each_side_is_better() -> None:
     words = "synced, 1 subscription a topic"
     found = _sections(_steady)
+    assert list(found)[:3] == ["In short", "Equal terms: what holds for every number below", "How to read it"]
     case = "claim, 64 in flight (2.00 ×)"
     says = found["Who was better"].says
     first = next(place for place, said in enumerate(says) if "at a single size" in said)
@@ -358,7 +433,7 @@ def test_a_wall_at_the_largest_step_does_not_hide_what_both_have_below_it() -> N
     assert any("3,000 topics. Of 1 case " in said for said in section.says)
     assert (
         "synced, 1 subscription a topic: ZooKeeper could not be filled with 3,000 topics (memory: "
-        f"{OUT_OF_MEMORY}). It has no cases there." in section.says
+        f"{OUT_OF_MEMORY}). It has no cases there." in found["In short"].says
     )
     assert "Who was better with fewer topics" not in found
 

@@ -27,6 +27,7 @@ def test_every_message_reaches_every_subscriber_once_and_in_order(tmp_path: Path
         assert each.count > 0
         assert each.histograms["delivery"].count == each.count
         assert each.hub_rss_bytes_max is not None
+    assert "-Xmx1024m" in result.environment["jvm_flags"][ZNODES]["zookeeper"]
     assert "one ZooKeeper 3.9.4, log forced to the disk" in result.terms[ZNODES]
     assert "our hub ÷ messages as znodes in ZooKeeper alone" in run.stdout
     assert list(data.iterdir()) == []

@@ -23,6 +23,7 @@ final class Recording {
     private final long[] begunNs;
     private final long[] finishedNs;
     private final LongAdder refusals = new LongAdder();
+    private final Map<Long, LongAdder> refusalsBySecond = new ConcurrentHashMap<>();
     private final Map<Integer, String> errors = new ConcurrentHashMap<>();
 
     Recording(long startNs, long beginNs, long endNs, int capacity) {
@@ -45,6 +46,7 @@ final class Recording {
         if (beginNs <= atNs && atNs <= endNs) {
             refusals.increment();
         }
+        refusalsBySecond.computeIfAbsent((atNs - startNs) / SECOND_NS, ignored -> new LongAdder()).increment();
     }
 
     void finished(int number, long atNs, String error) {
@@ -85,6 +87,9 @@ final class Recording {
                 }
             }
         }
+        refusalsBySecond.forEach(
+                (number, refused) ->
+                        series.computeIfAbsent(number, ignored -> new Second()).refused = refused.sum());
         JsonObject summary = new JsonObject();
         summary.addProperty("begin_ns", beginNs);
         summary.addProperty("end_ns", endNs);
@@ -116,11 +121,13 @@ final class Recording {
         private final Histogram times = new Histogram(1, US_MAX, SERIES_DIGITS);
         private int finished;
         private int failed;
+        private long refused;
 
         private JsonObject toJson() {
             JsonObject made = new JsonObject();
             made.addProperty("finished", finished);
             made.addProperty("failed", failed);
+            made.addProperty("refused", refused);
             made.addProperty("deliveries", 0);
             made.addProperty("response", encoded(times));
             return made;
