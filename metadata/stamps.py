@@ -15,7 +15,17 @@ from typing import Final, Self
 from hedwig.clock import Clock
 from metadata.attempts import Verdict
 
-__all__ = ["LIVE", "STAMP_BYTES", "TOKEN_BYTES", "TOMBSTONE", "Stamp", "are_live", "judge", "make_token"]
+__all__ = [
+    "LIVE",
+    "STAMP_BYTES",
+    "TOKEN_BYTES",
+    "TOMBSTONE",
+    "Stamp",
+    "are_live",
+    "is_tombstone",
+    "judge",
+    "make_token",
+]
 
 TOKEN_BYTES: Final = 8
 LIVE: Final = b"L"
@@ -66,6 +76,11 @@ class Stamp:
 def are_live(raws: Iterable[bytes]) -> bool:
     """Say whether all of these are stamps of records that live: `Stamp.decode` would take each."""
     return all(len(raw) == STAMP_BYTES and raw[0] == _LIVE_BYTE for raw in raws)
+
+
+def is_tombstone(raw: bytes) -> bool:
+    """Say whether this is the stamp of a record that was deleted: `Stamp.decode` would take it."""
+    return len(raw) == STAMP_BYTES and raw.startswith(TOMBSTONE)
 
 
 def make_token(source: Random) -> bytes:

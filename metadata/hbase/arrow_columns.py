@@ -17,7 +17,7 @@ from metadata.hbase.cell_blocks import HEAD_BYTES, KEY_REST_BYTES, CellBlock
 from metadata.hbase.keys import ESCAPED_ZERO, HASH_CHARACTERS, TERMINATOR
 from metadata.hbase.schema import TableColumns
 from metadata.packed import PackedColumns
-from metadata.stamps import LIVE, STAMP_BYTES
+from metadata.stamps import LIVE, STAMP_BYTES, TOMBSTONE
 
 __all__ = ["packed_columns"]
 
@@ -25,12 +25,15 @@ _Places = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
 
 _LIVE_BYTE: Final = LIVE[0]
+_TOMBSTONE_BYTE: Final = TOMBSTONE[0]
 
 
 def packed_columns(
     block: CellBlock, columns: TableColumns, *, has_subscriber: bool, version_tag: bytes
 ) -> PackedColumns | None:
-    """Return the live records of a block, whose rows have no other columns than these; the others are left out.
+    """Return the live records of a block, whose rows have no other columns than these.
+
+    Tombstones are left out, and rows that have no version: for all others that read them, these are no records.
 
     Args: version_tag - what stands before a stamp in a version.
     Returns: columns of no length if no record lives; None if something is not as it nearly always is.
@@ -40,10 +43,13 @@ def packed_columns(
     if cells is None:
         return None
     version_starts, version_ends = cells.spans(columns.version)
-    # Without a version a row is none of ours. An empty span begins where a row does.
+    sizes = version_ends - version_starts
+    # An empty span begins where a row does.
     letters = data[np.minimum(version_starts, data.size - 1)]
-    is_live = (version_ends > version_starts) & (letters == _LIVE_BYTE)
-    if not (version_ends - version_starts == STAMP_BYTES)[is_live].all():
+    is_live = (sizes > 0) & (letters == _LIVE_BYTE)
+    is_stamp = (sizes == STAMP_BYTES) & (is_live | (letters == _TOMBSTONE_BYTE))
+    if not (is_stamp | (sizes == 0)).all():
+        # Some version cannot be read, and who looks at each row says which.
         return None
     names = cells.names(is_live)
     if names is None:

@@ -33,7 +33,7 @@ from metadata.operations import Operation, Outcome, RecordKey, Write, outcome_of
 from metadata.packed import PackedColumns, PackedPage
 from metadata.packing import part_codec
 from metadata.scan import ScannedRecord
-from metadata.stamps import LIVE, TOMBSTONE, Stamp, are_live, judge, make_token
+from metadata.stamps import LIVE, TOMBSTONE, Stamp, are_live, is_tombstone, judge, make_token
 from metadata.table import carry_out_all
 
 __all__ = ["HBaseTable"]
@@ -199,8 +199,12 @@ class HBaseTable(Generic[R]):
                     yield PackedPage(found, partial(self._living, block))
 
     def _living(self, block: CellBlock) -> list[ScannedRecord]:
-        """Return the records of a block that live, or whose version at least begins as if they did."""
-        return self._scanned([row for row in block.rows(self._columns.all) if (row[1][0] or b"").startswith(LIVE)])
+        """Return the records of a block, with those whose version cannot be read: all rows but tombstones.
+
+        A row without a version is no record to any other operation either.
+        """
+        rows = block.rows(self._columns.all)
+        return self._scanned([row for row in rows if row[1][0] and not is_tombstone(row[1][0])])
 
     async def _estimate(self) -> int:
         """Return about how many rows there are: few exactly, many by how close together they are in some places."""
