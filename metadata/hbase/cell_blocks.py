@@ -15,7 +15,7 @@ Example: of the row 61 62 the column s:v, written in the millisecond 1, with the
 import struct
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, Self
 
 from hedwig.errors import RemoteProtocolError
 
@@ -27,7 +27,9 @@ HEAD_BYTES: Final = _HEAD.size
 """What a cell begins with: its length, and those of its key, its value and its row key."""
 
 _KEY_AT: Final = 12
-_KEY_END_BYTES: Final = 9
+_KEY_END: Final = struct.Struct(">QB")
+_PUT: Final = 4
+_KEY_END_BYTES: Final = _KEY_END.size
 KEY_REST_BYTES: Final = 14
 """What a key has beside the row key where family and qualifier have one letter each."""
 
@@ -44,6 +46,14 @@ class CellBlock:
         self.starts = _starts(data)
         if len(self.starts) != sum(counts) or not all(counts):
             raise RemoteProtocolError(f"HBase sent {len(self.starts)} cells where it announced {sum(counts)}")
+
+    @classmethod
+    def of_cells(cls, rows: Sequence[Sequence[tuple[bytes, bytes, bytes, int, bytes]]]) -> Self:
+        """Return the block of rows that came in another form: of each cell its row key, family, qualifier, time, value.
+
+        Raises: RemoteProtocolError - a row has no cell.
+        """
+        return cls(b"".join(_encoded(*cell) for row in rows for cell in row), [len(row) for row in rows])
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -77,6 +87,12 @@ class CellBlock:
             raise RemoteProtocolError("a cell of HBase cannot be read: its lengths contradict each other")
         name = data[family + 1 : qualifier] + b":" + data[qualifier : key_end - _KEY_END_BYTES]
         return data[at + HEAD_BYTES : family], name, data[key_end : key_end + value_size]
+
+
+def _encoded(row: bytes, family: bytes, qualifier: bytes, time_ms: int, value: bytes) -> bytes:
+    names = b"".join((row, bytes((len(family),)), family, qualifier, _KEY_END.pack(time_ms, _PUT)))
+    key_size = HEAD_BYTES - _KEY_AT + len(names)
+    return _HEAD.pack(8 + key_size + len(value), key_size, len(value), len(row)) + names + value
 
 
 def _starts(data: bytes) -> list[int]:

@@ -21,6 +21,7 @@ from hedwig.clock import Deadline
 from hedwig.errors import ProtocolError
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.codec import FATAL_CALL, Reply, ReplyDecoder, encode_call, greeting
+from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.places import Server
 
 __all__ = ["CALLS_MAX", "Connection", "Done"]
@@ -98,6 +99,10 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.ended: str | None = None
         """Why it is over, once it is."""
+        self.refusal: ServerFailure | None = None
+        """What the server said when it refused the connection, if it did both."""
+        self.was_dropped = False
+        """Whether the server ended it before it had said anything."""
 
     @classmethod
     async def open(
@@ -226,6 +231,7 @@ class Connection(asyncio.Protocol):
         self._admit()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.was_dropped = self.ended is None and not self._heard_at
         self._end(f"the connection ended ({exc or 'closed by the server'})")
 
     def pause_writing(self) -> None:
@@ -257,6 +263,7 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, reply: Reply) -> None:
         if reply.call == FATAL_CALL:
+            self.refusal = reply.failure
             self._end(f"the server refuses the connection: {reply.failure}")
             return
         call = self._take(reply.call)

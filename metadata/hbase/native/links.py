@@ -1,6 +1,7 @@
 """Links: the connections to all servers of a cluster, opened when they are needed."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -18,7 +19,12 @@ ADMIN: Final = "AdminService"
 MASTER: Final = "MasterService"
 REGISTRY: Final = "ClientMetaService"
 
+_log = logging.getLogger(__name__)
+
 _CONNECT_TIMEOUT_S: Final = 5.0
+_DROPS: Final = 2
+"""A server that goes down may drop one connection; one that drops so many in a row does not want them."""
+_UNSUPPORTED: Final = "UnsupportedCellCodecException"
 
 Route: TypeAlias = Callable[[Server], Server]
 
@@ -44,6 +50,9 @@ class Link:
         self._on_loss = on_loss
         self._connection: Connection | None = None
         self._opening: SharedWork[Connection] = SharedWork()
+        self._drops = 0
+        self.refuses_blocks = False
+        """Whether the server takes no connection on which cells come in blocks."""
 
     @property
     def connection(self) -> Connection | None:
@@ -90,13 +99,26 @@ class Link:
     def _ended(self, connection: Connection) -> None:
         if self._connection is connection:
             self._connection = None
+        if self._in_blocks:
+            self._judge(connection)
         self._on_loss(self.server)
+
+    def _judge(self, connection: Connection) -> None:
+        """Say of a connection with cells in blocks, which has ended, whether the server refuses all of its kind.
+
+        Servers that lack the codec close the connection over its header, mostly without a word.
+        """
+        self._drops = self._drops + 1 if connection.was_dropped else 0
+        is_unsupported = connection.refusal is not None and connection.refusal.java_class == _UNSUPPORTED
+        if not self.refuses_blocks and (is_unsupported or self._drops == _DROPS):
+            self.refuses_blocks = True
+            _log.warning("%s takes no cells in blocks (%s); its rows are read one by one", connection, connection.ended)
 
 
 class Links:
     """One link for each server and service; `on_loss` hears of each server whose connection ended, or that has none.
 
-    A service may have a second one, on which cells come in blocks.
+    A service may have a second one, on which cells come in blocks, as long as the server does not refuse that.
     `route` says at which address a server is reached: its own, unless something stands in front of it. `user` is whom
     the servers are told that we are.
     """
@@ -111,6 +133,8 @@ class Links:
     def to(self, server: Server, service: str, *, in_blocks: bool = False) -> Link:
         """Return the link to a service. Raises AbortedError if the links were closed."""
         found = self._links.get((server, service, in_blocks))
+        if found is not None and found.refuses_blocks:
+            return self.to(server, service)
         if found is None:
             if self._closed:
                 raise AbortedError("the store was closed", sent=False)

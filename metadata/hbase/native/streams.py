@@ -8,6 +8,9 @@ What a server forgets (a lease of a minute that ran out, a region that moved, a 
 the call: the next scanner begins directly behind the last row that was handed out.
 
 A page has `REPLY_BYTES` and one row at most, however many rows were asked for.
+
+A server that puts its rows into messages all the same, or refuses a connection with cells in blocks (`links`), is read
+as well, only slower: what it sends is made into blocks here.
 """
 
 from collections.abc import Callable
@@ -113,7 +116,7 @@ class _Scanner:
             else:
                 self._calls += 1
             self.is_over = is_at_its_end(answer)
-            return CellBlock(reply.cells, list(answer.cells_per_result))
+            return _block(answer, reply.cells)
         except (DecodeError, RemoteProtocolError) as exc:
             raise OutcomeUnknownError(f"the answer of {self.region.server} cannot be read: {exc}") from exc
 
@@ -138,3 +141,17 @@ class _Scanner:
             client_handles_partials=False,
             client_handles_heartbeats=True,
         )
+
+
+def _block(answer: ScanResponse, cells: bytes) -> CellBlock:
+    """Return the rows of an answer, wherever they are in it. Raises RemoteProtocolError."""
+    if not answer.results:
+        return CellBlock(cells, list(answer.cells_per_result))
+    if cells or answer.cells_per_result:
+        raise RemoteProtocolError("HBase sent rows in a message and others behind it")
+    return CellBlock.of_cells(
+        [
+            [(cell.row, cell.family, cell.qualifier, cell.timestamp, cell.value) for cell in result.cell]
+            for result in answer.results
+        ]
+    )
