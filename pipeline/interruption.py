@@ -19,10 +19,12 @@ from pyspark.sql import SparkSession
 
 from pipeline.command import Terminated
 
-__all__ = ["ending_queries"]
+__all__ = ["PATIENCE_S", "ending_queries", "heed_signals"]
 
-_PATIENCE_S: Final = 15.0
+PATIENCE_S: Final = 15.0
+"""How long queries that were cancelled have to end."""
 _LOOK_EVERY_S: Final = 0.1
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def ending_queries(spark: SparkSession) -> Iterator[None]:
 
     def handle(number: int, _frame: FrameType | None) -> None:
         for each in before:
-            signal.signal(each, signal.SIG_IGN)  # Once is enough; the patience is bounded.
+            signal.signal(each, _heed_not)  # Once is enough; the patience is bounded.
         asking = threading.Thread(target=_end, args=(spark,), name="end of queries")
         asking.start()
         asking.join()
@@ -42,7 +44,7 @@ def ending_queries(spark: SparkSession) -> Iterator[None]:
 
     # py4j writes a traceback of the call that is interrupted to the root logger.
     logging.getLogger().addHandler(logging.NullHandler())
-    before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, handle) for each in _SIGNALS}
     try:
         yield
     finally:
@@ -50,9 +52,21 @@ def ending_queries(spark: SparkSession) -> Iterator[None]:
             signal.signal(each, handler)
 
 
+def heed_signals() -> None:
+    """Let a second signal end the process at once, where `ending_queries` has it do nothing: all patience is over."""
+    if threading.current_thread() is threading.main_thread():
+        for each in _SIGNALS:
+            if signal.getsignal(each) is _heed_not:
+                signal.signal(each, signal.SIG_DFL)
+
+
+def _heed_not(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing about a signal."""
+
+
 def _end(spark: SparkSession) -> None:
     """Cancel all queries, and wait until no task is at work, as long as that is bearable."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     try:
         spark.sparkContext.cancelAllJobs()
         while _tasks(spark) and time.monotonic() < deadline:

@@ -3,6 +3,8 @@
 Two at a time are enough for that.
 """
 
+import logging
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
@@ -14,7 +16,11 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
+from pipeline.interruption import PATIENCE_S, heed_signals
+
 __all__ = ["side_by_side"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -26,7 +32,7 @@ def side_by_side(spark: SparkSession, works: Sequence[Callable[[], T]]) -> list[
     """Do all of `works`, two at a time, in threads of their own, and return what they return, in their order.
 
     If one of them raises, or whoever waits is interrupted, the queries of the others are cancelled. None of them goes
-    on after this has returned or raised.
+    on after this has returned or raised, unless it has not ended `PATIENCE_S` after that, which is logged.
 
     Raises: what was raised first.
     """
@@ -46,25 +52,37 @@ def side_by_side(spark: SparkSession, works: Sequence[Callable[[], T]]) -> list[
                 raise
 
         # With the settings of this thread, such as the pool that its queries belong to.
-        wrapped: Callable[[], T] = inheritable_thread_target(run)
+        wrapped: Callable[[], T] = inheritable_thread_target(spark)(run)
         return wrapped
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="side by side") as threads:
+    threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="side by side")
+    try:
         running = [threads.submit(tagged(work)) for work in works]
         try:
             wait(running, return_when=FIRST_EXCEPTION)
         finally:
             _end(context, tag, running)
-        if failures:
-            raise failures[0]
-        return [each.result() for each in running]
+    finally:
+        # What has ended needs no wait, and what has not was waited for long enough.
+        threads.shutdown(wait=False)
+    if failures:
+        raise failures[0]
+    return [each.result() for each in running]
 
 
 def _end(context: SparkContext, tag: str, running: Sequence["Future[Any]"]) -> None:
-    """Begin nothing more, and cancel the queries of what is running until nothing is; it may be about to begin more."""
+    """Begin nothing more, and cancel the queries of what is running until nothing is; it may be about to begin more.
+
+    That has a limit: by now signals may be without effect, and a call to a file system that is gone ends with nothing.
+    """
     for each in running:
         each.cancel()
+    deadline = time.monotonic() + PATIENCE_S
     while left := wait(running, timeout=0).not_done:
+        if time.monotonic() >= deadline:
+            _log.warning("%d queries go on, although they were cancelled %.0f s ago", len(left), PATIENCE_S)
+            heed_signals()
+            return
         # Without its JVM each fails by itself.
         with suppress(Py4JError):
             context.cancelJobsWithTag(tag)

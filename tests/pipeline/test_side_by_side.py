@@ -1,7 +1,9 @@
 """Queries side by side run at once, and what ends one of them ends them all."""
 
+import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -10,6 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import interruption
+from pipeline import side_by_side as module
 from pipeline.side_by_side import side_by_side
 
 PATIENCE_S: Final = 60.0
@@ -70,3 +74,48 @@ def test_settings_of_the_thread_that_waits_hold_for_all(spark: SparkSession) -> 
     finally:
         spark.sparkContext.setLocalProperty("hedwig.test", None)  # type: ignore[arg-type]
     assert seen == "here"
+
+
+def test_nothing_is_warned_of(spark: SparkSession) -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert side_by_side(spark, [lambda: spark.range(2).count()]) == [2]
+    assert [str(each.message) for each in warned] == []
+
+
+def test_what_does_not_end_when_it_is_cancelled_is_waited_for_only_so_long(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.5)
+    began, over = threading.Event(), threading.Event()
+
+    def stubborn() -> None:
+        began.set()
+        over.wait(2 * PATIENCE_S)
+
+    def fails() -> None:
+        assert began.wait(PATIENCE_S)
+        raise ValueError("mine")
+
+    # As after a first signal.
+    before = {each: signal.signal(each, interruption._heed_not) for each in (signal.SIGINT, signal.SIGTERM)}
+    started = time.monotonic()
+    try:
+        with pytest.raises(ValueError, match="mine"):
+            side_by_side(spark, [stubborn, fails])
+        assert {signal.getsignal(each) for each in before} == {signal.SIG_DFL}, "a second signal ends the process"
+    finally:
+        over.set()
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert time.monotonic() - started < PATIENCE_S
+    assert "1 queries go on" in caplog.text
+
+
+def test_signals_that_somebody_else_ignores_stay_ignored() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        interruption.heed_signals()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
