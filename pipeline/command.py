@@ -71,14 +71,17 @@ class Job:
                 raise reason from exc
 
     def progress(
-        self, spark: "SparkSession", what: str, rows: int | None = None, *, writes: bool = False
+        self, spark: "SparkSession", what: str, rows: int | None = None, *, writes: bool = False, copies: bool = False
     ) -> "AbstractContextManager[None]":
-        """Tell the person who waits how far the queries inside have come; with `writes` these go to a store."""
+        """Tell the person who waits how far the queries inside have come.
+
+        With `writes` these go to a store, with `copies` into files, of which `rows` is only about the number.
+        """
         from pipeline.progress import progress
 
         if self._is_mute:
             return nullcontext()
-        return progress(spark, f"{self.name}: {what}", rows=rows, writes=writes)
+        return progress(spark, f"{self.name}: {what}", rows=rows, writes=writes, copies=copies)
 
     @property
     def _is_mute(self) -> bool:
@@ -265,7 +268,7 @@ def _last_cause(text: str) -> str:
 _TERMINATED: Final = 143
 """128 + SIGTERM, as shells report it."""
 _SAID_MAX: Final = 500
-_EXTRA: Final = ("pyspark", "py4j", "pyarrow", "pandas", "matplotlib", "jinja2")
+_EXTRA: Final = ("pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib", "jinja2")
 
 
 def _shared_options() -> list[click.Parameter]:

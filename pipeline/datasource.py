@@ -43,6 +43,7 @@ __all__ = [
     "HedwigWriter",
     "KnownSession",
     "RowsNotWrittenError",
+    "Share",
     "TaskReport",
     "register",
     "source_of",
@@ -129,7 +130,7 @@ def register(spark: SparkSession, warn: Callable[[str], object] = _log.warning) 
     spark.dataSource.register(source_of(session))
 
 
-class _Share(InputPartition):
+class Share(InputPartition):
     """What one task reads."""
 
     def __init__(self, keys: KeyRange) -> None:
@@ -145,10 +146,10 @@ class HedwigReader(DataSourceReader):
         self._asked = asked
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Share(keys) for keys in plan(self._config)]
+        return [Share(keys) for keys in plan(self._config)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Share), "partitions are those that were planned"
+        assert isinstance(partition, Share), "partitions are those that were planned"
         with closing(scan(self._config, partition.keys)) as batches:
             for batch in batches:
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self._asked)

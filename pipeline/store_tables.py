@@ -1,7 +1,7 @@
 """The tables of a store as frames, and frames into the tables of a store."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -9,9 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from hedwig.exit_codes import ExitCode
-from metadata import MetadataUrl
 from pipeline.apply import ApplyConfig
-from pipeline.datasource import HedwigDataSource
+from pipeline.datasource import HedwigDataSource, Share
 from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.policies import Policy
@@ -21,12 +20,25 @@ from pipeline.statistics import Statistics
 from pipeline.tables import OnCorrupt, Table
 from pipeline.writing import apply_rows
 
-__all__ = ["apply_config", "read_table", "read_table_to_copy", "read_tables_of", "read_unreadable", "write_table"]
+__all__ = [
+    "TableToCopy",
+    "apply_config",
+    "read_table",
+    "read_table_to_copy",
+    "read_tables_of",
+    "read_unreadable",
+    "write_table",
+]
 
-_LISTED: Final = ("zookeeper",)
-"""Where shares name all that is in them: too much to send all of them to each task."""
 _DONE: Final = "_SUCCESS"
 """What Spark leaves in a folder once all of it was written."""
+
+
+class TableToCopy(NamedTuple):
+    """A table of a store as a frame, and about how many rows it has; 0 if nobody knows."""
+
+    frame: DataFrame
+    rows: int
 
 
 def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
@@ -34,7 +46,7 @@ def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str
     return spark.read.format("hedwig").options(url=url, table=table.value, **options).load()
 
 
-def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
+def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> TableToCopy:
     """Return `read_table` with the columns on request, for whoever writes the rows elsewhere and says what they lack.
 
     Where `options` say that what cannot be read is passed over, there is a row for each such record. All columns may
@@ -47,17 +59,20 @@ def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Map
     """
     schema = StructType([spark_field(field.with_nullable(True)) for field in all_columns(table)])
     chosen = {"url": url, "table": table.value, **options}
-    if MetadataUrl.parse(url).scheme in _LISTED:
-        return spark.read.format("hedwig").schema(schema).options(**chosen).load()
     reader = HedwigDataSource(chosen).reader(schema)
     shares = reader.partitions()
+    planned = [share.keys for share in shares if isinstance(share, Share)]
+    rows = sum(keys.rows for keys in planned)
+    if any(keys.listed is not None for keys in planned):
+        # These name all that is in them: too much to send all of them to each task, as below.
+        return TableToCopy(spark.read.format("hedwig").schema(schema).options(**chosen).load(), rows)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from reader.read(shares[number])
 
-    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, schema)
+    return TableToCopy(spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, schema), rows)
 
 
 def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], options: Mapping[str, str]) -> DataFrame:
@@ -67,7 +82,7 @@ def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], opti
     """
     found = spark.createDataFrame([], "table string, topic binary, subscriber binary, why string")
     for table in tables:
-        frame = read_table_to_copy(spark, url, table, {**options, "onCorrupt": OnCorrupt.SKIP.value})
+        frame, _ = read_table_to_copy(spark, url, table, {**options, "onCorrupt": OnCorrupt.SKIP.value})
         subscriber = F.col("subscriber") if "subscriber" in key_columns(table) else F.lit(None).cast("binary")
         broken = frame.where(F.col(UNREADABLE.name).isNotNull())
         found = found.unionByName(

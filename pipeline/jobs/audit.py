@@ -64,8 +64,9 @@ def command(
     from pipeline.page import check_libraries
     from pipeline.places import session_url
     from pipeline.reaching import check_readable, check_source, existing, is_store
-    from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
-    from pipeline.store_tables import read_table_to_copy, read_unreadable
+    from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
+    from pipeline.store_snapshot import take_snapshot
+    from pipeline.store_tables import read_unreadable
     from pipeline.tables import Table
 
     if data and bookkeeper:
@@ -92,12 +93,7 @@ def command(
                     existed = list_ledgers(spark, place, f"{directory}/existing/before.parquet")
             if is_store(source):
                 path = f"{directory}/snapshot"
-                with job.progress(spark, "reading"):
-                    url, options = session_url(spark, source), scan.options
-                    frames = {
-                        table: read_table_to_copy(spark, existing(url), table, options) for table in SNAPSHOT_TABLES
-                    }
-                    write_snapshot(spark, frames, path, source=url)
+                take_snapshot(job, spark, session_url(spark, source), SNAPSHOT_TABLES, path, scan, "reading")
             snapshot = read_snapshot(spark, path)
             job.warn(snapshot.manifest.warning)
             unreadable = None

@@ -63,7 +63,7 @@ def command(
         )
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-    with job.session() as spark, job.progress(spark, "rows"):
+    with job.session() as spark, job.progress(spark, "rows", copies=True):
         frames = {table: generate(spark, recipe, table, partitions=partitions) for table in recipe.tables}
         source = f"generated: seed {seed}, zipf {zipf:g}{', with history' if with_history else ''}"
         manifest = write_snapshot(spark, frames, directory, source=source)

@@ -97,14 +97,10 @@ class _Wanted:
 
 def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
     """Return it newly made."""
-    from pipeline.reaching import existing
-    from pipeline.snapshot import read_snapshot, write_snapshot
-    from pipeline.store_tables import read_table_to_copy
+    from pipeline.snapshot import read_snapshot
+    from pipeline.store_snapshot import take_snapshot
 
-    source, options = existing(wanted.source), wanted.scan.options
-    with job.progress(spark, "reading"):
-        frames = {table: read_table_to_copy(spark, source, table, options) for table in wanted.tables}
-        write_snapshot(spark, frames, wanted.through, source=wanted.source, prefix=wanted.scan.prefix)
+    take_snapshot(job, spark, wanted.source, wanted.tables, wanted.through, wanted.scan, "reading")
     return read_snapshot(spark, wanted.through)
 
 

@@ -22,17 +22,15 @@ def command(job: Job, url: str, directory: str, without_owners: bool, scan: Scan
     hubs where it must be one moment. A folder without manifest.json is no whole snapshot.
     """
     from pipeline.places import session_url
-    from pipeline.reaching import check_readable, existing
-    from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
-    from pipeline.store_tables import read_table_to_copy
+    from pipeline.reaching import check_readable
+    from pipeline.snapshot import SNAPSHOT_TABLES
+    from pipeline.store_snapshot import take_snapshot
     from pipeline.tables import Table
 
     check_readable(url, timeout_s)
-    options = scan.within(timeout_s).options
     tables = [table for table in SNAPSHOT_TABLES if not (without_owners and table is Table.OWNERS)]
-    with job.session() as spark, job.progress(spark, "rows"):
+    with job.session() as spark:
         source = session_url(spark, url)
-        frames = {table: read_table_to_copy(spark, existing(source), table, options) for table in tables}
-        manifest = write_snapshot(spark, frames, directory, source=source, prefix=scan.prefix)
+        manifest = take_snapshot(job, spark, source, tables, directory, scan.within(timeout_s), "rows")
     job.warn(manifest.warning)
     job.write({"snapshot": directory, "source": url, **manifest.figures(job.seconds)})

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.clock import SystemClock
 from pipeline.progress import _Sight, _Watching, progress
+from pipeline.side_by_side import side_by_side
 
 _WITHIN_S: Final = 60.0
 
@@ -74,10 +76,62 @@ def test_a_log_file_gets_lines(spark: SparkSession, tmp_path: Path, monkeypatch:
     assert b"\x1b" not in told
 
 
+_COUNTS: Final = (
+    "inputRecords",
+    "outputRecords",
+    "shuffleReadRecords",
+    "shuffleWriteRecords",
+    "stageId",
+    "numActiveTasks",
+    "numCompleteTasks",
+    "numTasks",
+)
+
+
 def _stage(**counts: int) -> Any:
-    """A stage as Spark's status store has it, as far as it is looked at for rows."""
-    names = ("inputRecords", "outputRecords", "shuffleReadRecords", "shuffleWriteRecords")
-    return SimpleNamespace(**{name: partial(counts.get, name, 0) for name in names})
+    """A stage as Spark's status store has it, of which no task has begun, as far as it is looked at."""
+    never = SimpleNamespace(isDefined=lambda: False)
+    return SimpleNamespace(
+        firstTaskLaunchedTime=lambda: never, **{name: partial(counts.get, name, 0) for name in _COUNTS}
+    )
+
+
+class _Session:
+    """A session with these stages, on a cluster, as far as it is looked at. It is whatever is asked for on the way."""
+
+    master = "spark://master:7077"
+
+    def __init__(self) -> None:
+        self.active: list[Any] = []
+        self.ended: dict[int, Any] = {}
+        self.sparkContext = self._jsc = self
+
+    def sc(self) -> "_Session":
+        return self
+
+    def statusStore(self) -> "_Session":
+        return self
+
+    def activeStages(self) -> Any:
+        return SimpleNamespace(size=lambda: len(self.active), apply=self.active.__getitem__)
+
+    def lastStageAttempt(self, number: int) -> Any:
+        if number not in self.ended:
+            raise Py4JError("Spark has forgotten it")
+        return self.ended[number]
+
+
+class _Clock(SystemClock):
+    """A clock that somebody else sets."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def _words(watching: _Watching) -> str:
+    return watching._words(watching._look())
 
 
 def test_rows_that_a_store_was_not_given_yet_are_not_told_as_written(spark: SparkSession) -> None:
@@ -104,3 +158,87 @@ def test_what_is_done_without_tasks_is_told_too(spark: SparkSession, monkeypatch
     os.close(reading)
     assert b"job: listing: " in told
     assert b"tasks" not in told
+
+
+def test_numbers_of_shares_are_no_rows() -> None:
+    watching = _Watching(cast(SparkSession, _Session()), "job", SystemClock())
+    assert watching._rows_of(_stage(inputRecords=16, numTasks=20)) == 0
+    assert watching._rows_of(_stage(inputRecords=16, numTasks=20, shuffleWriteRecords=700)) == 700
+    assert watching._rows_of(_stage(inputRecords=16_000, numTasks=20)) == 16_000
+
+
+def test_of_copies_the_rows_in_files_are_told_of_all_tables_together() -> None:
+    session = _Session()
+    watching = _Watching(cast(SparkSession, session), "job", SystemClock(), rows=1_000, copies=True)
+    assert watching._look() is None
+    ledgers = _stage(stageId=1, inputRecords=2, numTasks=4, numCompleteTasks=2, numActiveTasks=1, outputRecords=200)
+    subscriptions = _stage(stageId=2, inputRecords=1, numTasks=6, numActiveTasks=1)
+    session.active = [ledgers, subscriptions]
+    assert watching._look() == _Sight(200, 2, 10, 0.0)
+    # One has ended, and is read back while the other goes on.
+    session.ended[1] = _stage(stageId=1, outputRecords=400)
+    back = _stage(stageId=3, inputRecords=400, numTasks=1, numActiveTasks=1)
+    subscriptions = _stage(
+        stageId=2, inputRecords=3, numTasks=6, numActiveTasks=1, numCompleteTasks=2, outputRecords=90
+    )
+    session.active = [subscriptions, back]
+    assert watching._look() == _Sight(490, 2, 7, 0.0)
+    assert _words(watching) == "490 of about 1,000 rows, 2 of 7 tasks, 0 s so far"
+    assert watching._words(_Sight(500, 2, 7, 10.0)) == (
+        "500 of about 1,000 rows, 50 rows/s, 2 of 7 tasks, about 10 s left"
+    )
+    # More than planned; and one that Spark has forgotten counts as it was.
+    session.active = [_stage(stageId=4, outputRecords=900, numTasks=1, numActiveTasks=1)]
+    assert _words(watching) == "1,390 rows, 0 of 1 tasks, 0 s so far"
+
+
+def test_tasks_that_nobody_works_on_are_told_to_wait_for_executors() -> None:
+    session, clock = _Session(), _Clock()
+    watching = _Watching(cast(SparkSession, session), "job", clock)
+    session.active = [_stage(numTasks=8)]
+    assert watching._look() is None
+    clock.now += 14.0
+    assert "waiting" not in _words(watching)
+    clock.now += 1.0
+    assert _words(watching) == "waiting for executors of spark://master:7077, 15 s so far"
+    session.active = [_stage(numTasks=8, numActiveTasks=1)]
+    assert _words(watching) == "0 of 8 tasks, 0 s so far"
+    # All were lost in the middle.
+    session.active = [_stage(numTasks=8, numCompleteTasks=3)]
+    assert _words(watching) == "3 of 8 tasks, 0 s so far"
+    clock.now += 20.0
+    assert _words(watching) == "waiting for executors of spark://master:7077, 20 s so far"
+
+
+def test_rows_of_tables_written_side_by_side_are_those_in_files(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark really counts: four shares in one table and four in the other, of which the last has to wait."""
+    sign = tmp_path / "sign"
+
+    def frame(waits: bool) -> DataFrame:
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    hundred = pa.RecordBatch.from_pydict({"id": list(range(100))})
+                    yield from _until_there(iter([hundred]), str(sign)) if waits and number == 3 else [hundred]
+
+        return spark.range(0, 4, 1, 4).mapInArrow(read, "id bigint")
+
+    def written(name: str, waits: bool) -> None:
+        frame(waits).write.parquet(f"{tmp_path}/{name}")
+
+    watching = _Watching(spark, "job", SystemClock(), rows=1_000, copies=True)
+    works = [partial(written, "one", False), partial(written, "other", True)]
+    copying = threading.Thread(target=side_by_side, args=(spark, works))
+    copying.start()
+    seen = [0]
+    try:
+        deadline = time.monotonic() + _WITHIN_S
+        while seen[-1] < 700 and time.monotonic() < deadline:
+            sight = watching._look()
+            seen.append(seen[-1] if sight is None else sight.rows)
+            time.sleep(0.02)
+    finally:
+        sign.touch()
+        copying.join()
+    assert seen[-1] == 700
+    assert seen == sorted(seen)

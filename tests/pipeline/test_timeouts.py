@@ -17,20 +17,19 @@ from tests.pipeline.stores import new_store
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """The timeouts of all that was read, written and opened."""
-    from pipeline import copying, sides, store_tables
+    from pipeline import copying, sides, store_snapshot, store_tables
 
     found: set[float] = set()
 
     def noted(read: Any) -> Any:
-        def reading(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
+        def reading(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> Any:
             found.add(float(options.get("timeoutSeconds", 30)))
-            frame: DataFrame = read(spark, url, table, options)
-            return frame
+            return read(spark, url, table, options)
 
         return reading
 
     for module, name in (
-        (store_tables, "read_table_to_copy"),
+        (store_snapshot, "read_table_to_copy"),
         (copying, "read_table"),
         (sides, "read_table"),
     ):
