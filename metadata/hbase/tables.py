@@ -162,8 +162,10 @@ class HBaseTable(Generic[R]):
         rows = await self._estimate()
         step = steps(rows, parts, rows_min)
         edges = [b"", *cuts(starts, max(1, -(-rows // step))), END]
+        # A small table has fewer than one range might have.
+        each = -(-rows // (len(edges) - 1))
         return [
-            KeyRange(kind=self._kind.name, prefix=prefix or b"", start=start, stop=stop, rows=step)
+            KeyRange(kind=self._kind.name, prefix=prefix or b"", start=start, stop=stop, rows=each)
             for start, stop in pairwise(edges)
         ]
 

@@ -50,10 +50,10 @@ class Cuts(Generic[P]):
 
     @property
     def rows_each(self) -> int:
-        """Return about how many rows there are from one chosen place to the next."""
-        return steps(self._rows, self._parts, self._rows_min)
+        """Return about how many rows a part has: together as many as there are."""
+        return -(-self._rows // (len(self.chosen()) + 1))
 
     def chosen(self) -> list[P]:
         """Return the places between the parts, in their order."""
-        step = self.rows_each
+        step = steps(self._rows, self._parts, self._rows_min)
         return [self._kept[place // self._grain - 1] for place in range(step, self._rows, step)]

@@ -168,6 +168,8 @@ async def test_many_records_are_cut_into_fair_shares(empty_store: MetadataStore)
     few = await empty_store.key_ranges(PERSISTENCE, 100, rows_min=1000)
     assert 3 <= len(few) <= 6
     assert sum(keys.rows for keys in few) == pytest.approx(len(topics), rel=0.35)
+    (all_of_them,) = await empty_store.key_ranges(PERSISTENCE, 100, rows_min=1_000_000)
+    assert all_of_them.rows == pytest.approx(len(topics), rel=0.35)
 
 
 async def test_records_that_come_and_go_after_the_cut_do_no_harm(small_pages: MetadataStore) -> None:
