@@ -1,0 +1,54 @@
+"""What the code imports is declared in pyproject.toml, and does not come by accident with something else."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGES: Final = ("hedwig", "metadata", "hub", "cli", "pipeline", "pyspark_hedwig")
+"""All but the benchmarks: what these compare with, developers have."""
+BROUGHT: Final = {"py4j"}
+"""Packages of which others need an exact release, and say so: py4j is half of pyspark."""
+
+
+def _name(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found is not None, requirement
+    return _normal(found[0])
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _declared() -> set[str]:
+    """Return the names of what is needed to use the project, with whatever extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [each for name, each in project["optional-dependencies"].items() if name != "dev"]
+    return {_name(requirement) for each in (project["dependencies"], *extras) for requirement in each}
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+
+
+def test_what_is_imported_is_declared() -> None:
+    declared, brings = _declared(), packages_distributions()
+    known = {*sys.stdlib_module_names, *PACKAGES, *BROUGHT}
+    undeclared = set()
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            for name in _imported(ast.parse(path.read_bytes())):
+                top = name.partition(".")[0]
+                if top not in known and declared.isdisjoint(map(_normal, brings.get(top, ()))):
+                    undeclared.add((top, path.relative_to(ROOT).as_posix()))
+    assert undeclared == set()
