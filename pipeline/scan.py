@@ -137,7 +137,9 @@ class _Rows:
         batch = packed_batch(self._config.table, self._backend, columns, self._config.columns)
         if not self._filters:
             return batch
-        topics = columns.topics.to_pylist() if isinstance(columns.topics, pa.Array) else columns.topics
+        topics: Sequence[Any] = columns.topics
+        if isinstance(topics, pa.Array):
+            topics = topics.to_pylist()
         return batch.filter(pa.array([self._config.names.wants(Topic(topic)) for topic in topics], pa.bool_()))
 
     def _batch(self, rows: int) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ def held(columns: PackedColumns) -> list[tuple[Any, ...]]:
     """Return what columns hold, row by row; an absent part is an empty one."""
     subscribers = columns.subscribers if len(columns.subscribers) else [b""] * len(columns)
     all_of = (columns.topics, subscribers, columns.versions, *columns.parts)
-    lists = [column if isinstance(column, list) else column.to_pylist() for column in all_of]
+    lists = [column.to_pylist() if isinstance(column, pa.Array) else column for column in all_of]
     return list(zip(*lists, strict=True))
 
 
