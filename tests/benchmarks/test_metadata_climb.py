@@ -20,9 +20,7 @@ BACKENDS = ("zookeeper", "hbase")
 (STAGE,) = stages(workload_files(), ["read-owner", "consume"], replace(SMOKE, topics=(20, 40, 60)), 1)
 FIRST = STAGE.steps[0]
 LOOPS = [
-    each
-    for each in FIRST.workloads
-    if not (each.is_open_loop or each.operations) and each.choice is Choice.UNIFORM
+    each for each in FIRST.workloads if not (each.is_open_loop or each.operations) and each.choice is Choice.UNIFORM
 ]
 """What warms up: with popular keys it would only be the same again."""
 
