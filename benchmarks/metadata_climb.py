@@ -12,7 +12,7 @@ from benchmarks.metadata_progress import Progress
 from benchmarks.metadata_suite import CLAIMING, MetadataSizes, Stage, Step
 from benchmarks.results import FILLED_ANEW, LEFT_BEHIND, WARM_UP, Measurement
 from benchmarks.start_times import StartTimes
-from benchmarks.workloads import Workload
+from benchmarks.workloads import Choice, Workload
 from cli.dev import DevError
 
 __all__ = ["Climb"]
@@ -167,6 +167,9 @@ class Climb:
         Returns: for backends of which that has to be known, what is to be reported with what they do next.
         """
         loops = [each for each in step.workloads if not (each.is_open_loop or each.operations)]
+        # With popular keys an operation is the same: once is enough.
+        uniform = {each.name for each in loops if each.choice is Choice.UNIFORM}
+        loops = [each for each in loops if each.choice is Choice.UNIFORM or each.name not in uniform]
         found: dict[str, dict[str, str]] = {}
         for backend in self._backends():
             if self.progress.is_any_missing(self.stage, step, backend):

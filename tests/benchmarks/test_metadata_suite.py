@@ -113,7 +113,7 @@ def test_windows_of_the_usual_run_are_as_long_as_is_said() -> None:
         for each in (each for step in stage.steps for each in step.workloads):
             assert bool(each.warmup_share) == each.is_bounded, each.name
             if each.is_open_loop:
-                assert (each.seconds, each.warmup_s) == (4.0, 0.5), each.name
+                assert (each.seconds, each.warmup_s) == (3.0, 0.5), each.name
             else:
                 assert each.seconds - each.warmup_s == 2.0, each.name
             if each.name in ("claim", "subscribe", "unsubscribe") and each.is_open_loop:

@@ -461,7 +461,9 @@ def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Pa
         return result
 
     page = report_page([("zk.json", of("zookeeper")), ("hbase.json", of("hbase"))])
-    assert dict(page.sections[0].facts)["Result"].startswith("zk.json and hbase.json: hedwig-bench metadata")
+    titles = [section.title for section in page.sections[:3]]
+    assert titles == ["In short", "Equal terms: what holds for every number below", "How to read it"]
+    assert dict(page.sections[1].facts)["Result"].startswith("zk.json and hbase.json: hedwig-bench metadata")
     assert "Of 1 cases" in html(page) or "Of 1 case" in html(page)
     other = of("hbase")
     other.terms["sizes"]["heap_mb"] = 9999
