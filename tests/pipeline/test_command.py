@@ -166,8 +166,7 @@ def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
     under: list[str] = []
 
     @contextmanager
-    def recorded(_spark: object, title: str, *, rows: int | None = None, writes: bool = False) -> Iterator[None]:
-        del rows, writes
+    def recorded(_spark: object, title: str, **_: object) -> Iterator[None]:
         told.append(title)
         yield
         told.pop()
