@@ -198,6 +198,27 @@ def test_a_page_that_cannot_be_made_is_told_before_the_work(
         assert f"jobs need {missing}" in run(job, *arguments, code=ExitCode.USAGE)
 
 
+def test_an_audit_looks_at_its_options_before_it_reads_anything(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, full = new_store(tmp_path), tmp_path / "full"
+    full.mkdir()
+    (full / "file").write_text("mine")
+    nobody = "zookeeper://127.0.0.1:1/ledgers"
+    for option, code, words in (
+        (("--hub", "one"), ExitCode.USAGE, "'one' is no incarnation of a hub"),
+        (("--data", tmp_path / "nowhere"), ExitCode.USAGE, "nowhere; name the data directory of the hub"),
+        (("--bookkeeper", "zookeper://127.0.0.1:1/ledgers"), ExitCode.USAGE, "is no place in ZooKeeper"),
+        (("--bookkeeper", nobody, "--timeout", 1), ExitCode.UNAVAILABLE, f"the ledgers at {nobody} cannot be listed"),
+    ):
+        # That the folder is not empty is told once Spark is there, before a store is read.
+        assert words in run("audit", store, full, *option, code=code), option
+    monkeypatch.setitem(sys.modules, "hub.ledgers.bookkeeper.inspector", None)
+    said = run("audit", store, full, "--bookkeeper", nobody, code=ExitCode.USAGE)
+    assert "pip install '.[zookeeper,bookkeeper]'" in said
+    assert "nothing is overwritten" in run("audit", store, full, code=ExitCode.USAGE)
+
+
 def _topics_of(spark: SparkSession, made: Path, table: str) -> None:
     """Add a folder `topics`, which snapshots do not have, with the topics of another table."""
     spark.read.parquet(f"{made}/{table}").select("topic").distinct().write.parquet(f"{made}/topics")
