@@ -406,6 +406,12 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         (("generate", nowhere, "--seed", 1 << 64), ExitCode.USAGE, "is not in the range"),
         (("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33), ExitCode.USAGE, "take fewer, or less zipf"),
         (("load", store, "--topics", "x", "--batch-rows", 8193), ExitCode.USAGE, "8193 is not in the range"),
+        (
+            ("snapshot", store, nowhere, "--rows-per-partition", 10_000_001),
+            ExitCode.USAGE,
+            "10000001 is not in the range",
+        ),
+        (("load", store, "--topics", "x", "--connections", 65), ExitCode.USAGE, "65 is not in the range"),
         (("snapshot", store, f"{nowhere}[1]"), ExitCode.USAGE, "has [ ] in it, which Spark takes for a pattern"),
         (("generate", f"{nowhere}{{a,b}}"), ExitCode.USAGE, "has { } in it"),
         (("diff", f"{nowhere}*", store), ExitCode.USAGE, "has * in it"),

@@ -92,6 +92,7 @@ def test_every_option_of_writing() -> None:
         ({"table": "topic"}, "the option 'table' is 'topic'; it takes one of topics, owners, ledgers, subscriptions"),
         ({"prefix": "a\\b"}, "the option 'prefix' is 'a\\\\b'; it takes a topic or the beginning of one"),
         ({"rowsPerPartition": "0"}, "the option 'rowsPerPartition' is '0'; it takes a whole number from 1 to"),
+        ({"rowsPerPartition": "10000001"}, "it takes a whole number from 1 to 10,000,000"),
         ({"rowsPerPartition": "1e6"}, "the option 'rowsPerPartition' is '1e6'"),
         ({"fetchRows": "-5"}, "the option 'fetchRows' is '-5'"),
         ({"batchRows": "all"}, "the option 'batchRows' is 'all'"),
