@@ -239,6 +239,31 @@ def test_topics_beside_ledgers_cost_no_ledger(
     assert any(found.value.ranges for found in records(store, Table.LEDGERS).values())
 
 
+@pytest.mark.parametrize("policy", ["replace", "overwrite"])
+def test_topics_alone_are_created_and_nothing_else(run: Run, spark: SparkSession, tmp_path: Path, policy: str) -> None:
+    (tmp_path / "topics.tsv").write_text("a\n")
+    store, made = new_store(tmp_path), tmp_path / "made"
+    spark.createDataFrame([(b"b",)], "topic binary").write.parquet(f"{made}/topics")
+    for source in (("--topics", tmp_path / "topics.tsv"), ("--from", made)):
+        said = run("load", store, *source, "--policy", policy, "--hubs-stopped", code=ExitCode.USAGE)
+        assert f"leave out --policy {policy}" in said
+    assert records(store, Table.TOPICS) == {}
+
+
+def test_overwriting_demands_that_there_are_no_topics_either(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "topics.tsv").write_text("there\n")
+    (tmp_path / "subscriptions.tsv").write_text("new\tme\n")
+    store = new_store(tmp_path)
+    run("load", store, "--topics", tmp_path / "topics.tsv")
+    overwrite = ("load", store, "--subscriptions", tmp_path / "subscriptions.tsv", "--policy", "overwrite")
+    assert "needs an empty target" in run(*overwrite, "--hubs-stopped", code=ExitCode.USAGE)
+    assert "stop all hubs of the store" in run(*overwrite, code=ExitCode.USAGE)
+    assert {key.topic for key in records(store, Table.TOPICS)} == {b"there"}
+    assert records(store, Table.SUBSCRIPTIONS) == {}
+    written = run("load", new_store(tmp_path, "empty"), *overwrite[2:], "--hubs-stopped")["tables"]
+    assert (written["topics"]["created"], written["subscriptions"]["replaced"]) == (1, 1)
+
+
 def test_half_a_snapshot_is_loaded_by_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     made, store = tmp_path / "made", new_store(tmp_path)
     run("generate", made, "--topics", 30, "--subscriptions", 60, "--with-history")
