@@ -278,8 +278,8 @@ def _shared_options() -> list[click.Parameter]:
             ["--master"],
             metavar="URL",
             envvar="HEDWIG_SPARK_MASTER",
-            help="Where Spark runs: local[2], spark://host:7077, yarn, k8s://…  [HEDWIG_SPARK_MASTER; default: that of "
-            "spark-submit, else local[*,4]]",
+            help="Where Spark runs: local[2,4], spark://host:7077, yarn, k8s://…  [HEDWIG_SPARK_MASTER; default: that "
+            "of spark-submit, else local[*,4]]",
         ),
         click.Option(
             ["--conf"],
