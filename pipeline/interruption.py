@@ -8,21 +8,17 @@ what was half written, which nobody may add to any more.
 import logging
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipeline.command import Terminated
+from pipeline.running_tasks import wait_for_tasks
 
 __all__ = ["ending_queries"]
-
-_PATIENCE_S: Final = 15.0
-_LOOK_EVERY_S: Final = 0.1
 
 
 @contextmanager
@@ -52,17 +48,8 @@ def ending_queries(spark: SparkSession) -> Iterator[None]:
 
 def _end(spark: SparkSession) -> None:
     """Cancel all queries, and wait until no task is at work, as long as that is bearable."""
-    deadline = time.monotonic() + _PATIENCE_S
     try:
         spark.sparkContext.cancelAllJobs()
-        while _tasks(spark) and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY_S)
+        wait_for_tasks(spark)
     except Py4JError:
         return  # Its JVM has ended, and all tasks on this machine with it.
-
-
-def _tasks(spark: SparkSession) -> int:
-    java = spark.sparkContext._jsc
-    assert java is not None, "the session is open"
-    executors = java.sc().statusStore().executorList(True)
-    return sum(executors.apply(index).activeTasks() for index in range(executors.size()))
