@@ -33,6 +33,7 @@
     │   │   └── NoSubscriptionStateError
     │   ├── LayoutError
     │   │   ├── LayoutMissingError              the store was never formatted; says the command that does it
+    │   │   │   └── NoMetadataError             nothing at all is there: the URL may be a wrong one
     │   │   └── LayoutMismatchError             another backend, or a newer major format, wrote it
     │   ├── StandaloneHubExistsError            the store belongs to another standalone hub; names it
     │   ├── CorruptRecordError                  stored bytes that no codec of ours understands
@@ -92,6 +93,7 @@ __all__ = [
     "MetadataForbiddenError",
     "MetadataUnavailableError",
     "NameLimitError",
+    "NoMetadataError",
     "NoRecordError",
     "NoSubscriptionStateError",
     "NoSuchLedgerError",
@@ -313,6 +315,10 @@ class LayoutError(MetadataError):
 
 class LayoutMissingError(LayoutError):
     """The store, or a table of it, does not exist; the text names the command that makes it."""
+
+
+class NoMetadataError(LayoutMissingError):
+    """Nothing is laid out there: no table of a store, and nothing that an older release has left."""
 
 
 class LayoutMismatchError(LayoutError):

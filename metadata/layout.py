@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from hedwig.errors import LayoutMismatchError, LayoutMissingError
+from hedwig.errors import LayoutMismatchError, NoMetadataError
 
 __all__ = ["FORMAT_MAJOR", "FORMAT_MINOR", "Layout", "check_layout"]
 
@@ -27,10 +27,10 @@ class Layout:
 def check_layout(found: Layout | None, *, kind: str, url: str, major: int = FORMAT_MAJOR) -> Layout:
     """Return `found` if this code may use the store at `url` as a store of `kind`.
 
-    Raises: LayoutMissingError - there is none; LayoutMismatchError - another kind, or a newer or older major format.
+    Raises: NoMetadataError - there is none; LayoutMismatchError - another kind, or a newer or older major format.
     """
     if found is None:
-        raise LayoutMissingError(
+        raise NoMetadataError(
             f"there is no metadata at {url}; make it with: hedwig-admin metadata format --metadata '{url}'"
         )
     if found.kind != kind:

@@ -16,6 +16,7 @@ import click
 from hedwig.errors import HedwigError
 from hedwig.exit_codes import ExitCode
 from pipeline.output import write_result
+from pipeline.spark_release import OtherSparkError, check_spark
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -165,6 +166,7 @@ class JobCommand(click.Command):
         )
         ctx.find_root().meta["job"] = ctx.obj
         with _only_our_words(ctx.obj):
+            check_spark()
             return super().invoke(ctx)
 
 
@@ -246,6 +248,8 @@ def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:
     """Return the line about what ended a job, and the exit code."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA:
         return f"jobs need {error.name}; in the checkout of hedwig: pip install '.[spark]'", ExitCode.USAGE
+    if isinstance(error, OtherSparkError):
+        return str(error), ExitCode.USAGE  # What explains all others imports what that release may lack.
     if isinstance(error, HedwigError):
         from pipeline.errors import explain
 
@@ -277,8 +281,8 @@ def _shared_options() -> list[click.Parameter]:
             ["--master"],
             metavar="URL",
             envvar="HEDWIG_SPARK_MASTER",
-            help="Where Spark runs: local[2], spark://host:7077, yarn, k8s://…  [HEDWIG_SPARK_MASTER; default: that of "
-            "spark-submit, else local[*,4]]",
+            help="Where Spark runs: local[2,4], spark://host:7077, yarn, k8s://…  [HEDWIG_SPARK_MASTER; default: that "
+            "of spark-submit, else local[*,4]]",
         ),
         click.Option(
             ["--conf"],

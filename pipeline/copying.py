@@ -11,13 +11,16 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from hedwig.errors import ConfigurationError
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
+from pipeline.apply import prepare
 from pipeline.checksum import checksum_of
 from pipeline.command import Job
 from pipeline.diff import diff
 from pipeline.errors import JobError
 from pipeline.jobs.options import WriteWish
+from pipeline.places import session_url
 from pipeline.policies import Policy, Result
 from pipeline.snapshot import Snapshot
 from pipeline.statistics import Statistics
@@ -93,13 +96,24 @@ def write_tables(
 
     All of them are checked before the first is written, so that what refuses one leaves the store as it was.
 
-    Raises: as `check_writable`; what made a task fail for good: what was written until then stays, and `job.again` says
+    Topics are created whatever the policy: they are there, or not. But for OVERWRITE the store must have none.
+
+    Raises: ConfigurationError - topics are all there is to write, and the policy is another than CREATE; as
+        `check_writable`; what made a task fail for good: what was written until then stays, and `job.again` says
         how to go on. JobError - the tasks do not account for every row.
     """
     written = Written(url)
     began = job.seconds
+    if set(frames) == {Table.TOPICS} and write.policy != Policy.CREATE:
+        raise ConfigurationError(
+            "topics without their ledgers say which topics exist, and that can be created only: leave out "
+            f"--policy {write.policy}"
+        )
     configs = {table: check_writable(frame, apply_config(url, table, write.options)) for table, frame in frames.items()}
-    if any(config.policy is Policy.OVERWRITE for config in configs.values()):
+    if write.policy == Policy.OVERWRITE:
+        if Table.TOPICS in configs and Table.LEDGERS not in configs:
+            # They are created, which does not mind what is there: the empty target is demanded of the same records.
+            prepare(apply_config(session_url(spark, url), Table.LEDGERS, write.options))
         # The store was empty, so what is there now is what this job has written; and it is not empty any more.
         job.again = f"run it again with --policy {Policy.CREATE}"
     for table, frame in frames.items():

@@ -4,6 +4,8 @@ There may be many millions of them, so that they go into a file page by page, an
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +23,7 @@ from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.ledger_place import LedgerPlace
 
-__all__ = ["LedgerListing", "list_ledgers", "why_no_orphans"]
+__all__ = ["LedgerListing", "check_ledgers", "list_ledgers", "why_no_orphans"]
 
 _SCHEMA: Final = pa.schema(
     [("ledger_id", pa.uint64()), ("made_ms", pa.int64()), ("is_ours", pa.bool_()), ("topic", pa.binary())]
@@ -42,6 +44,20 @@ class LedgerListing:
     frame: DataFrame
 
 
+def check_ledgers(place: LedgerPlace) -> None:
+    """Open what knows which ledgers there are, and close it again: a place that was mistyped is told before the work.
+
+    Raises: as `list_ledgers`.
+    """
+
+    async def look() -> None:
+        async with place.census():
+            return
+
+    with _as_job_error(place):
+        asyncio.run(look())
+
+
 def list_ledgers(spark: SparkSession, place: LedgerPlace, path: str) -> LedgerListing:
     """Write all ledgers into a Parquet file at `path`, in any file system that Spark knows, and return them.
 
@@ -49,10 +65,8 @@ def list_ledgers(spark: SparkSession, place: LedgerPlace, path: str) -> LedgerLi
     """
     with TemporaryDirectory(prefix="hedwig-ledgers-") as folder:
         file = Path(folder) / "ledgers.parquet"
-        try:
+        with _as_job_error(place):
             ledgers, ours = asyncio.run(_write(place, file))
-        except (NotAppliedError, LedgerStoreUnavailableError) as exc:
-            raise JobError(f"the ledgers at {place} cannot be listed: {exc}", ExitCode.UNAVAILABLE) from exc
         Folder(spark, path).put(file)
     return LedgerListing(ledgers=ledgers, ours=ours, frame=spark.read.parquet(path))
 
@@ -77,6 +91,14 @@ def why_no_orphans(place: LedgerPlace, listing: LedgerListing, *, is_from_store:
             "to the letter as the hubs have it in cluster.zookeeper"
         )
     return None
+
+
+@contextmanager
+def _as_job_error(place: LedgerPlace) -> Iterator[None]:
+    try:
+        yield
+    except (NotAppliedError, LedgerStoreUnavailableError) as exc:
+        raise JobError(f"the ledgers at {place} cannot be listed: {exc}", ExitCode.UNAVAILABLE) from exc
 
 
 async def _write(place: LedgerPlace, file: Path) -> tuple[int, int]:

@@ -8,7 +8,7 @@ that it makes a file for one of two only, which disks and some object stores do 
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
 from pipeline.errors import JobError, in_one_line
+from pipeline.running_tasks import wait_for_tasks
 
 __all__ = ["Folder"]
 
@@ -68,6 +69,9 @@ class Folder:
     def deleted_on_failure(self) -> Iterator[None]:
         """Claim it, which has to be empty; delete it when what is done inside does not come to its end.
 
+        Before that the tasks that are at work have some time to end: one that goes on makes files, and with them the
+        folder, once more, without the claim that says that it is half.
+
         Raises: JobError - something is in it, or another job makes it; then it stays as it is.
         """
         self.check_empty()
@@ -84,7 +88,10 @@ class Folder:
             yield
             (self / claim).delete()
         except BaseException:
-            self._clear(self)
+            try:
+                self._wait_for_tasks()
+            finally:
+                self._clear(self)
             raise
 
     @staticmethod
@@ -108,6 +115,11 @@ class Folder:
         """Make an empty file in it, and the folder if it is not there."""
         system, path = (self / name)._reach()
         self._do(lambda: system.create(path, False).close())
+
+    def _wait_for_tasks(self) -> None:
+        """Wait for tasks, as far as one can ask for them: what is to be told has failed before."""
+        with suppress(Exception):
+            wait_for_tasks(self._spark)
 
     @staticmethod
     def _clear(what: "Folder") -> None:

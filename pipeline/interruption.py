@@ -8,7 +8,6 @@ what was half written, which nobody may add to any more.
 import logging
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,12 +17,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipeline.command import Terminated
+from pipeline.running_tasks import wait_for_tasks
 
-__all__ = ["PATIENCE_S", "ending_queries", "heed_signals"]
+__all__ = ["ending_queries", "heed_signals"]
 
-PATIENCE_S: Final = 15.0
-"""How long queries that were cancelled have to end."""
-_LOOK_EVERY_S: Final = 0.1
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -66,17 +63,8 @@ def _heed_not(_number: int, _frame: FrameType | None) -> None:
 
 def _end(spark: SparkSession) -> None:
     """Cancel all queries, and wait until no task is at work, as long as that is bearable."""
-    deadline = time.monotonic() + PATIENCE_S
     try:
         spark.sparkContext.cancelAllJobs()
-        while _tasks(spark) and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY_S)
+        wait_for_tasks(spark)
     except Py4JError:
         return  # Its JVM has ended, and all tasks on this machine with it.
-
-
-def _tasks(spark: SparkSession) -> int:
-    java = spark.sparkContext._jsc
-    assert java is not None, "the session is open"
-    executors = java.sc().statusStore().executorList(True)
-    return sum(executors.apply(index).activeTasks() for index in range(executors.size()))

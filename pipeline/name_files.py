@@ -23,8 +23,9 @@ _SHOWN: Final = 100
 def topics_of(spark: SparkSession, path: str) -> DataFrame:
     """Return the topics in the files at `path`, each once: column topic (binary).
 
-    A line is a topic, as people type it: a byte may be written `\\xNN`, and a backslash is doubled. What follows a tab
-    is passed over. Fails with InvalidArgumentError, once it is read, for a line that names no topic.
+    A line ends with LF or CR LF, and is a topic, as people type it: a byte may be written `\\xNN`, and a backslash is
+    doubled. What follows a tab is passed over. Fails with InvalidArgumentError, once it is read, for a line that names
+    no topic.
     """
     return _lines(spark, path).mapInArrow(_topics, "topic binary").distinct()
 
@@ -61,8 +62,9 @@ def topics_needed(topics: DataFrame | None, subscriptions: DataFrame | None) -> 
 
 
 def _lines(spark: SparkSession, path: str) -> DataFrame:
-    # What Spark reads as text it keeps byte for byte, whether or not it is UTF-8.
-    return spark.read.text(path).select(F.col("value").cast("binary").alias("line"))
+    # What Spark reads as text it keeps byte for byte, whether or not it is UTF-8. Left to itself it would end a line at
+    # a CR, too, which may stand in a name.
+    return spark.read.text(path, lineSep="\n").select(F.col("value").cast("binary").alias("line"))
 
 
 def _topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

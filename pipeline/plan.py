@@ -1,11 +1,12 @@
 """What of a store is read, and how it is shared out among tasks."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from hedwig.errors import InvalidArgumentError, LayoutMissingError
+from hedwig.errors import ConfigurationError, InvalidArgumentError, NoMetadataError
 from hedwig.model import Topic
 from metadata import KeyRange, StoreOptions, open_metadata, read_layout
 from pipeline.places import check_shared
@@ -90,7 +91,11 @@ def plan(config: ScanConfig) -> list[KeyRange]:
 async def _plan(config: ScanConfig) -> list[KeyRange]:
     # SQLite would make a store of a path that was mistyped, and show that it is empty.
     if await read_layout(config.url, config.store_options) is None:
-        raise LayoutMissingError(
+        with suppress(NoMetadataError, ConfigurationError):
+            # What an older release has left has no layout either, and is told of with what to do about it.
+            async with await open_metadata(config.url, config.store_options):
+                pass
+        raise NoMetadataError(
             f"there is no metadata store at {config.url}; correct the URL, or make one with: "
             f"hedwig-admin metadata format --metadata '{config.url}'"
         )

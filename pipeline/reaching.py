@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 from urllib.parse import urlsplit
 
-from hedwig.errors import ConfigurationError, LayoutMissingError
+from hedwig.errors import ConfigurationError, LayoutMissingError, NoMetadataError
 from hedwig.exit_codes import ExitCode
 from metadata import MetadataUrl, open_metadata, read_layout
 from metadata.backend import StoreOptions
@@ -68,12 +68,16 @@ def existing(url: str) -> str:
 def check_readable(url: str, timeout_s: float = _TIMEOUT_S) -> None:
     """Open the store at `url`, which has to be there, and close it again.
 
-    Raises: as `check_reachable`; JobError, NOT_FOUND - nothing was laid out there.
+    Raises: as `check_reachable`; JobError, NOT_FOUND - nothing was laid out there; LayoutMissingError - something was,
+        but a table of it is gone, or it is of an older release: the text says what to do.
     """
+    there = existing(url)
     try:
-        check_reachable(existing(url), timeout_s)
-    except LayoutMissingError as exc:
+        check_reachable(there, timeout_s)
+    except NoMetadataError as exc:
         raise JobError(f"there is no metadata at {url}: see that the URL is right", ExitCode.NOT_FOUND) from exc
+    except LayoutMissingError as exc:
+        raise LayoutMissingError(str(exc).replace(there, url)) from exc
 
 
 def check_reachable(url: str, timeout_s: float = _TIMEOUT_S) -> None:

@@ -16,7 +16,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
-from pipeline.interruption import PATIENCE_S, heed_signals
+from pipeline.interruption import heed_signals
+from pipeline.running_tasks import PATIENCE_S
 
 __all__ = ["side_by_side"]
 

@@ -11,14 +11,11 @@ from pipeline.apply import ApplyConfig
 from pipeline.places import check_shared
 from pipeline.plan import NameRange, ScanConfig
 from pipeline.policies import Policy
-from pipeline.tables import BATCH_ROWS_MAX, TIMEOUT_MAX_S, OnCorrupt, Table
+from pipeline.tables import BATCH_ROWS_MAX, CONNECTIONS_MAX, ROWS_PER_PARTITION_MAX, TIMEOUT_MAX_S, OnCorrupt, Table
 
 __all__ = ["OnConflict", "SourceOptions"]
 
 E = TypeVar("E", bound=enum.StrEnum)
-
-_ROWS_MAX: Final = 10_000_000
-_CONNECTIONS_MAX: Final = 64
 
 
 class OnConflict(enum.StrEnum):
@@ -77,11 +74,11 @@ _TABLE: Final = _choice("table", Table)
 _PREFIX: Final = _topic("prefix")
 _START: Final = _topic("start")
 _STOP: Final = _topic("stop", None)
-_ROWS_PER_PARTITION: Final = _number("rowsPerPartition", 100_000, _ROWS_MAX)
+_ROWS_PER_PARTITION: Final = _number("rowsPerPartition", 100_000, ROWS_PER_PARTITION_MAX)
 _FETCH_ROWS: Final = _number("fetchRows", 8_192, 100_000)
 _READ_BATCH_ROWS: Final = _number("batchRows", 8_192, 100_000)
 _WRITE_BATCH_ROWS: Final = _number("batchRows", 512, BATCH_ROWS_MAX)
-_CONNECTIONS: Final = _number("connections", 4, _CONNECTIONS_MAX)
+_CONNECTIONS: Final = _number("connections", 4, CONNECTIONS_MAX)
 _TIMEOUT: Final = _number("timeoutSeconds", 30, TIMEOUT_MAX_S)
 _ON_CORRUPT: Final = _choice("onCorrupt", OnCorrupt, OnCorrupt.FAIL)
 _PUSHDOWN: Final = _flag("pushdown")

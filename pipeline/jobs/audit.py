@@ -56,10 +56,10 @@ def command(
     """
     from pipeline.audit import AuditInput, audit
     from pipeline.audit_page import audit_html
-    from pipeline.existing_ledgers import list_ledgers, why_no_orphans
+    from pipeline.existing_ledgers import check_ledgers, list_ledgers, why_no_orphans
     from pipeline.folder import Folder
     from pipeline.ledger_place import LedgerPlace
-    from pipeline.living_hubs import cluster_hubs, hubs_frame
+    from pipeline.living_hubs import cluster_hubs, hubs_frame, named_hub
     from pipeline.open_ledgers import ask_open_ledgers
     from pipeline.page import check_libraries
     from pipeline.places import session_url
@@ -71,6 +71,7 @@ def command(
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
+    hubs = [named_hub(text) for text in named]
     check_libraries()
     check_source(source, job.settings)
     scan = scan.within(timeout_s)
@@ -81,6 +82,7 @@ def command(
     place = None
     if data or bookkeeper:
         place = LedgerPlace(directory=data, bookkeeper=bookkeeper, deployment=cluster, timeout_s=timeout_s)
+        check_ledgers(place)
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()
@@ -106,7 +108,7 @@ def command(
                 with job.progress(spark, "checking the snapshot"):
                     snapshot.verify()
             # Asked after the records were read: who owns a topic by then has begun before.
-            living = _living(source, named, cluster, timeout_s)
+            living = _living(source, hubs, cluster, timeout_s)
             exist = ends = None
             if place is not None:
                 with job.progress(spark, "listing ledgers"):
@@ -156,17 +158,16 @@ def command(
     job.write(result)
 
 
-def _living(source: str, named: "Sequence[str]", cluster: str | None, timeout_s: int) -> "list[HubInfo] | None":
-    """Return the hubs that are alive, None if nobody says."""
-    from pipeline.living_hubs import cluster_hubs, named_hub, standalone_hubs
+def _living(source: str, named: "Sequence[HubInfo]", cluster: str | None, timeout_s: int) -> "list[HubInfo] | None":
+    """Return the hubs that are alive, those that were named among them; None if nobody says."""
+    from pipeline.living_hubs import cluster_hubs, standalone_hubs
     from pipeline.reaching import existing, is_store
 
-    hubs = [named_hub(text) for text in named]
     if cluster is not None:
-        return hubs + cluster_hubs(cluster, timeout_s)
-    if not hubs and is_store(source):
+        return [*named, *cluster_hubs(cluster, timeout_s)]
+    if not named and is_store(source):
         return standalone_hubs(existing(source), timeout_s)
-    return hubs or None
+    return list(named) or None
 
 
 def _hub(hub: "HubInfo") -> str:

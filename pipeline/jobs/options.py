@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import click
 
 from hedwig.names import parse_name
-from pipeline.tables import BATCH_ROWS_MAX, TIMEOUT_MAX_S
+from pipeline.tables import BATCH_ROWS_MAX, CONNECTIONS_MAX, ROWS_PER_PARTITION_MAX, TIMEOUT_MAX_S
 
 __all__ = ["ScanWish", "WriteWish", "corrupt_option", "folder_name", "scan_options", "timeout_option", "write_options"]
 
@@ -63,7 +63,9 @@ _ON_CORRUPT: Final = {
 _SCAN: Final = {
     "prefix": click.option("--prefix", metavar="TEXT", help="Only topics that begin so; a byte may be written \\xNN."),
     "rows_per_partition": click.option(
-        "--rows-per-partition", type=click.IntRange(1), help="How many rows a task reads, about.  [default: 100,000]"
+        "--rows-per-partition",
+        type=click.IntRange(1, ROWS_PER_PARTITION_MAX),
+        help="How many rows a task reads, about.  [default: 100,000]",
     ),
     **_ON_CORRUPT,
 }
@@ -80,7 +82,9 @@ _WRITE: Final = {
     ),
     "hubs_stopped": click.option("--hubs-stopped", is_flag=True, help="No hub uses the store: take my word for it."),
     "connections": click.option(
-        "--connections", type=click.IntRange(1), help="Batches under way at once for each task.  [default: 4]"
+        "--connections",
+        type=click.IntRange(1, CONNECTIONS_MAX),
+        help="Batches under way at once for each task.  [default: 4]",
     ),
     "batch_rows": click.option(
         "--batch-rows", type=click.IntRange(1, BATCH_ROWS_MAX), help="Rows of a batch.  [default: 512]"

@@ -197,6 +197,27 @@ def test_a_page_that_cannot_be_made_is_told_before_the_work(
         assert f"jobs need {missing}" in run(job, *arguments, code=ExitCode.USAGE)
 
 
+def test_an_audit_looks_at_its_options_before_it_reads_anything(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, full = new_store(tmp_path), tmp_path / "full"
+    full.mkdir()
+    (full / "file").write_text("mine")
+    nobody = "zookeeper://127.0.0.1:1/ledgers"
+    for option, code, words in (
+        (("--hub", "one"), ExitCode.USAGE, "'one' is no incarnation of a hub"),
+        (("--data", tmp_path / "nowhere"), ExitCode.USAGE, "nowhere; name the data directory of the hub"),
+        (("--bookkeeper", "zookeper://127.0.0.1:1/ledgers"), ExitCode.USAGE, "is no place in ZooKeeper"),
+        (("--bookkeeper", nobody, "--timeout", 1), ExitCode.UNAVAILABLE, f"the ledgers at {nobody} cannot be listed"),
+    ):
+        # That the folder is not empty is told once Spark is there, before a store is read.
+        assert words in run("audit", store, full, *option, code=code), option
+    monkeypatch.setitem(sys.modules, "hub.ledgers.bookkeeper.inspector", None)
+    said = run("audit", store, full, "--bookkeeper", nobody, code=ExitCode.USAGE)
+    assert "pip install '.[zookeeper,bookkeeper]'" in said
+    assert "nothing is overwritten" in run("audit", store, full, code=ExitCode.USAGE)
+
+
 def _topics_of(spark: SparkSession, made: Path, table: str) -> None:
     """Add a folder `topics`, which snapshots do not have, with the topics of another table."""
     spark.read.parquet(f"{made}/{table}").select("topic").distinct().write.parquet(f"{made}/topics")
@@ -215,6 +236,31 @@ def test_topics_beside_ledgers_cost_no_ledger(
     assert list(tables) == ["ledgers", "topics", "subscriptions"]
     assert tables["topics"]["same"] == tables["ledgers"]["replaced" if how else "created"] == 50
     assert any(found.value.ranges for found in records(store, Table.LEDGERS).values())
+
+
+@pytest.mark.parametrize("policy", ["replace", "overwrite"])
+def test_topics_alone_are_created_and_nothing_else(run: Run, spark: SparkSession, tmp_path: Path, policy: str) -> None:
+    (tmp_path / "topics.tsv").write_text("a\n")
+    store, made = new_store(tmp_path), tmp_path / "made"
+    spark.createDataFrame([(b"b",)], "topic binary").write.parquet(f"{made}/topics")
+    for source in (("--topics", tmp_path / "topics.tsv"), ("--from", made)):
+        said = run("load", store, *source, "--policy", policy, "--hubs-stopped", code=ExitCode.USAGE)
+        assert f"leave out --policy {policy}" in said
+    assert records(store, Table.TOPICS) == {}
+
+
+def test_overwriting_demands_that_there_are_no_topics_either(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "topics.tsv").write_text("there\n")
+    (tmp_path / "subscriptions.tsv").write_text("new\tme\n")
+    store = new_store(tmp_path)
+    run("load", store, "--topics", tmp_path / "topics.tsv")
+    overwrite = ("load", store, "--subscriptions", tmp_path / "subscriptions.tsv", "--policy", "overwrite")
+    assert "needs an empty target" in run(*overwrite, "--hubs-stopped", code=ExitCode.USAGE)
+    assert "stop all hubs of the store" in run(*overwrite, code=ExitCode.USAGE)
+    assert {key.topic for key in records(store, Table.TOPICS)} == {b"there"}
+    assert records(store, Table.SUBSCRIPTIONS) == {}
+    written = run("load", new_store(tmp_path, "empty"), *overwrite[2:], "--hubs-stopped")["tables"]
+    assert (written["topics"]["created"], written["subscriptions"]["replaced"]) == (1, 1)
 
 
 def test_half_a_snapshot_is_loaded_by_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:
@@ -384,6 +430,12 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
         (("generate", nowhere, "--seed", 1 << 64), ExitCode.USAGE, "is not in the range"),
         (("generate", nowhere, "--topics", 1, "--subscriptions", 1 << 33), ExitCode.USAGE, "take fewer, or less zipf"),
         (("load", store, "--topics", "x", "--batch-rows", 8193), ExitCode.USAGE, "8193 is not in the range"),
+        (
+            ("snapshot", store, nowhere, "--rows-per-partition", 10_000_001),
+            ExitCode.USAGE,
+            "10000001 is not in the range",
+        ),
+        (("load", store, "--topics", "x", "--connections", 65), ExitCode.USAGE, "65 is not in the range"),
         (("snapshot", store, f"{nowhere}[1]"), ExitCode.USAGE, "has [ ] in it, which Spark takes for a pattern"),
         (("generate", f"{nowhere}{{a,b}}"), ExitCode.USAGE, "has { } in it"),
         (("diff", f"{nowhere}*", store), ExitCode.USAGE, "has * in it"),

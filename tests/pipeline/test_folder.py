@@ -1,14 +1,20 @@
 """A folder that is being made belongs to one job, which takes away its own work and nobody else's."""
 
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.taskcontext import TaskContext
 
 from hedwig.exit_codes import ExitCode
-from pipeline.errors import JobError
+from pipeline.errors import SPARK_ERRORS, JobError
 from pipeline.folder import Folder
+from pipeline.running_tasks import wait_for_tasks
 
 
 def test_a_folder_is_claimed_while_it_is_made(spark: SparkSession, tmp_path: Path) -> None:
@@ -65,3 +71,30 @@ def test_what_failed_is_told_also_where_nothing_can_be_deleted(
     with pytest.raises(ValueError, match="what failed"), Folder(spark, str(tmp_path / "made")).deleted_on_failure():
         raise ValueError("what failed")
     assert "made is not whole and could not be deleted, remove it: the file system" in capsys.readouterr().err
+
+
+def test_what_was_deleted_does_not_come_back_by_tasks_that_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    made, begun = tmp_path / "made", tmp_path / "begun"
+
+    def writes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        deadline = time.monotonic() + 60
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() == 0:
+            while not begun.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            raise ValueError("this task fails each time")
+        while time.monotonic() < deadline:
+            # As a file system does that has no folders, or makes those that a file needs.
+            made.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                (made / "part").touch()
+            begun.touch()
+            time.sleep(0.01)
+        yield from batches
+
+    with pytest.raises(SPARK_ERRORS, match="this task fails each time"), Folder(spark, str(made)).deleted_on_failure():
+        spark.range(0, 2, 1, 2).mapInArrow(writes_on, "id bigint").collect()
+    wait_for_tasks(spark)
+    assert begun.exists()
+    assert not made.exists()

@@ -1,16 +1,19 @@
 """Options say what they take: a wrong one is named, with its value and what would be right."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from hedwig.errors import ConfigurationError
+from pipeline import source_options
 from pipeline.apply import ApplyConfig
 from pipeline.plan import NameRange, ScanConfig
 from pipeline.policies import Policy
 from pipeline.source_options import OnConflict, SourceOptions
 from pipeline.tables import OnCorrupt, Table
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
 PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}
 
 
@@ -92,6 +95,7 @@ def test_every_option_of_writing() -> None:
         ({"table": "topic"}, "the option 'table' is 'topic'; it takes one of topics, owners, ledgers, subscriptions"),
         ({"prefix": "a\\b"}, "the option 'prefix' is 'a\\\\b'; it takes a topic or the beginning of one"),
         ({"rowsPerPartition": "0"}, "the option 'rowsPerPartition' is '0'; it takes a whole number from 1 to"),
+        ({"rowsPerPartition": "10000001"}, "it takes a whole number from 1 to 10,000,000"),
         ({"rowsPerPartition": "1e6"}, "the option 'rowsPerPartition' is '1e6'"),
         ({"fetchRows": "-5"}, "the option 'fetchRows' is '-5'"),
         ({"batchRows": "all"}, "the option 'batchRows' is 'all'"),
@@ -131,3 +135,16 @@ def test_missing_place_is_asked_for(missing: str) -> None:
     given = {name: value for name, value in PLACE.items() if name != missing}
     with pytest.raises(ConfigurationError, match=f"the option '{missing}' is missing"):
         SourceOptions(given).scan_config()
+
+
+def test_the_document_tells_every_option_with_its_default() -> None:
+    table = DOCUMENT.read_text().partition("| option | default | meaning |")[2].partition("\n\n")[0]
+    both, reading, writing = (
+        dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", part, re.MULTILINE))
+        for part in re.split(r"^\| \*\w+\* \|.*$", table, flags=re.MULTILINE)
+    )
+    for options, told in ((source_options._READING, both | reading), (source_options._WRITING, both | writing)):
+        assert {option.name for option in options} == set(told)
+        for option in options:
+            if option.default:
+                assert told[option.name].strip("`").replace(",", "") == option.default, option.name

@@ -1,0 +1,66 @@
+"""What a result on metadata backends comes to, before anything else: who was ahead, who met a wall, and one picture."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.report_drawing import Palette
+from benchmarks.report_findings import Finding
+from benchmarks.report_growth import Stage
+from benchmarks.report_overview import overview_chart
+from benchmarks.report_page import Section
+from benchmarks.report_pooled import Pooled, pooled_leads
+from benchmarks.report_walls import wall_kind, wall_words
+from benchmarks.report_words import driver_title
+
+__all__ = ["Compared", "short_section", "shown_first"]
+
+Compared = Mapping[str, Sequence[Finding]]
+"""By the name of a stage, what two backends came to there."""
+
+
+def shown_first(stages: Sequence[Stage]) -> Stage | None:
+    """Return the stage whose rates are shown before all others: of those that come first, the one with most records."""
+    durability = next((stage.durability for stage in stages), None)
+    own = [stage for stage in stages if stage.durability == durability]
+    return max(own, key=lambda stage: stage.subscribers, default=None)
+
+
+def short_section(
+    stages: Sequence[Stage], compared: Compared, over_all: Mapping[str, Sequence[Pooled]], palette: Palette
+) -> Section:
+    """Return the section. Args: over_all - what all sizes of a durability came to together."""
+    says = [_subject(stages)]
+    says += [told for words, each in over_all.items() for told in pooled_leads(each, words)]
+    says += [told for stage in stages if compared.get(stage.name) for told in _lost(stage)]
+    if not compared:
+        only = ", ".join(dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends()))
+        says.append(f"Nothing stands beside something else here: there is {only or 'nothing'} only.")
+    first = shown_first(stages)
+    chart = None if first is None else overview_chart(first, palette)
+    return Section(title="In short", says=says, charts=[] if chart is None else [chart])
+
+
+def _subject(stages: Sequence[Stage]) -> str:
+    backends = dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends())
+    topics = sorted({each.workload.topics for stage in stages for each in stage.measurements})
+    subscribers = sorted({stage.subscribers for stage in stages})
+    if not topics:
+        return "Nothing was measured."
+    grown = f"as topics grow from {topics[0]:,} to {topics[-1]:,}" if len(topics) > 1 else f"with {topics[0]:,} topics"
+    numbers, plural = " and ".join(f"{each:,}" for each in subscribers), "" if subscribers == [1] else "s"
+    return f"What {' and '.join(backends)} can do {grown}, with {numbers} subscription{plural} each."
+
+
+def _lost(stage: Stage) -> list[str]:
+    """Return a sentence for each backend that could not be filled, and so has no cases from there on."""
+    most = max(each.workload.topics for each in stage.measurements)
+    told = []
+    for backend in stage.backends():
+        lost = stage.lost(backend)
+        if lost is not None and lost.wall is not None:
+            kind, topics = wall_kind(lost.wall), lost.workload.topics
+            told.append(
+                f"{stage.words}: {driver_title(backend)} could not be filled with {topics:,} topics ({kind}: "
+                f"{wall_words(lost)}). It has no cases there"
+                + (f", nor at the {most:,} topics that this run went up to." if most > topics else ".")
+            )
+    return told
