@@ -52,8 +52,8 @@ def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Map
     Where `options` say that what cannot be read is passed over, there is a row for each such record. All columns may
     be null.
 
-    What tasks read is planned here and now, and not by processes that Spark would start to ask the data source: two of
-    them, which take some seconds to begin with.
+    What tasks read is planned here and now, and not by processes that Spark would start to ask the data source. A store
+    that lists all its topics to plan is listed twice, here and by one of those.
 
     Raises: as `plan`.
     """

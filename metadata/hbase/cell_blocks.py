@@ -5,8 +5,8 @@
                  K          2 bytes and the row key, 1 byte and the family, the qualifier, 8 bytes of time, 1 of kind
                  V          the value
 
-Lengths are big-endian. The cells of a row follow each other in the order of family and qualifier. To write this costs a
-region server a good part less than messages do, and nobody here has to look at each cell by itself (`arrow_columns`).
+Lengths are big-endian. The cells of a row follow each other in the order of family and qualifier. Whoever
+reads them need not look at each cell by itself (`arrow_columns`).
 
 Example: of the row 61 62 the column s:v, written in the millisecond 1, with the value 4c. 00 00 00 19 00 00 00 10
 00 00 00 01 00 02 61 62 01 73 76 00 00 00 00 00 00 00 01 04 4c.

@@ -23,6 +23,7 @@ from benchmarks.metadata_cases import MEMORY
 from benchmarks.metadata_places import RESTARTED, MetadataPlaces, children_max, terms
 from benchmarks.metadata_suite import SMOKE, Stage, Step, stages
 from benchmarks.metadata_workloads import ORDER, workload_files
+from benchmarks.report_flushes import flush_section
 from benchmarks.results import Measurement, Result
 from benchmarks.tables import markdown
 from metadata import open_metadata
@@ -203,7 +204,9 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
 def _assert_forced(result: Result) -> None:
     """Every change has its share in a flush of the disk, where the disk counts them."""
     if (result.environment["disk_flushes_per_sync"] or 0.0) < 0.9:
+        assert flush_section(result) is None, "what is not counted proves nothing"
         return
+    assert flush_section(result) is not None
     changes = [each for each in result.measurements if each.workload.name == "consume" and each.workload.is_open_loop]
     assert {each.driver for each in changes} == {"zookeeper", "hbase", "hbase+thrift"}
     for each in changes:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from pyspark.sql import SparkSession
 from hedwig.exit_codes import ExitCode
 from pipeline.datasource import register
 from pipeline.main import jobs
+from tests.metadata.bulk_contents import fill
 from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.pipeline.stores import new_store, with_store
 
 __all__ = ["Run"]
 
@@ -50,6 +53,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> str:
+    """The URL of a store with some of each kind of records."""
+    url = new_store(tmp_path)
+    with_store(url, fill)
+    return url
 
 
 @pytest.fixture

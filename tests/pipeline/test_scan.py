@@ -17,16 +17,7 @@ from pipeline.plan import NameRange, ScanConfig, plan
 from pipeline.scan import scan
 from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema
 from pipeline.tables import OnCorrupt, Table
-from tests.metadata.bulk_contents import fill
-from tests.pipeline.stores import break_one, check_pauses, new_store, records, rows_of_table, scanned, with_store
-
-
-@pytest.fixture
-def filled(tmp_path: Path) -> str:
-    """The URL of a store with some of each kind of records."""
-    url = new_store(tmp_path)
-    with_store(url, fill)
-    return url
+from tests.pipeline.stores import break_one, check_pauses, new_store, records, rows_of_table, scanned
 
 
 @pytest.mark.parametrize("table", Table)

@@ -15,16 +15,7 @@ from pipeline.plan import ScanConfig, plan
 from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE
 from pipeline.store_tables import read_table, read_table_to_copy
 from pipeline.tables import Table
-from tests.metadata.bulk_contents import fill
-from tests.pipeline.stores import break_one, new_store, records, with_store
-
-
-@pytest.fixture
-def filled(tmp_path: Path) -> str:
-    """The URL of a store with some of each kind of records."""
-    url = new_store(tmp_path)
-    with_store(url, fill)
-    return url
+from tests.pipeline.stores import break_one, records
 
 
 @pytest.mark.parametrize("table", Table)

@@ -7,8 +7,8 @@
                       and as many bytes of cells as the header tells of
 
 Replies come in any order and name their call by its number. Where no cell codec is agreed on, cells travel in the
-messages and nothing follows these; one is agreed on for connections that read whole tables (`cell_blocks.py`), for
-which servers do less with it. What is sent and received for each operation is put together and taken apart by hand,
+messages and nothing follows these; one is agreed on for connections that read whole tables (`cell_blocks.py`).
+What is sent and received for each operation is put together and taken apart by hand,
 from the numbers in hbase.proto: measured, that takes a fifth of the time that message objects do.
 """
 

@@ -1,7 +1,7 @@
 """Streams: whole ranges of a table, read by one scanner in each HBase region, whose cells come in blocks.
 
 A scanner stays where it is between two pages. One for each page would have the server open its files and look for the
-place anew each time, which costs it more than a thousand rows do. It reads without a filter, which the server would ask
+place anew each time. It reads without a filter, which the server would ask
 about each row: whoever reads a whole table wants nearly all of them.
 
 What a server forgets (a lease of a minute that ran out, a region that moved, a connection that ended) costs nothing but
@@ -10,7 +10,7 @@ the call: the next scanner begins directly behind the last row that was handed o
 A page has `REPLY_BYTES` and one row at most, however many rows were asked for.
 
 A server that puts its rows into messages all the same, or refuses a connection with cells in blocks (`links`), is read
-as well, only slower: what it sends is made into blocks here.
+as well: what it sends is made into blocks here.
 """
 
 from collections.abc import Callable

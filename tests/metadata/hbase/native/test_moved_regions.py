@@ -41,6 +41,10 @@ def put_of(table: str, row: bytes, expected: bytes | None, value: bytes) -> Cond
     )
 
 
+def lose_every_fifth_scan(exchange: Exchange) -> Step:
+    return Step(Action.CUT_REPLY) if exchange.name == SCAN and exchange.number % 5 == 0 else PASS
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """A driver of a table on three region servers, behind a proxy that counts what they and the master are asked."""
@@ -130,10 +134,7 @@ async def test_a_scan_over_many_regions_ends_though_every_fifth_call_of_it_is_lo
     for row in rows:
         await client.put(row, None, b"1")
 
-    def plan(exchange: Exchange) -> Step:
-        return Step(Action.CUT_REPLY) if exchange.name == SCAN and exchange.number % 5 == 0 else PASS
-
-    client.proxy.plan = plan
+    client.proxy.plan = lose_every_fifth_scan
     everything = ScanRange(start=b"", stop=b"", columns=COLUMNS, marked=(b"o:v", b"1"))
     found = await Attempts(OPTIONS, "scan").read(
         lambda deadline: client.driver.scan(client.table, everything, 1000, deadline)
@@ -148,10 +149,7 @@ async def test_a_stream_meets_every_row_once_though_every_fifth_call_of_it_is_lo
     for row in rows:
         await client.put(row, None, b"1")
 
-    def plan(exchange: Exchange) -> Step:
-        return Step(Action.CUT_REPLY) if exchange.name == SCAN and exchange.number % 5 == 0 else PASS
-
-    client.proxy.plan = plan
+    client.proxy.plan = lose_every_fifth_scan
     found = await streamed(client, 2)
     assert [key for key in found if key.endswith(b"streamed")] == rows
     assert found == sorted(set(found)), "each once, in order"
