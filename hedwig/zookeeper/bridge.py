@@ -154,7 +154,7 @@ class Bridge:
         try:
             await self._wait_connected(deadline)
             self._check_open()
-            call = _Call(len(requests), self._loop)
+            call = _Call(len(requests), self._hosts, self._loop)
         except BaseException:
             self._slots.release()
             raise
@@ -167,7 +167,7 @@ class Bridge:
             async with asyncio.timeout(deadline.remaining_s()):
                 return await call.answer
         except TimeoutError as exc:
-            raise OutcomeUnknownError("ZooKeeper did not answer in time") from exc
+            raise OutcomeUnknownError(f"ZooKeeper at {self._hosts} did not answer in time") from exc
 
     async def close(self) -> None:
         """End the session and its threads; requests under way raise AbortedError. May be called twice."""
@@ -190,11 +190,12 @@ class Bridge:
             async with asyncio.timeout(deadline.remaining_s()):
                 await self._slots.acquire()
         except TimeoutError as exc:
-            raise NotAppliedError(f"{self._options.in_flight_max} requests are waiting for ZooKeeper already") from exc
+            waiting = self._options.in_flight_max
+            raise NotAppliedError(f"{waiting} requests are waiting for ZooKeeper at {self._hosts} already") from exc
 
     async def _wait_connected(self, deadline: Deadline) -> None:
         if deadline.expired:
-            raise NotAppliedError("no time was left to ask")
+            raise NotAppliedError(f"no time was left to ask ZooKeeper at {self._hosts}")
         if self._connected.is_set():
             return
         try:
@@ -287,7 +288,7 @@ class Bridge:
         if state != KazooState.CONNECTED:
             # Here and now: before there is another connection, on which a request could be answered.
             for watch in self._watches:
-                watch.lose("the connection to ZooKeeper was lost")
+                watch.lose(f"the connection to ZooKeeper at {self._hosts} was lost")
         session = client.client_id if state == KazooState.CONNECTED else None
         timeout_s: float = client.handler.session_timeout_s
         self._post(lambda: self._on_state(client, state, session, timeout_s))
@@ -299,7 +300,7 @@ class Bridge:
             log.info("connected to ZooKeeper at %s", self._hosts)
             self._session = session
             self._connection = Connection(session[0], timeout_s)
-            self._give_up(OutcomeUnknownError("the connection to ZooKeeper was replaced"))
+            self._give_up(OutcomeUnknownError(f"the connection to ZooKeeper at {self._hosts} was replaced"))
             self._connected.set()
             if self._on_connected is not None:
                 self._on_connected(self._connection)
@@ -316,7 +317,7 @@ class Bridge:
         await self._in_thread(_end_client, self._client)
         await self._options.clock.sleep(_REVIVE_PAUSE_S)
         if self._closing is None:
-            self._give_up(OutcomeUnknownError("the ZooKeeper client ended"))
+            self._give_up(OutcomeUnknownError(f"the client ended that asked ZooKeeper at {self._hosts}"))
             self._client = self._start_client()
         self._revival = None
 
@@ -343,11 +344,12 @@ class Bridge:
 
 
 class _Call:
-    """Requests submitted together, and the future of their results."""
+    """Requests submitted together to the servers at `hosts`, and the future of their results."""
 
-    __slots__ = ("_missing", "_results", "answer")
+    __slots__ = ("_hosts", "_missing", "_results", "answer")
 
-    def __init__(self, size: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, size: int, hosts: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._hosts = hosts
         self._results: list[Any] = [None] * size
         self._missing = size
         self.answer: asyncio.Future[list[Any]] = loop.create_future()
@@ -368,7 +370,9 @@ class _Call:
         for result in self._results:
             # What is no error of ZooKeeper's is a reply that kazoo could not read.
             if isinstance(result, _LOST) or (isinstance(result, Exception) and not isinstance(result, ZookeeperError)):
-                lost = OutcomeUnknownError(f"the connection to ZooKeeper was lost ({type(result).__name__})")
+                lost = OutcomeUnknownError(
+                    f"the connection to ZooKeeper at {self._hosts} was lost ({type(result).__name__})"
+                )
                 self.answer.set_exception(lost)
                 return
         self.answer.set_result(self._results)

@@ -76,9 +76,10 @@ class DeleteLanes:
             async with asyncio.timeout(ticket.deadline.remaining_s()):
                 return await ticket.answer
         except TimeoutError as exc:
+            place = f"ZooKeeper at {self._bridge.hosts}"
             if ticket.mark is None:
-                raise NotAppliedError("other deletes under the same node took all the time") from exc
-            raise OutcomeUnknownError("ZooKeeper did not answer in time") from exc
+                raise NotAppliedError(f"other deletes under the same node took all the time of {place}") from exc
+            raise OutcomeUnknownError(f"{place} did not answer in time") from exc
 
     async def close(self) -> None:
         """Wait for what is under way; for a bridge that is closed already, so that it ends at once."""

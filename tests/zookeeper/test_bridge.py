@@ -130,7 +130,7 @@ async def test_without_a_connection_nothing_is_submitted() -> None:
 
 
 async def test_silent_server_leaves_the_outcome_unknown_and_the_loop_running(
-    bridge: Bridge, servers: RunningServers
+    bridge: Bridge, servers: RunningServers, address: str
 ) -> None:
     """Far more requests than a socket pair has room for wake-ups, while nobody reads what kazoo writes.
 
@@ -144,6 +144,7 @@ async def test_silent_server_leaves_the_outcome_unknown_and_the_loop_running(
             )
     assert {type(outcome) for outcome in outcomes} <= {OutcomeUnknownError, NotAppliedError}
     assert sum(isinstance(outcome, OutcomeUnknownError) for outcome in outcomes) > 500
+    assert all(address in str(outcome) for outcome in outcomes)
     assert await bridge.send(_soon(), exists(ROOT))
 
 
@@ -159,7 +160,9 @@ async def test_operations_go_on_after_the_session_expired(bridge: Bridge, addres
 
 
 @pytest.mark.filterwarnings("ignore:Exception in thread:pytest.PytestUnhandledThreadExceptionWarning")
-async def test_a_client_that_kazoo_gave_up_is_replaced_in_the_same_session(bridge: Bridge) -> None:
+async def test_a_client_that_kazoo_gave_up_is_replaced_in_the_same_session(
+    bridge: Bridge, address: str
+) -> None:
     """A request that cannot be serialised ends kazoo's thread, as a reply that it cannot read does."""
     session = await _session(bridge)
 
@@ -174,7 +177,7 @@ async def test_a_client_that_kazoo_gave_up_is_replaced_in_the_same_session(bridg
         client._call(Unsendable(), result)
         return result
 
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(OutcomeUnknownError, match=address):
         await bridge.send(_soon(), submit)
     assert (await bridge.send(_soon(), exists(ROOT)))[0] is not None
     assert (await _session(bridge))[0] == session[0]
@@ -207,10 +210,10 @@ async def test_a_silent_server_is_left_at_once_for_the_same_session(address: str
     with paused(servers):
         request = await unanswered(lambda: bridge.send(_soon(), exists(ROOT)))
         bridge.drop_connection()
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(OutcomeUnknownError, match=address):
             await bridge.send(_soon(0.5), exists(ROOT))
         bridge.drop_connection()  # There may be none, or one that has not begun.
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(OutcomeUnknownError, match=address):
         await request
     await _answered(bridge)
     assert len(announced) > 1

@@ -51,6 +51,10 @@ class Cluster:
         self._meta: Region | None = None
         self._master: Server | None = None
 
+    def describe(self) -> str:
+        """Say how the cluster is reached, for people."""
+        return self.registry.describe()
+
     def known(self, table: str, row: bytes) -> Region | None:
         """Return the region that holds `row` as far as is known, without asking."""
         found = self._locations.get(table)

@@ -32,6 +32,7 @@ from metadata.hbase.native.hbase_pb2 import (
     RegionActionResult,
 )
 from metadata.hbase.native.links import Link
+from metadata.hbase.native.places import Server
 
 __all__ = ["GATHERING", "Gathering", "Lane", "tell"]
 
@@ -144,7 +145,7 @@ class Lane:
         now = self._loop.time()
         expires_at = max(action.expires_at for action in company)
         timers = [
-            self._loop.call_at(action.expires_at, _give_up, action)
+            self._loop.call_at(action.expires_at, _give_up, action, self._link.server)
             for action in company
             if action.expires_at < expires_at - _LATE_S
         ]
@@ -286,8 +287,8 @@ def _fail(action: Action, error: Exception) -> None:
         action.outcome.exception()  # Whoever is cancelled at this moment does not look at it.
 
 
-def _give_up(action: Action) -> None:
-    _fail(action, OutcomeUnknownError("no answer in time"))
+def _give_up(action: Action, server: Server) -> None:
+    _fail(action, OutcomeUnknownError(f"{server} did not answer in time"))
 
 
 def _weight(action: Action) -> int:

@@ -49,7 +49,7 @@ class Link:
         self._in_blocks = in_blocks
         self._on_loss = on_loss
         self._connection: Connection | None = None
-        self._opening: SharedWork[Connection] = SharedWork()
+        self._opening: SharedWork[Connection] = SharedWork(f"connect to {service} at {address}")
         self._drops = 0
         self.refuses_blocks = False
         """Whether the server takes no connection on which cells come in blocks."""

@@ -17,6 +17,10 @@ _LOOKUPS_MAX: Final = 8
 class Directory(Protocol):
     """What knows where regions are, and takes a round trip to tell."""
 
+    def describe(self) -> str:
+        """Say how the cluster is reached, for people."""
+        ...
+
     async def regions(self, table: str) -> list[Region]:
         """Return the open regions of a table, in the order of their rows; none if there is no such table."""
         ...
@@ -33,7 +37,7 @@ class Locations:
         self._table = table
         self._directory = directory
         self._regions: list[Region] = []
-        self._lookup: SharedWork[None] = SharedWork()
+        self._lookup: SharedWork[None] = SharedWork(f"find the HBase regions of {table} ({directory.describe()})")
         self._lookups_left = 0
         self.is_missing = False
         """Whether the last look found no such table."""

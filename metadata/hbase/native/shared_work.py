@@ -15,10 +15,12 @@ T = TypeVar("T")
 class SharedWork(Generic[T]):
     """Something that takes a while and comes out the same for everybody; whoever comes meanwhile shares it.
 
-    It goes on when one of those who wait is cancelled, and has a deadline of its own.
+    It goes on when one of those who wait is cancelled, and has a deadline of its own. `what` says in an error what it
+    is: "connect to the server at …".
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._task: asyncio.Task[T] | None = None
         self._closed = False
 
@@ -41,7 +43,7 @@ class SharedWork(Generic[T]):
             async with asyncio.timeout(deadline.remaining_s()):
                 return await asyncio.shield(self._task)
         except TimeoutError as exc:
-            raise NotAppliedError("no time was left") from exc
+            raise NotAppliedError(f"no time was left to {self._what}") from exc
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if self._closed and (caller is None or not caller.cancelling()):

@@ -25,6 +25,9 @@ class Map:
         self.gate = asyncio.Event()
         self.gate.set()
 
+    def describe(self) -> str:
+        return "a map"
+
     async def regions(self, table: str) -> list[Region]:
         self.pages += 1
         await self.gate.wait()

@@ -1,0 +1,61 @@
+"""Prove that whoever waited for a server in vain is told which one it was.
+
+The first that a person does about an error of this kind is to look at that server.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.model import LedgerRanges, Topic
+from hedwig.versions import NEW
+from metadata import StoreOptions
+from tests.faults.network import NETWORKED, Networked
+from tests.metadata.clients import Clients, Names
+from tests.metadata.place import Place
+from tests.servers import RunningServers
+
+SILENT: Final = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1", "hbase+thrift": "thrift2"}
+"""The server that is paused, by the backend."""
+
+
+@pytest.fixture(scope="session", params=[row for row in NETWORKED if row.label in SILENT], ids=lambda row: row.label)
+def networked(request: pytest.FixtureRequest) -> Any:
+    """The backends on the servers that everybody shares."""
+    return request.param
+
+
+async def test_every_error_names_the_server_that_was_silent(
+    networked: Networked, networked_place: Place, faulty_servers: RunningServers, clients: Clients, names: Names
+) -> None:
+    """In the first round requests were sent; in later ones some wait for a connection, or for where rows are."""
+    launcher = faulty_servers.launcher
+    store = await clients.open(networked_place, StoreOptions(operation_timeout_s=1.0))
+    ranges = store.persistence
+    topics = [Topic(names(b"%d" % number)) for number in range(64)]
+    absent = [Topic(names(b"absent-%d" % number)) for number in range(64)]
+    versions = await asyncio.gather(
+        *(ranges.write_topic_persistence_info(topic, LedgerRanges(), NEW) for topic in topics)
+    )
+    ports = {server.port for server in launcher.status()}
+    outcomes: list[Any] = []
+    await asyncio.to_thread(launcher.pause, SILENT[networked.label])
+    for _ in range(3):
+        outcomes += await asyncio.gather(
+            *(ranges.read_topic_persistence_info(topic) for topic in topics),
+            *(ranges.write_topic_persistence_info(topic, LedgerRanges(), NEW) for topic in absent),
+            *(
+                ranges.write_topic_persistence_info(topic, LedgerRanges(), version)
+                for topic, version in zip(topics, versions, strict=True)
+            ),
+            *(
+                ranges.delete_topic_persistence_info(topic, version)
+                for topic, version in zip(topics, versions, strict=True)
+            ),
+            return_exceptions=True,
+        )
+    assert {type(outcome) for outcome in outcomes} == {UncertainStateError, MetadataUnavailableError}
+    said = {str(outcome) for outcome in outcomes}
+    assert {each for each in said if not any(f":{port}" in each for port in ports)} == set()
