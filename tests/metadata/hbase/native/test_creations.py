@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedwig.errors import MetadataError
+from hedwig.errors import MetadataError, TopicOwnerInfoExistsError
+from hedwig.model import HubInfo, Topic
+from hedwig.versions import NEW
+from metadata import RecordKey, Write
 from metadata.attempts import Refusal
 from metadata.hbase.driver import ConditionalPut, Row
 from metadata.hbase.native import NativeDriver
@@ -25,13 +28,16 @@ from metadata.hbase.native.hbase_pb2 import (
 )
 from metadata.hbase.native.places import Region, Server
 from metadata.hbase.schema import Tables
+from metadata.hbase.tables import HBaseTable
 from metadata.kinds import OWNERSHIP
+from tests.faults.proxy import Action, Proxy, Step, scripted
 from tests.faults.wires import Request
-from tests.metadata.hbase.native.conftest import Doors, Namespace, soon
+from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
 from tests.metadata.hbase.native.rewriter import Rewriter
-from tests.metadata.hbase.native.wire import body_of
+from tests.metadata.hbase.native.wire import WRITE, HBaseWire, body_of
 
 MANY: Final = 300
+TOGETHER: Final = "creations"
 COLUMN: Final = b"o:v"
 SERVER: Final = Server("host", 1)
 REGION: Final = Region(b"ns:table,,1.0123456789abcdef0123456789abcdef.", "ns:table", b"", b"", SERVER)
@@ -159,6 +165,44 @@ async def test_a_table_without_the_endpoint_is_written_as_ever(namespace: Namesp
             assert server.rows == [1], "it asked once"
         finally:
             await driver.drop_table(table, soon())
+
+
+class CreationsWire(HBaseWire):
+    """HBase's RPC, in which calls that carry creations together have a name of their own."""
+
+    def _request(self, frame: bytes) -> Request:
+        request = super()._request(frame)
+        is_together = request.name == WRITE and self.method_of(frame) == METHOD
+        return replace(request, name=TOGETHER) if is_together else request
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["all-new", "one-is-there"])
+@pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["reply", "request"])
+async def test_what_was_lost_on_the_way_is_settled_for_each(
+    action: Action, there: bool, namespace: Namespace, doors: Doors
+) -> None:
+    """Lose what concerns creations that travel together, several times: each ends as it is reported."""
+    direct = HBaseTable(OWNERSHIP, namespace.table, await doors.driver(), OPTIONS)
+    hub, other = HubInfo(host="hub-1", port=4080, epoch=1), HubInfo(host="hub-2", port=4080, epoch=1)
+    keys = [RecordKey(Topic(b"lost %s %d" % (secrets.token_hex(4).encode(), number))) for number in range(MANY)]
+    standing = {keys[place]: await direct.write(keys[place], other, NEW) for place in ((5, 250) if there else ())}
+    async with Proxy(namespace.region_server, CreationsWire) as proxy:
+        host, _, port = proxy.address.rpartition(":")
+        driver = await acquainted(await doors.driver(lambda _: Server(host, int(port))), namespace.table)
+        proxy.plan = scripted(TOGETHER, [Step(action)] * 3)
+        table = HBaseTable(OWNERSHIP, namespace.table, driver, OPTIONS)
+        outcomes = await table.apply([Write(key, hub, NEW) for key in keys])
+        assert proxy.done[action] >= 1, "nothing was lost"
+        await driver.close()
+    for key, outcome in zip(keys, outcomes, strict=True):
+        found = await direct.read(key)
+        assert found is not None
+        if key in standing:
+            assert isinstance(outcome.error, TopicOwnerInfoExistsError)
+            assert (found.value, found.version) == (other, standing[key])
+        else:
+            assert outcome.error is None
+            assert (found.value, found.version) == (hub, outcome.version)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=5, unique=True), st.binary(max_size=300))
