@@ -88,6 +88,8 @@ class Creations:
     def over(self, region: Region, made: bool | Exception = True) -> None:
         """Say that a call is over and what it made; if that is nothing, the next creations go by themselves."""
         self._calls[region.name] -= 1
+        if not self._calls[region.name]:
+            del self._calls[region.name]
         if made is True:
             self._next_rest = _REST_MIN
         else:
