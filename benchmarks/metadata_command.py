@@ -21,7 +21,6 @@ from benchmarks.metadata_tables import PROGRAM
 from benchmarks.metadata_workloads import ORDER, WorkloadFile, workload_files
 from benchmarks.numbers_option import numbers
 from benchmarks.progress_lines import ProgressLines
-from benchmarks.report_files import write_report
 from benchmarks.results import OF_A_RUN, Result
 from benchmarks.resumption import note_resumption
 from benchmarks.runs import end_run
@@ -155,14 +154,6 @@ def metadata(
         except KeyboardInterrupt:
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
             sys.exit(130)
-    if result.measurements:
-        # Also of a run that was interrupted: the report says so.
-        try:
-            page, *_ = write_report([(directory.name, result)], directory)
-        except BenchmarkError as exc:
-            click.echo(f"{exc}; hedwig-bench report {directory} makes it again", err=True)
-        else:
-            click.echo(f"report: {page}", err=True)
     end_run(result, path, as_json=output == "json")
 
 

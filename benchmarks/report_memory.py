@@ -18,13 +18,19 @@ from benchmarks.report_walls import wall_kind
 from benchmarks.report_words import driver_title, mib
 from benchmarks.results import Measurement
 
-__all__ = ["memory_chart"]
+__all__ = ["alive_words", "memory_chart"]
 
 _MIB: Final = 1 << 20
 _LIVE: Final = "store_live_heap_bytes"
 _RESIDENT: Final = "store_rss_bytes_max"
+_ALIVE: Final = "heap alive after a full collection"
 _DOTTED: Final = "dotted: resident"
 _HOLLOW: Final = "hollow: heap in use at a wall"
+
+
+def alive_words(stage: Stage) -> str:
+    """Return what lived in the heaps of each backend at the most topics; nothing if that is not known of any."""
+    return says_at_the_end(stage, _measured_alive(stage), _ALIVE, mib, _live)
 
 
 def memory_chart(stage: Stage, palette: Palette) -> Chart | None:
@@ -33,7 +39,7 @@ def memory_chart(stage: Stage, palette: Palette) -> Chart | None:
     At a wall there was no such collection of all that was to be there: a hollow point is the heap that was in use then.
     A backend whose heaps are not known, or that has none, has the dotted curve only.
     """
-    live = [each for each in stage.measurements if each.workload.name == RESTART and _LIVE in each.values]
+    live = _measured_alive(stage)
     resident = _peaks(stage)
     curves: list[Curve] = []
     remarks: list[str] = []
@@ -65,12 +71,16 @@ def memory_chart(stage: Stage, palette: Palette) -> Chart | None:
 def _says(stage: Stage, live: Sequence[Measurement], resident: Sequence[Measurement], *, has_hollow: bool) -> str:
     hollow = "Hollow is the heap that was in use at a wall, garbage included, with fewer records than there were to be."
     parts = [
-        says_at_the_end(stage, live, "heap alive after a full collection", mib, _live),
+        says_at_the_end(stage, live, _ALIVE, mib, _live),
         says_at_the_end(stage, resident, "resident memory at the most", mib, _resident),
         *lost_words(stage),
         hollow if has_hollow else "",
     ]
     return " ".join(part for part in parts if part)
+
+
+def _measured_alive(stage: Stage) -> list[Measurement]:
+    return [each for each in stage.measurements if each.workload.name == RESTART and _LIVE in each.values]
 
 
 def _peaks(stage: Stage) -> list[Measurement]:

@@ -38,7 +38,7 @@ def metadata_sections(result: Result) -> list[Section]:
     found = _better(stages, compared, over_all, palette)
     shown = shown_first(stages)
     for number, stage in enumerate(stages):
-        found += _of_stage(stage, palette, has_overview=stage is not shown, is_folded=number > 0)
+        found += _of_stage(stage, palette, is_shown_above=stage is shown, is_folded=number > 0)
     if forced := flush_section(result):
         found.append(forced)
     if cases := _cases(result):
@@ -121,9 +121,11 @@ def _shown(found: Sequence[Finding]) -> set[int]:
     return {max(each.workload.topics for each in found), max(whole, default=0)}
 
 
-def _of_stage(stage: Stage, palette: Palette, *, has_overview: bool, is_folded: bool) -> list[Section]:
-    """Return the sections on one ladder. Args: has_overview - the picture of all rates is to be here."""
-    growth = [memory_chart(stage, palette), disk_chart(stage, palette), restart_chart(stage, palette)]
+def _of_stage(stage: Stage, palette: Palette, *, is_shown_above: bool, is_folded: bool) -> list[Section]:
+    """Return the sections on one ladder. Args: is_shown_above - the pictures of all rates and of memory are there."""
+    growth = [disk_chart(stage, palette), restart_chart(stage, palette)]
+    if not is_shown_above:
+        growth.insert(0, memory_chart(stage, palette))
     plain = [
         each
         for each in stage.measurements
@@ -144,7 +146,7 @@ def _of_stage(stage: Stage, palette: Palette, *, has_overview: bool, is_folded: 
         else []
     )
     series = series_chart(stage, palette)
-    overview = overview_chart(stage, palette) if has_overview else None
+    overview = None if is_shown_above else overview_chart(stage, palette)
     table = percentile_table(f"{stage.words}: response times", alike(stage.measurements))
     return [
         Section(
@@ -157,7 +159,7 @@ def _of_stage(stage: Stage, palette: Palette, *, has_overview: bool, is_folded: 
             is_folded=is_folded,
         ),
         Section(
-            title=f"Memory, disk and restarts against topics: {stage.words}",
+            title=f"{'Disk' if is_shown_above else 'Memory, disk'} and restarts against topics: {stage.words}",
             charts=[chart for chart in growth if chart is not None],
             is_folded=is_folded,
         ),

@@ -27,18 +27,39 @@ _SECTIONS: Final[dict[str, Callable[[Result], list[Section]]]] = {
     TAKEOVER: takeover_sections,
 }
 _HOW: Final = (
-    "“64 in flight” is a closed loop, in which an operation begins when another has ended, as fast as "
-    "it goes; “500/s offered” is a load that does not wait, with times from when an operation should have begun. "
-    "“Better” is said where the 95 % interval of the ratio, from the rounds of this run, does not hold 1; of 100 such "
-    "verdicts about five are wrong by chance. It is not said of fewer than 30 operations, nor of a closed loop of less "
-    "than a second, nor of a 99th percentile of fewer than 1,000 in a round, nor where more than 1 % of a side's "
-    "operations failed, nor where the client or the machine may have held the slower side back, or nobody knows "
-    "whether it did. A factor is the geometric mean of the rounds' factors. That of a percentile is told “over all”, "
-    "by all rounds' times together, as the figures beside it are; its rounds may lie elsewhere, and say only how sure "
-    "it is. Where a side is better in the rounds and not over all, by 2 % at least, nobody is called better. Over all "
-    "sizes a side is ahead if it was so in more rounds than chance has it once in twenty (the sign test), in "
-    "percentiles also over all at more sizes than not. Percentiles have no mean there, but a range “by size”: the "
-    "least and the greatest factor of a size, which is below 1 where that side was behind."
+    (
+        "64 in flight",
+        "a closed loop: an operation begins when another has ended, as fast as it goes",
+    ),
+    (
+        "500/s offered",
+        "a load that does not wait; times count from when an operation should have begun",
+    ),
+    (
+        "Better",
+        "the 95 % interval of the ratio, from the rounds of this run, does not hold 1; of 100 such verdicts about five "
+        "are wrong by chance",
+    ),
+    (
+        "Nobody is called better",
+        "by fewer than 30 operations, a closed loop of less than a second, or a 99th percentile of fewer than 1,000 "
+        "times in a round; where more than 1 % of a side's operations failed; where the client or the machine may have "
+        "held the slower side back, or nobody knows whether it did",
+    ),
+    ("A factor", "the geometric mean of the rounds' factors, where it is not one of a percentile"),
+    (
+        "A factor of a percentile",
+        "“over all”, by all rounds' times together, as the figures beside it are; its rounds may lie elsewhere, and "
+        "say only how sure it is. Where a side is better in the rounds and not over all, by 2 % at least, nobody is "
+        "called better",
+    ),
+    (
+        "Ahead over all sizes",
+        "in more rounds than chance has it once in twenty (the sign test), in percentiles also over all at more sizes "
+        "than not. Rounds of one run have servers and an hour in common: another run may say otherwise of what is near. "
+        "Percentiles have no mean there, but a range “by size”: the least and the greatest factor of a size, which is "
+        "below 1 where that side was behind",
+    ),
 )
 
 
@@ -50,7 +71,7 @@ def report_page(results: Sequence[tuple[str, Result]]) -> Page:
         sections += _part(names, result, is_only=len(parts) == 1)
     # Behind what the first part has in short, if it has that, and its terms.
     first = 2 if sections and parts[0][1].program == METADATA else 1
-    sections.insert(first, Section(title="How to read it", says=[_HOW]))
+    sections.insert(first, Section(title="How to read it", facts=_HOW))
     return Page(title=_title([result for _, result in parts]), says=[], sections=_named_apart(sections))
 
 

@@ -1,15 +1,17 @@
-"""What a result on metadata backends comes to, before anything else: who was ahead, who met a wall, and one picture."""
+"""What a result on metadata backends comes to, before anything else: who was ahead, who met a wall, and two pictures."""
 
 from collections.abc import Mapping, Sequence
 
 from benchmarks.report_drawing import Palette
 from benchmarks.report_findings import Finding
 from benchmarks.report_growth import Stage
+from benchmarks.report_memory import alive_words, memory_chart
 from benchmarks.report_overview import overview_chart
 from benchmarks.report_page import Section
 from benchmarks.report_pooled import Pooled, pooled_leads
 from benchmarks.report_walls import wall_kind, wall_words
 from benchmarks.report_words import driver_title
+from benchmarks.workloads import Choice
 
 __all__ = ["Compared", "short_section", "shown_first"]
 
@@ -18,7 +20,7 @@ Compared = Mapping[str, Sequence[Finding]]
 
 
 def shown_first(stages: Sequence[Stage]) -> Stage | None:
-    """Return the stage whose rates are shown before all others: of those that come first, the one with most records."""
+    """Return the stage whose rates and memory are shown before all others: of those that come first, the one with most records."""
     durability = next((stage.durability for stage in stages), None)
     own = [stage for stage in stages if stage.durability == durability]
     return max(own, key=lambda stage: stage.subscribers, default=None)
@@ -28,15 +30,16 @@ def short_section(
     stages: Sequence[Stage], compared: Compared, over_all: Mapping[str, Sequence[Pooled]], palette: Palette
 ) -> Section:
     """Return the section. Args: over_all - what all sizes of a durability came to together."""
-    says = [_subject(stages)]
+    first = shown_first(stages)
+    says = [" ".join([_subject(stages), *_words(stages)])]
     says += [told for words, each in over_all.items() for told in pooled_leads(each, words)]
+    says += [told for stage in stages if first and stage.durability == first.durability for told in _memory(stage)]
     says += [told for stage in stages if compared.get(stage.name) for told in _lost(stage)]
     if not compared:
         only = ", ".join(dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends()))
         says.append(f"Nothing stands beside something else here: there is {only or 'nothing'} only.")
-    first = shown_first(stages)
-    chart = None if first is None else overview_chart(first, palette)
-    return Section(title="In short", says=says, charts=[] if chart is None else [chart])
+    charts = [] if first is None else [overview_chart(first, palette), memory_chart(first, palette)]
+    return Section(title="In short", says=says, charts=[chart for chart in charts if chart is not None])
 
 
 def _subject(stages: Sequence[Stage]) -> str:
@@ -48,6 +51,26 @@ def _subject(stages: Sequence[Stage]) -> str:
     grown = f"as topics grow from {topics[0]:,} to {topics[-1]:,}" if len(topics) > 1 else f"with {topics[0]:,} topics"
     numbers, plural = " and ".join(f"{each:,}" for each in subscribers), "" if subscribers == [1] else "s"
     return f"What {' and '.join(backends)} can do {grown}, with {numbers} subscription{plural} each."
+
+
+def _words(stages: Sequence[Stage]) -> list[str]:
+    """Return what the words mean that the next sentences need."""
+    measured = [each for stage in stages for each in stage.measurements]
+    if not measured:
+        return []
+    told = [
+        "What the operations are is said below; “64 in flight” is as many as that at once, as fast as it goes.",
+    ]
+    if any(each.workload.choice is Choice.ZIPF for each in measured):
+        told.append("“zipf”: a few topics get most of the operations, else all are as likely.")
+    if len({stage.durability for stage in stages}) > 1:
+        told.append("“synced”: what was acknowledged is on the disk; “unsynced”: in the file cache.")
+    return told
+
+
+def _memory(stage: Stage) -> list[str]:
+    alive = alive_words(stage)
+    return [f"Memory, {stage.words}. {alive}"] if alive else []
 
 
 def _lost(stage: Stage) -> list[str]:

@@ -13,6 +13,7 @@ _GIB: Final = 1 << 30
 _STAGES: Final = ("synced", "unsynced")
 _APART: Final = frozenset({*_STAGES, "workloads", "sizes", "seed", "rounds", "label"})
 _SHORT: Final = 12
+_REACHED: Final = " is reached: "
 
 
 def facts(names: str, result: Result) -> list[tuple[str, str]]:
@@ -23,7 +24,7 @@ def facts(names: str, result: Result) -> list[tuple[str, str]]:
         found.append(("Not finished", "the run was ended early; what it had measured by then is here"))
     if label := result.terms.get("label"):
         found.append(("Label", str(label)))
-    found += [(f"Durability and heaps, {name}", str(result.terms[name])) for name in _STAGES if name in result.terms]
+    found += _durabilities(result.terms)
     found += [(_title(name), _word(value)) for name, value in result.terms.items() if name not in _APART]
     gib = machine["memory_bytes"] / _GIB
     found.append(
@@ -54,11 +55,32 @@ def details(result: Result) -> Section | None:
         for title, columns, lines in (
             ("Workloads", ("name", "one operation"), list(_pairs(result.terms.get("workloads")))),
             ("Sizes", ("name", "value"), list(_pairs(result.terms.get("sizes")))),
-            ("Flags of the virtual machines", ("of", "flags"), list(_flags(result.environment.get("jvm_flags")))),
+            ("Flags of the virtual machines", ("of", "flags; of two that contradict, the last one counts"), list(_flags(result.environment.get("jvm_flags")))),
         )
         if lines
     ]
     return Section(title="To repeat it: workloads, sizes, flags", tables=tables, is_folded=True) if tables else None
+
+
+def _durabilities(terms: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what an acknowledged write has survived in each kind of stage, and whatever else holds for these.
+
+    How a backend is reached, which is much to say, has a line of its own; and what was said of one kind of stage is
+    not said again of the next.
+    """
+    found: list[tuple[str, str]] = []
+    told: set[str] = set()
+    for name in (name for name in _STAGES if name in terms):
+        clauses = [clause for clause in str(terms[name]).split("; ") if clause not in told]
+        told.update(clauses)
+        own = [clause for clause in clauses if _REACHED not in clause]
+        rest = "; all else as above" if found else ""
+        found.append((f"Durability and heaps, {name}", "; ".join(own) + rest))
+        for clause in clauses:
+            backend, reached, how = clause.partition(_REACHED)
+            if reached:
+                found.append((f"How {backend} is reached", how))
+    return found
 
 
 def _pairs(values: Any) -> Iterator[list[str]]:

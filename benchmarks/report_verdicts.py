@@ -63,7 +63,8 @@ def leads(found: Sequence[Finding], words: str, unproved_at: Collection[int]) ->
     told = []
     for side in found[0].sides:
         better = [each for each in found if each.better == side]
-        told.append(f"Where {driver_title(side)} is better at a single size ({words}): {_at_each_step(found, better)}")
+        where = _at_each_step(found, better)
+        told.append(f"Where {driver_title(side)} is better by the rounds of one size alone ({words}): {where}")
     for place, side in enumerate(found[0].sides):
         other = found[0].sides[1 - place]
         failed = [each for each in found if _all_failed(each.walls[place]) and each.walls[1 - place] is None]

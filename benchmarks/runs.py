@@ -11,8 +11,10 @@ from typing import Final
 import click
 from rich.console import Console
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.hub_suite import Case
-from benchmarks.results import Measurement, Result, is_measured
+from benchmarks.report_files import write_report
+from benchmarks.results import OF_A_RUN, Measurement, Result, is_measured
 from benchmarks.start_times import StartTimes
 from benchmarks.tables import markdown, print_tables
 
@@ -81,8 +83,21 @@ def show_result(result: Result, *, as_json: bool = False, as_markdown: bool = Fa
 
 
 def end_run(result: Result, path: Path, *, as_json: bool) -> None:
-    """Print what a run came to and where it is written, and end the process if it was interrupted."""
+    """Print what a run came to, write its report, say where both are, and end the process if it was interrupted.
+
+    The report of a run that has a directory of its own goes there, any other one beside the result, named after it.
+    """
     show_result(result, as_json=as_json)
     click.echo(f"written to {path}", err=True)
+    if result.measurements:
+        # Also of a run that was interrupted: the report says so.
+        is_in_own = path.name == OF_A_RUN
+        place = path.parent if is_in_own else path.with_name(f"{path.stem}-report")
+        try:
+            page, *_ = write_report([(path.parent.name if is_in_own else path.name, result)], place)
+        except BenchmarkError as exc:
+            click.echo(f"{exc}; this makes it again: hedwig-bench report {path} -o {place}", err=True)
+        else:
+            click.echo(f"report: {page}", err=True)
     if not result.is_complete:
         sys.exit(_INTERRUPTED)

@@ -59,6 +59,9 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
             assert each.values["refusals"] == 0, what
         assert sum(second.get("refused", 0) for second in each.series.values()) >= each.values["refusals"], what
     assert f"written to {output}" in run.stderr
+    page = output.with_name(f"{output.stem}-report") / "report.html"
+    assert f"report: {page}" in run.stderr
+    assert "update: operations a second" in page.read_text()
     assert servers.launcher.pid("regionserver-1"), "the servers of a directory stay"
     text = markdown(result)
     for operation in OPERATIONS:

@@ -319,8 +319,8 @@ def test_a_percentiles_factor_is_told_with_those_of_its_rounds_in_sentences_as_i
         "95 %, of the rounds: 1.25 – 1.25; the interval is beyond 1; all times together lie outside the interval"
     )
     assert leads([finding], "synced", ()) == [
-        "Where ZooKeeper is better at a single size (synced): nowhere, at 300 topics.",
-        "Where HBase is better at a single size (synced): at 300 topics in read-owner, 1,000/s offered (12.50 × over "
+        "Where ZooKeeper is better by the rounds of one size alone (synced): nowhere, at 300 topics.",
+        "Where HBase is better by the rounds of one size alone (synced): at 300 topics in read-owner, 1,000/s offered (12.50 × over "
         "all, 1.25 – 1.25 within the rounds).",
     ]
 
@@ -410,10 +410,10 @@ def test_the_page_begins_with_where_each_side_is_better() -> None:
     assert list(found)[:2] == ["In short", "Who was better"]
     case = "claim, 64 in flight (2.00 ×)"
     says = found["Who was better"].says
-    first = next(place for place, said in enumerate(says) if "at a single size" in said)
+    first = next(place for place, said in enumerate(says) if "of one size alone" in said)
     assert list(says[first : first + 2]) == [
-        f"Where ZooKeeper is better at a single size ({words}): at 300 topics nowhere – at 3,000 topics in {case}.",
-        f"Where HBase is better at a single size ({words}): at 300 topics in {case} – at 3,000 topics nowhere.",
+        f"Where ZooKeeper is better by the rounds of one size alone ({words}): at 300 topics nowhere – at 3,000 topics in {case}.",
+        f"Where HBase is better by the rounds of one size alone ({words}): at 300 topics in {case} – at 3,000 topics nowhere.",
     ]
     (table,) = found["What the names mean"].tables
     assert [line[0] for line in table.lines] == ["claim"]

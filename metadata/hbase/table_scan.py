@@ -1,0 +1,282 @@
+"""Scans of a table, page by page: the records of a topic, of a range of row keys, or of all.
+
+The server leaves tombstones out, unless it is they that are asked for; only a stream has them in it. Nothing here
+writes.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, closing
+from functools import partial
+from itertools import pairwise
+from typing import Final, Generic, TypeVar
+
+from hedwig.model import SubscriberId, Topic
+from hedwig.versions import Versioned
+from metadata.attempts import Attempts
+from metadata.backend import StoreOptions
+from metadata.hbase.cell_blocks import CellBlock
+from metadata.hbase.driver import Cell, HBaseDriver, Row, RowStream, RowValues, ScanRange
+from metadata.hbase.key_cuts import END, bucket_from, cuts
+from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, escape, past_prefix, split_row, topic_key
+from metadata.hbase.row_codec import VERSION_TAG, RowCodec
+from metadata.key_ranges import KeyRange, steps
+from metadata.operations import Outcome, RecordKey
+from metadata.packed import PackedColumns, PackedPage
+from metadata.scan import ScannedRecord
+from metadata.stamps import LIVE, are_live, is_tombstone
+
+__all__ = ["TableScan"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+_SLICES: Final = 256
+"""The share of a table, one part in so many, that a listing by prefix searches at first."""
+
+_QUICK_S: Final = 0.2
+"""An answer within this time makes the next slice twice as large, a later one half as large."""
+
+_SAMPLES: Final = 4
+_SAMPLE_ROWS: Final = 1000
+"""In so many places so many rows are looked at to tell how many a table has."""
+
+
+class TableScan(Generic[R]):
+    """The scans of one HBase table, as VersionedTable and ScansPacked name them, and pages of its rows."""
+
+    def __init__(self, codec: RowCodec[R], table: str, driver: HBaseDriver, options: StoreOptions) -> None:
+        self._codec = codec
+        self._table = table
+        self._driver = driver
+        self._options = options
+        self._kind = codec.kind
+        self._columns = codec.columns
+
+    async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
+        RecordKey(topic).check()
+        start = topic_key(topic)
+        rows = self._rows(start, past_prefix(start), self._columns.all)
+        async for row in rows:
+            key = RecordKey(topic, split_row(row.key)[1])
+            stamp = self._codec.stamp(key, row)
+            if stamp is not None and key.subscriber is not None:
+                yield key.subscriber, self._codec.versioned(key, row, stamp)
+
+    async def count_of(self, topic: Topic) -> int:
+        RecordKey(topic).check()
+        start = topic_key(topic)
+        number = 0
+        async for _ in self._rows(start, past_prefix(start), (self._columns.version,)):
+            number += 1
+        return number
+
+    async def topics(self, prefix: bytes | None, start_after: Topic | None) -> AsyncIterator[Topic]:
+        async for page in self._slices(self._topic_pages, prefix or b"", _start_of(start_after), END):
+            for topic in page:
+                yield topic
+
+    async def records(
+        self, prefix: bytes | None, start_after: Topic | None
+    ) -> AsyncIterator[Sequence[tuple[RecordKey, Outcome[R]]]]:
+        async for page in self._slices(self._record_pages, prefix or b"", _start_of(start_after), END):
+            if page:
+                yield page
+
+    async def key_ranges(self, parts: int, prefix: bytes | None, rows_min: int) -> list[KeyRange]:
+        attempts = Attempts(self._options, f"list the HBase regions of {self._table}")
+        starts = await attempts.read(lambda deadline: self._driver.region_starts(self._table, deadline))
+        # With a prefix all rows are searched too, and that takes its time, whatever is found.
+        rows = await self._estimate()
+        step = steps(rows, parts, rows_min)
+        edges = [b"", *cuts(starts, max(1, -(-rows // step))), END]
+        # A small table has fewer than one range might have.
+        each = -(-rows // (len(edges) - 1))
+        return [
+            KeyRange(kind=self._kind.name, prefix=prefix or b"", start=start, stop=stop, rows=each)
+            for start, stop in pairwise(edges)
+        ]
+
+    async def range_records(self, keys: KeyRange) -> AsyncGenerator[Sequence[tuple[RecordKey, Outcome[R]]], None]:
+        async for page in self._slices(self._record_pages, keys.prefix, keys.start, keys.stop or END):
+            if page:
+                yield page
+
+    async def packed_range(self, keys: KeyRange) -> AsyncGenerator[PackedPage, None]:
+        everything = ScanRange(start=keys.start, stop=keys.stop or END, columns=self._columns.all)
+        # What begins with a prefix the server has to look for, slice by slice.
+        stream = None if keys.prefix else self._driver.stream(self._table, everything, self._options.page_rows)
+        if stream is not None:
+            async with aclosing(self._streamed(stream)) as pages:
+                async for page in pages:
+                    yield page
+            return
+        async for rows in self._slices(self._value_pages, keys.prefix, keys.start, keys.stop or END):
+            if rows:
+                yield PackedPage(self._columns_of(rows), partial(self._scanned, rows))
+
+    async def count(self, advance: Callable[[int], None] | None = None) -> int:
+        number = told = 0
+        async for _ in self._rows(b"", bucket_start(BUCKETS), (self._columns.version,)):
+            number += 1
+            if advance is not None and number - told == self._options.page_rows:
+                advance(number - told)
+                told = number
+        return number
+
+    async def row_pages(
+        self, start: bytes, stop: bytes, columns: Sequence[bytes], *, letter: bytes = LIVE
+    ) -> AsyncIterator[list[Row]]:
+        """Iterate over the rows of live records, or of tombstones, page by page."""
+        limit = self._options.page_rows
+        while True:
+            page = await self._page(start, stop, columns, limit, letter=letter)
+            yield page
+            if len(page) < limit:
+                return
+            start = after(page[-1].key)
+
+    async def _streamed(self, stream: RowStream) -> AsyncGenerator[PackedPage, None]:
+        """Iterate over the pages of a stream, which has tombstones in it, too, and is closed in the end."""
+        # Nobody else needs the libraries behind it.
+        from metadata.hbase.arrow_columns import packed_columns
+
+        with closing(stream):
+            while (block := await Attempts(self._options, f"list {self._table}").read(stream.next)) is not None:
+                found = packed_columns(
+                    block, self._columns, has_subscriber=self._kind.has_subscriber, version_tag=VERSION_TAG
+                )
+                if found is None or len(found):
+                    yield PackedPage(found, partial(self._living, block))
+
+    def _living(self, block: CellBlock) -> list[ScannedRecord]:
+        """Return the records of a block, with those whose version cannot be read: all rows but tombstones.
+
+        A row without a version is no record to any other operation either.
+        """
+        rows = block.rows(self._columns.all)
+        return self._scanned([row for row in rows if row[1][0] and not is_tombstone(row[1][0])])
+
+    async def _estimate(self) -> int:
+        """Return about how many rows there are: few exactly, many by how close together they are in some places."""
+        rows = buckets = 0
+        for index in range(_SAMPLES):
+            first = index * BUCKETS // _SAMPLES
+            found = await self._page(bucket_start(first), END, (self._columns.version,), _SAMPLE_ROWS)
+            rows += len(found)
+            if len(found) < _SAMPLE_ROWS:
+                # There are no more from here on.
+                buckets += BUCKETS - first
+                break
+            buckets += bucket_of(found[-1].key) - first
+        return rows * BUCKETS // max(buckets, 1)
+
+    async def _slices(
+        self, pages: Callable[[bytes, bytes, bytes], AsyncIterator[list[T]]], prefix: bytes, start: bytes, end: bytes
+    ) -> AsyncIterator[list[T]]:
+        """Iterate over the pages of one range of row keys after the other: `pages` takes its ends, and the prefix."""
+        # With a prefix the server may search long without finding anything, and no call may outlast its deadline: so it
+        # searches slice by slice of the hash, and larger slices as long as it is quick.
+        buckets = BUCKETS // _SLICES if prefix else BUCKETS
+        while start < end:
+            stop = min(bucket_start(min(bucket_from(start) + buckets, BUCKETS)), end)
+            asked_at = self._options.clock.monotonic()
+            is_first = True
+            async for page in pages(start, stop, prefix):
+                if is_first:
+                    is_quick = self._options.clock.monotonic() - asked_at < _QUICK_S
+                    buckets = min(2 * buckets, BUCKETS) if is_quick else max(buckets // 2, 1)
+                    is_first = False
+                yield page
+            start = stop
+
+    async def _record_pages(
+        self, start: bytes, stop: bytes, prefix: bytes
+    ) -> AsyncIterator[list[tuple[RecordKey, Outcome[R]]]]:
+        """Iterate over the records in a range of row keys, as they come; the first page also if it is empty."""
+        limit = self._options.page_rows
+        while True:
+            rows = await self._page(start, stop, self._columns.all, limit, prefix=escape(prefix))
+            pairs = [self._codec.read(row) for row in rows]
+            # The server's filter may let names past that it cannot judge.
+            yield [pair for pair in pairs if pair[0].topic.startswith(prefix)]
+            if len(rows) < limit:
+                return
+            start = after(rows[-1].key)
+
+    async def _value_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[RowValues]]:
+        """Iterate over the rows in a range of row keys, as they come; the first page also if it is empty."""
+        limit = self._options.page_rows
+        while True:
+            rows = await self._value_page(self._asked(start, stop, self._columns.all, prefix=escape(prefix)), limit)
+            # The server's filter may let names past that it cannot judge.
+            yield [row for row in rows if split_row(row[0])[0].startswith(prefix)] if prefix else rows
+            if len(rows) < limit:
+                return
+            start = after(rows[-1][0])
+
+    async def _value_page(self, rows: ScanRange, limit: int) -> list[RowValues]:
+        attempts = Attempts(self._options, f"list {self._table}")
+        return await attempts.read(lambda deadline: self._driver.scan_values(self._table, rows, limit, deadline))
+
+    def _columns_of(self, rows: Sequence[RowValues]) -> PackedColumns | None:
+        versions, *parts = zip(*(values for _, values in rows), strict=True)
+        names = [split_row(key) for key, _ in rows]
+        # A row of a scan has a version that begins with the letter, but what else is in it only we know.
+        stamps = [raw for raw in versions if raw is not None]
+        if len(stamps) < len(rows) or not are_live(stamps):
+            return None
+        subscribers = [subscriber for _, subscriber in names] if self._kind.has_subscriber else ()
+        return PackedColumns([topic for topic, _ in names], subscribers, [VERSION_TAG + raw for raw in stamps], parts)
+
+    def _scanned(self, rows: Sequence[RowValues]) -> list[ScannedRecord]:
+        columns = self._columns.all
+        whole = (
+            Row(key, {name: Cell(value, 0) for name, value in zip(columns, values, strict=True) if value is not None})
+            for key, values in rows
+        )
+        return [ScannedRecord(self._kind, *self._codec.read(row)) for row in whole]
+
+    async def _topic_pages(self, start: bytes, stop: bytes, prefix: bytes) -> AsyncIterator[list[Topic]]:
+        """Iterate over the topics in a range of row keys, as they come; the first page also if it is empty."""
+        limit = self._options.page_rows
+        while True:
+            rows = await self._page(start, stop, (self._columns.version,), limit, prefix=escape(prefix))
+            topics = list(dict.fromkeys(split_row(row.key)[0] for row in rows))
+            # The server's filter may let names past that it cannot judge.
+            yield [topic for topic in topics if topic.startswith(prefix)]
+            if len(rows) < limit:
+                return
+            # The rest of a topic's subscriptions is stepped over, however many there are.
+            start = past_prefix(topic_key(topics[-1]))
+
+    async def _rows(self, start: bytes, stop: bytes, columns: Sequence[bytes]) -> AsyncIterator[Row]:
+        """Iterate over the rows of live records."""
+        async for page in self.row_pages(start, stop, columns):
+            for row in page:
+                yield row
+
+    async def _page(
+        self,
+        start: bytes,
+        stop: bytes,
+        columns: Sequence[bytes],
+        limit: int,
+        *,
+        letter: bytes = LIVE,
+        prefix: bytes = b"",
+    ) -> list[Row]:
+        rows = self._asked(start, stop, columns, letter=letter, prefix=prefix)
+        attempts = Attempts(self._options, f"list {self._table}")
+        return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
+
+    def _asked(
+        self, start: bytes, stop: bytes, columns: Sequence[bytes], *, letter: bytes = LIVE, prefix: bytes = b""
+    ) -> ScanRange:
+        return ScanRange(
+            start=start, stop=stop, columns=columns, marked=(self._columns.version, letter), name_prefix=prefix
+        )
+
+
+def _start_of(start_after: Topic | None) -> bytes:
+    """Return the first row key behind a topic."""
+    return b"" if start_after is None else past_prefix(topic_key(start_after))
