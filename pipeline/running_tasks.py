@@ -23,7 +23,13 @@ def wait_for_tasks(spark: SparkSession) -> None:
 
 
 def _tasks(spark: SparkSession) -> int:
+    """Return how many tasks executors were given whose end they have not told.
+
+    Spark's scheduler is asked, which notes each task before it sends it. Its status store would tell of executors what
+    was last written there, which is often from before a task began, and of stages what its listeners have heard by
+    now: they hear of everything late, and of some of it never, when there is too much.
+    """
     java = spark.sparkContext._jsc
     assert java is not None, "the session is open"
-    executors = java.sc().statusStore().executorList(True)
-    return sum(executors.apply(index).activeTasks() for index in range(executors.size()))
+    by_executor = java.sc().taskScheduler().runningTasksByExecutors().values().toSeq()
+    return sum(by_executor.apply(index) for index in range(by_executor.size()))

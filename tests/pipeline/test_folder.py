@@ -14,7 +14,10 @@ from pyspark.taskcontext import TaskContext
 from hedwig.exit_codes import ExitCode
 from pipeline.errors import SPARK_ERRORS, JobError
 from pipeline.folder import Folder
+from pipeline.interruption import ending_queries
 from pipeline.running_tasks import wait_for_tasks
+from pipeline.side_by_side import side_by_side
+from tests.pipeline.interrupting import interrupted_once
 
 
 def test_a_folder_is_claimed_while_it_is_made(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,4 +100,31 @@ def test_what_was_deleted_does_not_come_back_by_tasks_that_go_on(spark: SparkSes
         spark.range(0, 2, 1, 2).mapInArrow(writes_on, "id bigint").collect()
     wait_for_tasks(spark)
     assert begun.exists()
+    assert not made.exists()
+
+
+def test_what_was_interrupted_does_not_come_back_by_its_only_task(spark: SparkSession, tmp_path: Path) -> None:
+    made, alive = tmp_path / "made", tmp_path / "alive"
+
+    def writes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # For longer than it takes Spark to end what is written in Python, and not as long as anybody is patient.
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            made.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                (made / "part").touch()
+            alive.touch()
+            time.sleep(0.01)
+        yield from batches
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ending_queries(spark),
+        interrupted_once(alive.exists),
+        Folder(spark, str(made)).deleted_on_failure(),
+    ):
+        # In another thread: an interrupted call to the JVM would cost this one the session.
+        side_by_side(spark, [spark.range(0, 1, 1, 1).mapInArrow(writes_on, "id bigint").collect])
+    while time.time() - alive.stat().st_mtime < 1:
+        time.sleep(0.05)
     assert not made.exists()
