@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
 from pipeline.errors import JobError, in_one_line
-from pipeline.running_tasks import wait_for_tasks
+from pipeline.running_tasks import patience_of, wait_for_tasks
 
 __all__ = ["Folder"]
 
@@ -87,9 +87,9 @@ class Folder:
         try:
             yield
             (self / claim).delete()
-        except BaseException:
+        except BaseException as exc:
             try:
-                self._wait_for_tasks()
+                self._wait_for_tasks(patience_of(exc))
             finally:
                 self._clear(self)
             raise
@@ -116,10 +116,10 @@ class Folder:
         system, path = (self / name)._reach()
         self._do(lambda: system.create(path, False).close())
 
-    def _wait_for_tasks(self) -> None:
+    def _wait_for_tasks(self, until: float) -> None:
         """Wait for tasks, as far as one can ask for them: what is to be told has failed before."""
         with suppress(Exception):
-            wait_for_tasks(self._spark)
+            wait_for_tasks(self._spark, until)
 
     @staticmethod
     def _clear(what: "Folder") -> None:

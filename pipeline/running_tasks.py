@@ -5,20 +5,30 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["PATIENCE_S", "wait_for_tasks"]
+__all__ = ["PATIENCE_S", "patience_of", "wait_for_tasks"]
 
 PATIENCE_S: Final = 15.0
 """How long queries and tasks that were cancelled have to end."""
 _LOOK_EVERY_S: Final = 0.1
+_UNTIL: Final = "hedwig_patience_until"
 
 
-def wait_for_tasks(spark: SparkSession) -> None:
-    """Wait until no task of any query of `spark` is at work, as long as that is bearable.
+def patience_of(error: BaseException) -> float:
+    """Return until when (monotonic clock) one waits for queries and tasks that have to end because of `error`.
+
+    On its way out of a job several wait, one behind the other. They have one patience in all, which begins with the
+    first of them; so it goes with the error.
+    """
+    until: float = error.__dict__.setdefault(_UNTIL, time.monotonic() + PATIENCE_S)
+    return until
+
+
+def wait_for_tasks(spark: SparkSession, until: float) -> None:
+    """Wait until no task of any query of `spark` is at work, or it is `until` (monotonic clock).
 
     Raises: Py4JError - its JVM has ended, and all tasks on this machine with it.
     """
-    deadline = time.monotonic() + PATIENCE_S
-    while _tasks(spark) and time.monotonic() < deadline:
+    while _tasks(spark) and time.monotonic() < until:
         time.sleep(_LOOK_EVERY_S)
 
 

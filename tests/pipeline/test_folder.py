@@ -15,7 +15,7 @@ from hedwig.exit_codes import ExitCode
 from pipeline.errors import SPARK_ERRORS, JobError
 from pipeline.folder import Folder
 from pipeline.interruption import ending_queries
-from pipeline.running_tasks import wait_for_tasks
+from pipeline.running_tasks import PATIENCE_S, patience_of, wait_for_tasks
 from pipeline.side_by_side import side_by_side
 from tests.pipeline.interrupting import interrupted_once
 
@@ -98,7 +98,7 @@ def test_what_was_deleted_does_not_come_back_by_tasks_that_go_on(spark: SparkSes
 
     with pytest.raises(SPARK_ERRORS, match="this task fails each time"), Folder(spark, str(made)).deleted_on_failure():
         spark.range(0, 2, 1, 2).mapInArrow(writes_on, "id bigint").collect()
-    wait_for_tasks(spark)
+    wait_for_tasks(spark, time.monotonic() + PATIENCE_S)
     assert begun.exists()
     assert not made.exists()
 
@@ -128,3 +128,16 @@ def test_what_was_interrupted_does_not_come_back_by_its_only_task(spark: SparkSe
     while time.time() - alive.stat().st_mtime < 1:
         time.sleep(0.05)
     assert not made.exists()
+
+
+def test_tasks_that_were_waited_for_once_get_no_more_time(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("pipeline.folder.wait_for_tasks", lambda _, until: waited.append(until))
+    error = KeyboardInterrupt()
+    until = patience_of(error)
+    with pytest.raises(KeyboardInterrupt), Folder(spark, str(tmp_path / "made")).deleted_on_failure():
+        raise error
+    assert waited == [until]
+    assert not (tmp_path / "made").exists()
