@@ -3,13 +3,17 @@
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import interruption, running_tasks
+from pipeline.folder import Folder
 from pipeline.interruption import ending_queries
+from pipeline.side_by_side import side_by_side
+from tests.pipeline.interrupting import interrupted_once
 
 FOR_EVER_S: Final = 20.0
 
@@ -47,3 +51,34 @@ def test_a_second_signal_does_nothing_once_the_queries_have_ended(
         # Now what was half written is deleted.
         signal.raise_signal(signal.SIGINT)
     assert asked == [running_tasks.patience_of(caught.value)]
+
+
+def test_all_who_wait_after_an_interruption_have_one_patience(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience_s = 1.5
+    monkeypatch.setattr(running_tasks, "PATIENCE_S", patience_s)
+    # Tasks that never end, and a work that does not either.
+    monkeypatch.setattr(running_tasks, "_tasks", lambda _: 1)
+    begun, over = threading.Event(), threading.Event()
+    began: list[float] = []
+
+    def stubborn() -> None:
+        began.append(time.monotonic())
+        begun.set()
+        over.wait(FOR_EVER_S)
+
+    folder = Folder(spark, str(tmp_path / "made"))
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            ending_queries(spark),
+            interrupted_once(begun.is_set),
+            folder.deleted_on_failure(),
+        ):
+            side_by_side(spark, [stubborn])
+        took_s = time.monotonic() - began[0]
+    finally:
+        over.set()
+    assert patience_s <= took_s < 2 * patience_s
+    assert not folder.exists()
