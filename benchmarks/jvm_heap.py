@@ -6,6 +6,8 @@ collector has touched so far, whether anything is left in it or not.
 
 import re
 import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ __all__ = [
     "find_jcmd",
     "full_heap",
     "fullness",
+    "has_full_heap",
     "heap_max_bytes",
     "live_heap_bytes",
     "out_of_memory",
@@ -68,6 +71,15 @@ def full_heap(pid: int) -> str | None:
     """
     _ask(pid, "GC.run", _COLLECT_S)
     return fullness(_ask(pid, "GC.heap_info", _TELL_S))
+
+
+def has_full_heap(pids: Iterable[int]) -> bool:
+    """Say whether the heap of one of these machines is full, as far as they say so; each collects its garbage."""
+    for pid in pids:
+        with suppress(BenchmarkError):
+            if full_heap(pid) is not None:
+                return True
+    return False
 
 
 def fullness(heap_info: str) -> str | None:

@@ -205,7 +205,7 @@ class MetadataCases:
             CpuTimesBeside(([client.pid], _of_servers(roles)), _FILL_INTERVAL_S) as times,
         ):
             start_ns = time.monotonic_ns()
-            client.tell({"fill": task.to_json()})
+            client.tell({"fill": task.to_json(), "machines": _of_servers(roles)})
             deadline = time.monotonic() + task.seconds_max + _PREPARE_S
             filled = client.hear("filled", deadline, on_progress=on_progress)
         measurement = Measurement(workload=workload, driver=backend, round=1)

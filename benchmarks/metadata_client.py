@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from benchmarks.conversation import converse, end_with_listener, hear_later, say
 from benchmarks.cpu_time import CpuTimes
+from benchmarks.jvm_heap import has_full_heap
 from benchmarks.load import Load, Observer
 from benchmarks.metadata_fill import fill_aloud
 from benchmarks.metadata_ground import DATA, FillTask, Ground, Managers, owned
@@ -46,8 +47,13 @@ async def serve(plan: Mapping[str, Any]) -> None:
         say({"ready": True})
         while True:
             match await hear_later():
-                case {"fill": task}:
-                    summary, why = await fill_aloud(store, FillTask.from_json(task), _tell_progress)
+                case {"fill": task, "machines": pids}:
+                    summary, why = await fill_aloud(
+                        store,
+                        FillTask.from_json(task),
+                        _tell_progress,
+                        has_full_heap=lambda pids=pids: asyncio.to_thread(has_full_heap, pids),  # type: ignore[misc]
+                    )
                     say({"filled": {"summary": summary.to_json(), "why": why}})
                 case {"workload": workload, "ground": ground, "round": number, "drain_s": drain_s}:
                     await _carry_out(store, Workload.from_json(workload), Ground.from_json(ground), number, drain_s)

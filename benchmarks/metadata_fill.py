@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from benchmarks.errors import BenchmarkError
@@ -23,6 +23,8 @@ _PAUSE_S: Final = 0.5
 _FRUITLESS_MAX: Final = 5
 """A batch that failed so often in a row, each time after the store's own deadline, will not succeed."""
 _TELL_EVERY_S: Final = 10.0
+_LOOK_EVERY_S: Final = 60.0
+"""Looking into a heap has it collected, which takes seconds if much of it lives."""
 
 
 async def fill_aloud(
@@ -30,20 +32,27 @@ async def fill_aloud(
     task: FillTask,
     tell: Callable[[dict[str, float]], None],
     *,
+    has_full_heap: Callable[[], Awaitable[bool]] | None = None,
     now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> tuple[Summary, str | None]:
     """Make the records of a task as `fill` does, and tell every ten seconds how far that is.
 
-    That is `records` of `of`, and `per_s`, how many were made a second lately.
+    That is `records` of `of`, and `per_s`, how many were made a second lately. Once it has become slow, `has_full_heap`
+    is asked now and then: a server whose heap is full goes on for hours, and that would tell nothing more of it.
     """
     pace = Pace()
     began_ns = now_ns()
 
     async def tell_on() -> None:
+        looked_ns = began_ns
         while True:
             await asyncio.sleep(_TELL_EVERY_S)
-            per_s = pace.per_s((now_ns() - began_ns) // _SECOND_NS)
-            tell({"records": pace.count, "of": task.records, "per_s": per_s})
+            second = (now_ns() - began_ns) // _SECOND_NS
+            tell({"records": pace.count, "of": task.records, "per_s": pace.per_s(second)})
+            is_time = now_ns() - looked_ns >= _LOOK_EVERY_S * _SECOND_NS
+            if has_full_heap is not None and is_time and pace.is_slow(second):
+                pace.has_full_heap = await has_full_heap()
+                looked_ns = now_ns()
 
     telling = asyncio.create_task(tell_on())
     try:

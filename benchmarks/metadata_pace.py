@@ -10,15 +10,21 @@ __all__ = ["Pace", "Seconds"]
 _STANDSTILL_S: Final = 120
 _STANDSTILL_SHARE: Final = 0.1
 """Of the rate of before: a server whose log is being forced, or that collects its garbage once, is back in time."""
+_SLOW_SHARE: Final = 1 / 3
+"""The same, of what is the end only if a heap is full: then it becomes less and less, for as long as one waits."""
 _SECONDS_MAX: Final = 2_000
 """Each has a histogram, of some 26 KB."""
 
 
 class Pace:
-    """What was made, told apart into what was made in the last two minutes and before. Seconds never go back."""
+    """What was made, told apart into what was made in the last two minutes and before. Seconds never go back.
+
+    Who has seen that a heap of the store is full says so in `has_full_heap`: little more is to be expected then.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self.has_full_heap = False
         self._before = 0
         self._recent: deque[list[int]] = deque()
 
@@ -37,22 +43,29 @@ class Pace:
         return (self.count - self._before) / max(1, min(second, _STANDSTILL_S))
 
     def standstill(self, second: int) -> str | None:
-        """Say that hardly anything is made any more, as it is with a server that only collects garbage; else None.
+        """Say that hardly anything is made any more, or little and with a full heap; else None.
 
         That is told from what was made in the last seconds before `second`, and from what was made in all seconds
         before these, which have to be as many.
         """
+        rates = self._rates(second)
+        if rates is None or (not self.has_full_heap and rates[0] >= _STANDSTILL_SHARE * rates[1]):
+            return None
+        what = "its heap is full" if self.has_full_heap else "it came to a standstill"
+        return f"{what}: {rates[0]:,.0f} records/s in the last {_STANDSTILL_S} s, and {rates[1]:,.0f}/s before that"
+
+    def is_slow(self, second: int) -> bool:
+        """Say that so little is made lately that whoever can should look whether a heap is full."""
+        rates = self._rates(second)
+        return rates is not None and rates[0] < _SLOW_SHARE * rates[1]
+
+    def _rates(self, second: int) -> tuple[float, float] | None:
+        """Return how many records a second were made lately, and before that; None while that was not as long."""
         since = second - _STANDSTILL_S
         if since < _STANDSTILL_S:
             return None
         self._forget(since)
-        now_per_s, before_per_s = (self.count - self._before) / _STANDSTILL_S, self._before / since
-        if now_per_s >= _STANDSTILL_SHARE * before_per_s:
-            return None
-        return (
-            f"it came to a standstill: {now_per_s:,.0f} records/s in the last {_STANDSTILL_S} s, and "
-            f"{before_per_s:,.0f}/s before that"
-        )
+        return (self.count - self._before) / _STANDSTILL_S, self._before / since
 
     def _forget(self, since: int) -> None:
         while self._recent and self._recent[0][0] < since:

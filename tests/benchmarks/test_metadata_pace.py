@@ -8,6 +8,7 @@ from benchmarks.metadata_fill import fill_aloud
 from benchmarks.metadata_ground import FillTask
 from benchmarks.metadata_lines import filling
 from benchmarks.metadata_pace import Pace, Seconds
+from benchmarks.recording import Summary
 from tests.benchmarks.known_store import KnownStore
 from tests.benchmarks.virtual_time import VirtualTime
 
@@ -72,6 +73,19 @@ def test_a_standstill_is_told_from_the_last_two_minutes() -> None:
     assert pace.count == 300 * 100 + 120 * 9
 
 
+def test_a_third_of_what_was_made_before_is_the_end_only_with_a_full_heap() -> None:
+    pace = Pace()
+    for second in range(300):
+        pace.note(second, 100)
+    assert not pace.is_slow(299)
+    for second in range(300, 420):
+        pace.note(second, 30)
+    assert pace.is_slow(420)
+    assert pace.standstill(420) is None
+    pace.has_full_heap = True
+    assert pace.standstill(420) == "its heap is full: 30 records/s in the last 120 s, and 100/s before that"
+
+
 def test_nothing_is_a_standstill_before_there_is_as_much_before_it() -> None:
     pace = Pace()
     for second in range(100):
@@ -101,6 +115,36 @@ def test_a_fill_tells_every_ten_seconds_how_far_it_is() -> None:
     assert 0 < made[0] < made[1] < made[2] < task.records
     for seconds, progress in told:
         assert progress["per_s"] == pytest.approx(progress["records"] / seconds, rel=0.01)
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full heap", "room left"])
+def test_a_slow_fill_looks_for_a_full_heap_and_ends_there(is_full: bool) -> None:
+    """From 300 s on it makes a quarter of what it made before."""
+    clock = VirtualTime()
+    looks: list[float] = []
+    store = KnownStore(0.1, 1.0, stalls=[(300.0 + 40.0 * number, 330.0 + 40.0 * number) for number in range(100)])
+    store.delays.began = began = clock.seconds
+
+    async def has_full_heap() -> bool:
+        looks.append(clock.seconds - began)
+        return is_full and len(looks) > 1
+
+    async def run() -> tuple[Summary, str | None]:
+        task = FillTask(first=0, last=100_000, subscribers=1, seconds_max=5_000.0)
+        return await fill_aloud(store, task, lambda _: None, has_full_heap=has_full_heap, now_ns=clock.now_ns)
+
+    summary, why = clock.run(run())
+    assert looks[0] > 300.0
+    assert all(later - earlier >= 60.0 for earlier, later in pairwise(looks))
+    if is_full:
+        assert len(looks) == 2
+        assert why is not None
+        assert why.startswith("its heap is full: ")
+        assert summary.seconds < looks[1] + 60.0
+        assert summary.missed
+    else:
+        assert why is None
+        assert not summary.missed
 
 
 def test_how_far_a_fill_is_reads_well() -> None:
