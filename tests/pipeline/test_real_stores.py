@@ -11,7 +11,7 @@ from hedwig.model import Topic
 from metadata.zookeeper.listing import Listing
 from pipeline import store_snapshot
 from pipeline.manifest import Manifest
-from pipeline.snapshot import SNAPSHOT_TABLES
+from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
 from pipeline.tables import Table
 from tests.metadata.bulk_contents import fill
 from tests.metadata.place import BACKENDS, BackendRow, Place, Surroundings
@@ -58,7 +58,7 @@ def test_a_snapshot_lists_zookeeper_once_for_each_table(
     with_store(place.url, fill)
     stored = _counts(place.url)
     listed: list[str] = []
-    found, write = Listing.found, store_snapshot.write_snapshot
+    found, write = Listing.found, write_snapshot
 
     def listing(self: Listing, prefix: bytes | None, start_after: Topic | None) -> Any:
         listed.extend(self._record_names)
