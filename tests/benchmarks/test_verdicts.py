@@ -443,7 +443,8 @@ def test_the_page_says_once_that_some_verdicts_are_wrong() -> None:
     result = three_backends()
     result.measurements = [each for each in result.measurements if each.workload.name == "claim"]
     page = report_page([("x", result)])
-    said = " ".join([*page.says, *(each for section in page.sections for each in section.says)])
+    facts = [value for section in page.sections for _, value in section.facts]
+    said = " ".join([*page.says, *(each for section in page.sections for each in section.says), *facts])
     assert said.count("of 100 such verdicts about five are wrong by chance") == 1
     assert "leave no doubt" not in said
 
