@@ -13,6 +13,7 @@ from typing import Final
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.jvm_flags import flags_of
+from cli.dev import DevError
 from cli.dev.java import find_java
 
 __all__ = [
@@ -76,7 +77,7 @@ def full_heap(pid: int) -> str | None:
 def has_full_heap(pids: Iterable[int]) -> bool:
     """Say whether the heap of one of these machines is full, as far as they say so; each collects its garbage."""
     for pid in pids:
-        with suppress(BenchmarkError):
+        with suppress(BenchmarkError, DevError):
             if full_heap(pid) is not None:
                 return True
     return False

@@ -1,7 +1,8 @@
 """The client of `hedwig-bench metadata`: a process that holds one store open, as a hub does, and does as it is told.
 
 It speaks lines of JSON as benchmarks.generator does. It reads where the store is, says `ready`, and then reads what to
-do: `fill` it, carry a `workload` out, or `probe` whether topics can be used; a line with none of these is the end.
+do: `fill` it (`machines` are those whose heaps tell when it is full), carry a `workload` out, or `probe` whether topics
+can be used; a line with none of these is the end.
 """
 
 import asyncio

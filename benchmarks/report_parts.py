@@ -56,9 +56,9 @@ _HOW: Final = (
     (
         "Ahead over all sizes",
         "in more rounds than chance has it once in twenty (the sign test), in percentiles also over all at more sizes "
-        "than not. Rounds of one run have servers and an hour in common: another run may say otherwise of what is near. "
-        "Percentiles have no mean there, but a range “by size”: the least and the greatest factor of a size, which is "
-        "below 1 where that side was behind",
+        "than not. Rounds of one run have servers and an hour in common: another run may say otherwise of what is "
+        "near. Percentiles have no mean there, but a range “by size”: the least and the greatest factor of a size, "
+        "which is below 1 where that side was behind",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""What a result on metadata backends comes to, before anything else: who was ahead, who met a wall, and two pictures."""
+"""What a result on metadata backends comes to, before anything else: who was ahead, what met a wall, two pictures."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,10 @@ Compared = Mapping[str, Sequence[Finding]]
 
 
 def shown_first(stages: Sequence[Stage]) -> Stage | None:
-    """Return the stage whose rates and memory are shown before all others: of those that come first, the one with most records."""
+    """Return the stage whose rates and memory are shown before all others.
+
+    Of those that come first it is the one with most records.
+    """
     durability = next((stage.durability for stage in stages), None)
     own = [stage for stage in stages if stage.durability == durability]
     return max(own, key=lambda stage: stage.subscribers, default=None)

@@ -55,7 +55,11 @@ def details(result: Result) -> Section | None:
         for title, columns, lines in (
             ("Workloads", ("name", "one operation"), list(_pairs(result.terms.get("workloads")))),
             ("Sizes", ("name", "value"), list(_pairs(result.terms.get("sizes")))),
-            ("Flags of the virtual machines", ("of", "flags; of two that contradict, the last one counts"), list(_flags(result.environment.get("jvm_flags")))),
+            (
+                "Flags of the virtual machines",
+                ("of", "flags; of two that contradict, the last one counts"),
+                list(_flags(result.environment.get("jvm_flags"))),
+            ),
         )
         if lines
     ]

@@ -7,7 +7,7 @@ that it makes a file for one of two only, which disks and some object stores do 
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
 from pipeline.errors import JobError, in_one_line
-from pipeline.running_tasks import wait_for_tasks
+from pipeline.interruption import heed_signals
+from pipeline.running_tasks import patience_of, wait_for_tasks
 
 __all__ = ["Folder"]
 
@@ -70,7 +71,8 @@ class Folder:
         """Claim it, which has to be empty; delete it when what is done inside does not come to its end.
 
         Before that the tasks that are at work have some time to end: one that goes on makes files, and with them the
-        folder, once more, without the claim that says that it is half.
+        folder, once more, without the claim that says that it is half. The claim goes last: what is left by a job that
+        is killed in the middle of that is known as a half, too.
 
         Raises: JobError - something is in it, or another job makes it; then it stays as it is.
         """
@@ -82,21 +84,22 @@ class Folder:
             if others:
                 raise self._taken() if self._is_taken(others) else self._full()
         except BaseException:
-            self._clear(self / claim)
+            mine = self / claim
+            mine._clear(mine.delete)
             raise
         try:
             yield
             (self / claim).delete()
-        except BaseException:
+        except BaseException as exc:
             try:
-                self._wait_for_tasks()
+                self._wait_for_tasks(patience_of(exc))
             finally:
-                self._clear(self)
+                self._clear(self._delete_claim_last)
             raise
 
     @staticmethod
     def _is_taken(names: list[str]) -> bool:
-        return any(name.startswith(_CLAIM) for name in names)
+        return any(map(_is_claim, names))
 
     def _full(self) -> JobError:
         return JobError(
@@ -116,14 +119,27 @@ class Folder:
         system, path = (self / name)._reach()
         self._do(lambda: system.create(path, False).close())
 
-    def _wait_for_tasks(self) -> None:
+    def _wait_for_tasks(self, until: float) -> None:
         """Wait for tasks, as far as one can ask for them: what is to be told has failed before."""
         with suppress(Exception):
-            wait_for_tasks(self._spark)
+            wait_for_tasks(self._spark, until)
 
-    @staticmethod
-    def _clear(what: "Folder") -> None:
+    def _clear(self, delete: Callable[[], None]) -> None:
         """Delete it as far as that is possible: what it is deleted for is what is to be told.
+
+        From here on a second signal ends the process: a file system may hang. A first one, where a job has failed, is
+        no reason to leave the half: it is told once that is gone.
+        """
+        heed_signals()
+        try:
+            self._keep_trying(delete)
+        except KeyboardInterrupt:
+            heed_signals()
+            self._keep_trying(delete)
+            raise
+
+    def _keep_trying(self, delete: Callable[[], None]) -> None:
+        """Delete it, and warn where that cannot be done.
 
         More than one try is due: Spark takes away its own half in there at the same time, and a call to the JVM that
         a signal has broken off can take the next connection with it.
@@ -131,15 +147,25 @@ class Folder:
         deadline = time.monotonic() + _CLEAR_S
         while True:
             try:
-                what.delete()
+                delete()
             except Exception as exc:
                 if time.monotonic() > deadline:
-                    told = f"{what.path} is not whole and could not be deleted, remove it: {exc}"
+                    told = f"{self.path} is not whole and could not be deleted, remove it: {exc}"
                     click.echo(f"warning: {told}", err=True)
                     return
                 time.sleep(_CLEAR_EVERY_S)
             else:
                 return
+
+    def _delete_claim_last(self) -> None:
+        """Delete it with all that is in it. Raises JobError - some of it stays, and its claim with it.
+
+        To delete a folder is not one step, neither on a disk nor in an object store; and in the order of names, which
+        some of these take, a claim is before the tables. These would look whole, each with its `_SUCCESS`.
+        """
+        for name in sorted(self.names(), key=_is_claim):
+            (self / name).delete()
+        self.delete()
 
     def delete(self) -> None:
         """Delete it with all that is in it; nothing happens if it is not there. Raises JobError - some of it stays."""
@@ -207,3 +233,7 @@ class Folder:
         except Py4JJavaError as exc:
             said = in_one_line(str(exc.java_exception.getMessage() or exc.java_exception.getClass().getName()))
             raise JobError(f"the file system of {self.path} refuses: {said}") from exc
+
+
+def _is_claim(name: str) -> bool:
+    return name.startswith(_CLAIM)

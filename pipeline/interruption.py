@@ -8,6 +8,7 @@ what was half written, which nobody may add to any more.
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,7 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipeline.command import Terminated
-from pipeline.running_tasks import wait_for_tasks
+from pipeline.running_tasks import patience_of, wait_for_tasks
 
 __all__ = ["ending_queries", "heed_signals"]
 
@@ -26,7 +27,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def ending_queries(spark: SparkSession) -> Iterator[None]:
-    """Raise KeyboardInterrupt inside for SIGINT, and Terminated for SIGTERM, once the queries of `spark` have ended."""
+    """Raise KeyboardInterrupt inside for SIGINT, and Terminated for SIGTERM, once the queries of `spark` have ended.
+
+    They are waited for as long as there is patience; from then on a second signal ends the process at once.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # Signals are for the main thread, and so is what to do about them.
         return
@@ -34,10 +38,15 @@ def ending_queries(spark: SparkSession) -> Iterator[None]:
     def handle(number: int, _frame: FrameType | None) -> None:
         for each in before:
             signal.signal(each, _heed_not)  # Once is enough; the patience is bounded.
-        asking = threading.Thread(target=_end, args=(spark,), name="end of queries")
+        error = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
+        until = patience_of(error)
+        # A JVM that was stopped gives no answer at all: the thread may never end, and then nobody waits for it.
+        asking = threading.Thread(target=_end, args=(spark, until), name="end of queries", daemon=True)
         asking.start()
-        asking.join()
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+        asking.join(until - time.monotonic())
+        if asking.is_alive():
+            heed_signals()
+        raise error
 
     # py4j writes a traceback of the call that is interrupted to the root logger.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -61,10 +70,10 @@ def _heed_not(_number: int, _frame: FrameType | None) -> None:
     """Do nothing about a signal."""
 
 
-def _end(spark: SparkSession) -> None:
-    """Cancel all queries, and wait until no task is at work, as long as that is bearable."""
+def _end(spark: SparkSession, until: float) -> None:
+    """Cancel all queries, and wait until no task is at work, or it is `until` (monotonic clock)."""
     try:
         spark.sparkContext.cancelAllJobs()
-        wait_for_tasks(spark)
+        wait_for_tasks(spark, until)
     except Py4JError:
         return  # Its JVM has ended, and all tasks on this machine with it.

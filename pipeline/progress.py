@@ -142,11 +142,7 @@ class _Watching:
         read, handed_on = stage.shuffleReadRecords(), stage.shuffleWriteRecords()
         if self._writes and read and not handed_on:
             return 0
-        given = stage.inputRecords()
-        if given <= stage.numTasks():
-            # One for each task says which share of a store it is to read (`store_tables`), and is no row.
-            given = 0
-        return int(max(stage.outputRecords(), handed_on, read, given))
+        return int(max(stage.outputRecords(), handed_on, read, stage.inputRecords()))
 
     def _words(self, sight: _Sight | None) -> str:
         if sight is None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
 from pipeline.interruption import heed_signals
-from pipeline.running_tasks import PATIENCE_S
+from pipeline.running_tasks import PATIENCE_S, patience_of
 
 __all__ = ["side_by_side"]
 
@@ -35,7 +35,7 @@ def side_by_side(spark: SparkSession, works: Sequence[Callable[[], T]]) -> list[
     If one of them raises, or whoever waits is interrupted, the queries of the others are cancelled. None of them goes
     on after this has returned or raised, unless it has not ended `PATIENCE_S` after that, which is logged.
 
-    Raises: what was raised first.
+    Raises: what was raised first; KeyboardInterrupt - whoever waits was interrupted, be it while works were ended.
     """
     context = spark.sparkContext
     tag = f"side-by-side-{uuid.uuid4().hex}"
@@ -43,48 +43,61 @@ def side_by_side(spark: SparkSession, works: Sequence[Callable[[], T]]) -> list[
 
     def tagged(work: Callable[[], T]) -> Callable[[], T]:
         def run() -> T:
+            context.addJobTag(tag)
+            return work()
+
+        # With the settings of this thread, such as the pool that its queries belong to.
+        wrapped: Callable[[], T] = inheritable_thread_target(spark)(run)
+
+        def noted() -> T:
             if failures:
                 raise CancelledError
-            context.addJobTag(tag)
             try:
-                return work()
+                return wrapped()
             except BaseException as exc:
                 failures.append(exc)
                 raise
 
-        # With the settings of this thread, such as the pool that its queries belong to.
-        wrapped: Callable[[], T] = inheritable_thread_target(spark)(run)
-        return wrapped
+        return noted
 
     threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="side by side")
+    running: list[Future[T]] = []
     try:
-        running = [threads.submit(tagged(work)) for work in works]
+        for work in works:
+            running.append(threads.submit(tagged(work)))
+        wait(running, return_when=FIRST_EXCEPTION)
+        if failures:
+            raise failures[0]
+        return [each.result() for each in running]
+    except BaseException as exc:
+        # One that was submitted when a signal came may be in no list; it does not begin.
+        failures.append(exc)
         try:
-            wait(running, return_when=FIRST_EXCEPTION)
-        finally:
-            _end(context, tag, running)
+            _end(context, tag, running, patience_of(exc))
+        except KeyboardInterrupt as interruption:
+            # A first signal, after a failure: who is told of it must not find anything at work either.
+            _end(context, tag, running, patience_of(interruption))
+            raise
+        raise
     finally:
         # What has ended needs no wait, and what has not was waited for long enough.
-        threads.shutdown(wait=False)
-    if failures:
-        raise failures[0]
-    return [each.result() for each in running]
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _end(context: SparkContext, tag: str, running: Sequence["Future[Any]"]) -> None:
+def _end(context: SparkContext, tag: str, running: Sequence["Future[Any]"], until: float) -> None:
     """Begin nothing more, and cancel the queries of what is running until nothing is; it may be about to begin more.
 
-    That has a limit: by now signals may be without effect, and a call to a file system that is gone ends with nothing.
+    That has a limit, `until` (monotonic clock): by now signals may be without effect, and a call to a file system that
+    is gone ends with nothing. Once they are cancelled in any case, if somebody else has waited that long before.
     """
     for each in running:
         each.cancel()
-    deadline = time.monotonic() + PATIENCE_S
     while left := wait(running, timeout=0).not_done:
-        if time.monotonic() >= deadline:
-            _log.warning("%d queries go on, although they were cancelled %.0f s ago", len(left), PATIENCE_S)
-            heed_signals()
-            return
         # Without its JVM each fails by itself.
         with suppress(Py4JError):
             context.cancelJobsWithTag(tag)
-        wait(left, timeout=_AGAIN_S)
+        left = wait(left, timeout=_AGAIN_S).not_done
+        if left and time.monotonic() >= until:
+            _log.warning("%d queries go on, although they were cancelled %.0f s ago", len(left), PATIENCE_S)
+            heed_signals()
+            return

@@ -72,6 +72,7 @@ def write_snapshot(
     source: str,
     prefix: bytes = b"",
     clock: Clock | None = None,
+    began: float | None = None,
 ) -> Manifest:
     """Write `frames` as a snapshot into the folder `path`, which must be empty or missing. Each is read once.
 
@@ -81,12 +82,13 @@ def write_snapshot(
     the rows of records that cannot be read. Whatever ends it before the end, what it has written is deleted as far as
     that is possible; and without the manifest the rest is no snapshot.
 
+    Args: began - since when what the frames hold was looked for (wall clock), if that was before this is called.
     Raises: JobError - the folder has something in it, or rows were lost on the way; what reading the frames raises.
     """
     folder = Folder(spark, path)
     clock = clock or SystemClock()
     with folder.deleted_on_failure():
-        began = clock.wall()
+        began = clock.wall() if began is None else began
         works = [partial(_copied, table, frame, f"{path}/{table}", clock) for table, frame in frames.items()]
         copied = dict(zip(frames, side_by_side(spark, works), strict=True))
         manifest = Manifest(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
+from hedwig.clock import Clock, SystemClock
 from pipeline.command import Job
 from pipeline.jobs.options import ScanWish
 from pipeline.manifest import Manifest
@@ -16,16 +17,26 @@ __all__ = ["take_snapshot"]
 
 
 def take_snapshot(
-    job: Job, spark: SparkSession, url: str, tables: Sequence[Table], path: str, scan: ScanWish, what: str
+    job: Job,
+    spark: SparkSession,
+    url: str,
+    tables: Sequence[Table],
+    path: str,
+    scan: ScanWish,
+    what: str,
+    clock: Clock | None = None,
 ) -> Manifest:
     """Write `tables` of the store at `url`, which has to be there, into the folder `path`.
 
     Args: what - what the job is at, in a word.
     Raises: as `read_table_to_copy` and `write_snapshot`.
     """
+    clock = clock or SystemClock()
+    # A store that lists its topics to plan shows what was there then; what it lacks may have come to be since.
+    began = clock.wall()
     with job.progress(spark, "planning"):
         found = {table: read_table_to_copy(spark, existing(url), table, scan.options) for table in tables}
     rows = sum(each.rows for each in found.values()) or None
     with job.progress(spark, what, rows, copies=True):
         frames = {table: each.frame for table, each in found.items()}
-        return write_snapshot(spark, frames, path, source=url, prefix=scan.prefix)
+        return write_snapshot(spark, frames, path, source=url, prefix=scan.prefix, clock=clock, began=began)

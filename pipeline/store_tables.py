@@ -15,6 +15,7 @@ from pipeline.errors import JobError
 from pipeline.folder import Folder
 from pipeline.policies import Policy
 from pipeline.schemas import UNREADABLE, all_columns, key_columns
+from pipeline.shares import frame_of_shares, shares_in
 from pipeline.spark_types import spark_field
 from pipeline.statistics import Statistics
 from pipeline.tables import OnCorrupt, Table
@@ -53,26 +54,21 @@ def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Map
     be null.
 
     What tasks read is planned here and now, and not by processes that Spark would start to ask the data source. A store
-    that lists all its topics to plan is listed twice, here and by one of those.
+    that lists its topics to plan is listed this once, however often the frame is read; what comes to be later is not in
+    the frame.
 
     Raises: as `plan`.
     """
     schema = StructType([spark_field(field.with_nullable(True)) for field in all_columns(table)])
-    chosen = {"url": url, "table": table.value, **options}
-    reader = HedwigDataSource(chosen).reader(schema)
+    reader = HedwigDataSource({"url": url, "table": table.value, **options}).reader(schema)
     shares = reader.partitions()
-    planned = [share.keys for share in shares if isinstance(share, Share)]
-    rows = sum(keys.rows for keys in planned)
-    if any(keys.listed is not None for keys in planned):
-        # These name all that is in them: too much to send all of them to each task, as below.
-        return TableToCopy(spark.read.format("hedwig").schema(schema).options(**chosen).load(), rows)
+    rows = sum(share.keys.rows for share in shares if isinstance(share, Share))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from reader.read(shares[number])
+        for share in shares_in(batches):
+            yield from reader.read(share)
 
-    return TableToCopy(spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, schema), rows)
+    return TableToCopy(frame_of_shares(spark, shares).mapInArrow(read, schema), rows)
 
 
 def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], options: Mapping[str, str]) -> DataFrame:

@@ -50,14 +50,18 @@ class Registration:
     async def is_alive(self, hub: HubInfo) -> bool:
         """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told.
 
-        An incarnation is an address and an epoch. That one is dead is read from its host node, after a `sync`.
+        An incarnation is an address and an epoch. That one is dead is read from its host node, after a `sync`; but not
+        of those that were at this address before: the node of this one is in the place of theirs, and the live set may
+        still have to hear of that.
         """
-        if hub.epoch == self.hub.epoch and hub.address == self.hub.address:
-            return self.me is self.hub
+        if hub.address == self.hub.address:
+            return self.me.epoch == hub.epoch
         return await self._verdicts.is_alive(hub)
 
     def seems_alive(self, hub: HubInfo) -> bool:
         """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
+        if hub.address == self.hub.address:
+            return hub.epoch == self.hub.epoch and self.is_proven()
         return self._live_set.is_watched and self._live_set.has(hub)
 
     def choose(self, tried: Collection[bytes] = ()) -> HubInfo:

@@ -331,4 +331,3 @@ async def _outcome_of(work: Awaitable[Version]) -> Outcome[Any]:
 
 def _row(key: RecordKey) -> bytes:
     return topic_key(key.topic) + (key.subscriber or b"")
-

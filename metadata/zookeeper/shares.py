@@ -19,6 +19,8 @@ __all__ = ["Shares", "listed_topics"]
 
 _LEVEL: Final = 1
 """Names that stand in order have much in common, so that the quickest compression does."""
+_NAMES_BYTES: Final = 16 << 20
+"""A range ends at so many bytes of names: it travels in one message, and its reader unpacks all of it at once."""
 
 
 class Shares:
@@ -41,12 +43,17 @@ class Shares:
                 self._packed += packer.pack(number)
 
     def ranges(self, kind: str, prefix: bytes, parts: int, rows_min: int) -> list[KeyRange]:
-        """Return the topics in at most `parts` ranges of about equal numbers of records; one empty range of none."""
-        rows = sum(self._records)
-        step = steps(rows, parts, rows_min)
+        """Return the topics in at most `parts` ranges of about equal numbers of records; one empty range of none.
+
+        A range ends at `_NAMES_BYTES` too, as far as `parts` allows.
+        """
+        # Ranges that end for their names come on top of those that end for their records: up to half of `parts` is kept
+        # for them, and none where all names go into one.
+        room = max(_NAMES_BYTES, -(-2 * len(self._packed) // parts))
+        step = steps(sum(self._records), parts - len(self._packed) // room, rows_min)
         firsts, taken = [0], 0
         for index, before in enumerate(accumulate(self._records[:-1], initial=0)):
-            if before - taken >= step:
+            if before - taken >= step or self._offset(index) - self._offset(firsts[-1]) >= room:
                 firsts.append(index)
                 taken = before
         lasts = [*firsts[1:], len(self._records)]

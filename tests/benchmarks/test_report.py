@@ -447,8 +447,10 @@ def test_one_backend_alone_is_shown_without_a_winner(tmp_path: Path) -> None:
         "Nothing stands beside something else here: there is HBase only.",
     ]
     assert not any(section.title == "Who was better" for section in page.sections)
-    # The picture of all rates is shown once, first.
-    assert [chart.name for chart in short.charts] == ["overview-synced-1"]
+    # The pictures of all rates and of memory are shown once, first.
+    assert [chart.name for chart in short.charts] == ["overview-synced-1", "memory-synced-1"]
+    names = [chart.name for chart in page.charts()]
+    assert len(names) == len(set(names))
     charts = _sections(page)["Operations a second against topics: synced, 1 subscription a topic"]
     assert [chart.name for chart in charts] == ["rate-synced-1-claim-64-in-flight"]
 

@@ -320,8 +320,8 @@ def test_a_percentiles_factor_is_told_with_those_of_its_rounds_in_sentences_as_i
     )
     assert leads([finding], "synced", ()) == [
         "Where ZooKeeper is better by the rounds of one size alone (synced): nowhere, at 300 topics.",
-        "Where HBase is better by the rounds of one size alone (synced): at 300 topics in read-owner, 1,000/s offered (12.50 × over "
-        "all, 1.25 – 1.25 within the rounds).",
+        "Where HBase is better by the rounds of one size alone (synced): at 300 topics in read-owner, 1,000/s offered "
+        "(12.50 × over all, 1.25 – 1.25 within the rounds).",
     ]
 
 
@@ -409,11 +409,12 @@ def test_the_page_begins_with_where_each_side_is_better() -> None:
     found = _sections(_steady)
     assert list(found)[:2] == ["In short", "Who was better"]
     case = "claim, 64 in flight (2.00 ×)"
+    better = "is better by the rounds of one size alone"
     says = found["Who was better"].says
     first = next(place for place, said in enumerate(says) if "of one size alone" in said)
     assert list(says[first : first + 2]) == [
-        f"Where ZooKeeper is better by the rounds of one size alone ({words}): at 300 topics nowhere – at 3,000 topics in {case}.",
-        f"Where HBase is better by the rounds of one size alone ({words}): at 300 topics in {case} – at 3,000 topics nowhere.",
+        f"Where ZooKeeper {better} ({words}): at 300 topics nowhere – at 3,000 topics in {case}.",
+        f"Where HBase {better} ({words}): at 300 topics in {case} – at 3,000 topics nowhere.",
     ]
     (table,) = found["What the names mean"].tables
     assert [line[0] for line in table.lines] == ["claim"]
@@ -442,7 +443,8 @@ def test_the_page_says_once_that_some_verdicts_are_wrong() -> None:
     result = three_backends()
     result.measurements = [each for each in result.measurements if each.workload.name == "claim"]
     page = report_page([("x", result)])
-    said = " ".join([*page.says, *(each for section in page.sections for each in section.says)])
+    facts = [value for section in page.sections for _, value in section.facts]
+    said = " ".join([*page.says, *(each for section in page.sections for each in section.says), *facts])
     assert said.count("of 100 such verdicts about five are wrong by chance") == 1
     assert "leave no doubt" not in said
 

@@ -56,6 +56,9 @@ async def test_every_error_names_the_server_that_was_silent(
             ),
             return_exceptions=True,
         )
-    assert {type(outcome) for outcome in outcomes} == {UncertainStateError, MetadataUnavailableError}
-    said = {str(outcome) for outcome in outcomes}
+    # What a server has begun when it is stopped it may still answer.
+    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert len(errors) > len(outcomes) / 2
+    assert {type(error) for error in errors} == {UncertainStateError, MetadataUnavailableError}
+    said = {str(error) for error in errors}
     assert {each for each in said if not any(f":{port}" in each for port in ports)} == set()

@@ -1,5 +1,6 @@
 """A folder that is being made belongs to one job, which takes away its own work and nobody else's."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -12,9 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.taskcontext import TaskContext
 
 from hedwig.exit_codes import ExitCode
+from pipeline import interruption
 from pipeline.errors import SPARK_ERRORS, JobError
 from pipeline.folder import Folder
-from pipeline.running_tasks import wait_for_tasks
+from pipeline.interruption import ending_queries
+from pipeline.running_tasks import PATIENCE_S, patience_of, wait_for_tasks
+from pipeline.side_by_side import side_by_side
+from tests.pipeline.interrupting import interrupted_once
 
 
 def test_a_folder_is_claimed_while_it_is_made(spark: SparkSession, tmp_path: Path) -> None:
@@ -95,6 +100,138 @@ def test_what_was_deleted_does_not_come_back_by_tasks_that_go_on(spark: SparkSes
 
     with pytest.raises(SPARK_ERRORS, match="this task fails each time"), Folder(spark, str(made)).deleted_on_failure():
         spark.range(0, 2, 1, 2).mapInArrow(writes_on, "id bigint").collect()
-    wait_for_tasks(spark)
+    wait_for_tasks(spark, time.monotonic() + PATIENCE_S)
     assert begun.exists()
     assert not made.exists()
+
+
+def test_what_was_interrupted_does_not_come_back_by_its_only_task(spark: SparkSession, tmp_path: Path) -> None:
+    made, alive = tmp_path / "made", tmp_path / "alive"
+
+    def writes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # For longer than it takes Spark to end what is written in Python, and not as long as anybody is patient.
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            made.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                (made / "part").touch()
+            alive.touch()
+            time.sleep(0.01)
+        yield from batches
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ending_queries(spark),
+        interrupted_once(alive.exists),
+        Folder(spark, str(made)).deleted_on_failure(),
+    ):
+        # In another thread: an interrupted call to the JVM would cost this one the session.
+        side_by_side(spark, [spark.range(0, 1, 1, 1).mapInArrow(writes_on, "id bigint").collect])
+    while time.time() - alive.stat().st_mtime < 1:
+        time.sleep(0.05)
+    assert not made.exists()
+
+
+def test_tasks_that_were_waited_for_once_get_no_more_time(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("pipeline.folder.wait_for_tasks", lambda _, until: waited.append(until))
+    error = KeyboardInterrupt()
+    until = patience_of(error)
+    with pytest.raises(KeyboardInterrupt), Folder(spark, str(tmp_path / "made")).deleted_on_failure():
+        raise error
+    assert waited == [until]
+    assert not (tmp_path / "made").exists()
+
+
+def _fail_with_tables(folder: Folder) -> None:
+    """Make what some tables and a manifest leave in a folder, and fail; as names go, the claim is amid these."""
+    with folder.deleted_on_failure():
+        made = Path(folder.path)
+        for name in ("OWNERS", "ledgers", "subscriptions"):
+            (made / name).mkdir()
+            (made / name / "_SUCCESS").touch()
+        (made / "manifest.json").write_text("{}")
+        raise ValueError("what failed")
+
+
+def test_of_a_half_the_claim_is_deleted_last(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(spark, str(tmp_path / "made"))
+    deleted: list[str] = []
+    delete = Folder.delete
+
+    def noted(self: Folder) -> None:
+        deleted.append(self.path.removeprefix(folder.path))
+        delete(self)
+
+    monkeypatch.setattr(Folder, "delete", noted)
+    with pytest.raises(ValueError, match="what failed"):
+        _fail_with_tables(folder)
+    assert sorted(deleted[:-2]) == ["/OWNERS", "/ledgers", "/manifest.json", "/subscriptions"]
+    assert deleted[-2].startswith("/_UNFINISHED-")
+    assert deleted[-1] == ""
+    assert not folder.exists()
+
+
+def test_a_half_of_which_some_stays_keeps_its_claim(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(spark, str(tmp_path / "made"))
+    delete = Folder.delete
+
+    def refuses_some(self: Folder) -> None:
+        if self.path.endswith("/ledgers"):
+            raise JobError(f"the file system of {self.path} refuses: it went away")
+        delete(self)
+
+    monkeypatch.setattr(Folder, "delete", refuses_some)
+    monkeypatch.setattr("pipeline.folder._CLEAR_S", 0.1)
+    with pytest.raises(ValueError, match="what failed"):
+        _fail_with_tables(folder)
+    assert (folder / "ledgers" / "_SUCCESS").exists()
+    assert folder.is_unfinished
+    assert "made is not whole and could not be deleted, remove it: the file system" in capsys.readouterr().err
+
+
+def test_a_first_signal_while_a_half_is_deleted_is_told_once_that_is_gone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(spark, str(tmp_path / "made"))
+    is_heeded: list[bool] = []
+    delete = Folder.delete
+
+    def interrupted(self: Folder) -> None:
+        is_heeded.append(signal.getsignal(signal.SIGINT) is signal.SIG_DFL)
+        if len(is_heeded) == 1:
+            signal.raise_signal(signal.SIGINT)
+        delete(self)
+
+    monkeypatch.setattr(Folder, "delete", interrupted)
+    with pytest.raises(KeyboardInterrupt), ending_queries(spark):
+        _fail_with_tables(folder)
+    assert not folder.exists()
+    assert not is_heeded[0]
+    assert all(is_heeded[1:]), "a second signal ends the process"
+
+
+def test_a_second_signal_while_a_half_is_deleted_ends_the_process(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers: set[object] = set()
+
+    def noted(self: Folder) -> None:
+        handlers.update(signal.getsignal(each) for each in before)
+
+    monkeypatch.setattr(Folder, "delete", noted)
+    # As after a first signal.
+    before = {each: signal.signal(each, interruption._heed_not) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(ValueError, match="what failed"):
+            _fail_with_tables(Folder(spark, str(tmp_path / "made")))
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert handlers == {signal.SIG_DFL}

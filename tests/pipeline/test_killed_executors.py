@@ -1,6 +1,7 @@
 """Jobs of which an executor is killed in the middle, on a real standalone cluster: what it had begun, another one ends.
 
-The jobs are those that people start, so rows are written by `apply_rows`, and into a real HBase.
+The jobs are those that people start, so rows are written by `apply_rows`, into a real HBase. They are read from it and
+from a real ZooKeeper, whose shares name what is in them.
 """
 
 import json
@@ -39,9 +40,10 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def place(servers: RunningServers, tmp_path: Path) -> Iterator[Place]:
-    """An empty store in HBase."""
-    (row,) = (row for row in BACKENDS if row.label == "hbase")
+def place(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Place]:
+    """An empty store in HBase, or on the servers that a test names."""
+    label = getattr(request, "param", "hbase")
+    (row,) = (row for row in BACKENDS if row.label == label)
     with row.place(Surroundings(servers, tmp_path)).formatted() as made:
         yield made
 
@@ -112,6 +114,7 @@ def test_rows_that_a_load_writes_are_written_once(cluster: StandaloneCluster, pl
     assert {name: after[name] for name in before} == before, "no row is written twice"
 
 
+@pytest.mark.parametrize("place", ["hbase", "zookeeper"], indirect=True)
 def test_rows_that_a_snapshot_reads_are_there_once(cluster: StandaloneCluster, place: Place, tmp_path: Path) -> None:
     async def fill(store: MetadataStore) -> None:
         for outcome in await store.persistence.apply([Write(_key(name), LedgerRanges(), NEW) for name in NAMES]):

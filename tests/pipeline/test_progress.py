@@ -160,27 +160,18 @@ def test_what_is_done_without_tasks_is_told_too(spark: SparkSession, monkeypatch
     assert b"tasks" not in told
 
 
-def test_numbers_of_shares_are_no_rows() -> None:
-    watching = _Watching(cast(SparkSession, _Session()), "job", SystemClock())
-    assert watching._rows_of(_stage(inputRecords=16, numTasks=20)) == 0
-    assert watching._rows_of(_stage(inputRecords=16, numTasks=20, shuffleWriteRecords=700)) == 700
-    assert watching._rows_of(_stage(inputRecords=16_000, numTasks=20)) == 16_000
-
-
 def test_of_copies_the_rows_in_files_are_told_of_all_tables_together() -> None:
     session = _Session()
     watching = _Watching(cast(SparkSession, session), "job", SystemClock(), rows=1_000, copies=True)
     assert watching._look() is None
-    ledgers = _stage(stageId=1, inputRecords=2, numTasks=4, numCompleteTasks=2, numActiveTasks=1, outputRecords=200)
-    subscriptions = _stage(stageId=2, inputRecords=1, numTasks=6, numActiveTasks=1)
+    ledgers = _stage(stageId=1, numTasks=4, numCompleteTasks=2, numActiveTasks=1, outputRecords=200)
+    subscriptions = _stage(stageId=2, numTasks=6, numActiveTasks=1)
     session.active = [ledgers, subscriptions]
     assert watching._look() == _Sight(200, 2, 10, 0.0)
     # One has ended, and is read back while the other goes on.
     session.ended[1] = _stage(stageId=1, outputRecords=400)
     back = _stage(stageId=3, inputRecords=400, numTasks=1, numActiveTasks=1)
-    subscriptions = _stage(
-        stageId=2, inputRecords=3, numTasks=6, numActiveTasks=1, numCompleteTasks=2, outputRecords=90
-    )
+    subscriptions = _stage(stageId=2, numTasks=6, numActiveTasks=1, numCompleteTasks=2, outputRecords=90)
     session.active = [subscriptions, back]
     assert watching._look() == _Sight(490, 2, 7, 0.0)
     assert _words(watching) == "490 of about 1,000 rows, 2 of 7 tasks, 0 s so far"

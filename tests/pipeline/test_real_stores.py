@@ -1,14 +1,21 @@
-"""The data source over real HBase and ZooKeeper: what one session moves from store to store arrives whole."""
+"""Spark over real HBase and ZooKeeper: what one session moves from store to store arrives whole, and is listed once."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from hedwig.model import Topic
+from metadata.zookeeper.listing import Listing
+from pipeline import store_snapshot
+from pipeline.manifest import Manifest
+from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
 from pipeline.tables import Table
 from tests.metadata.bulk_contents import fill
 from tests.metadata.place import BACKENDS, BackendRow, Place, Surroundings
+from tests.pipeline.conftest import Run
 from tests.pipeline.stores import check_pauses, new_store, records, with_store
 from tests.servers import RunningServers
 
@@ -42,3 +49,34 @@ def test_tables_go_there_and_come_back(spark: SparkSession, place: Place, tmp_pa
 def test_a_reader_may_be_kept_waiting_for_longer_than_the_store_may_take(place: Place) -> None:
     with_store(place.url, fill)
     check_pauses(place.url, 1)
+
+
+@pytest.mark.parametrize("place", [ROWS["zookeeper"]], ids=["zookeeper"], indirect=True)
+def test_a_snapshot_lists_zookeeper_once_for_each_table(
+    run: Run, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_store(place.url, fill)
+    stored = _counts(place.url)
+    listed: list[str] = []
+    found, write = Listing.found, write_snapshot
+
+    def listing(self: Listing, prefix: bytes | None, start_after: Topic | None) -> Any:
+        listed.extend(self._record_names)
+        return found(self, prefix, start_after)
+
+    def write_later(*frames: Any, **how: Any) -> Manifest:
+        # A task or another process, in which nobody counts here, would find these too if it listed anything.
+        with_store(place.url, lambda store: fill(store, (b"later/%d" % number for number in range(3))))
+        return write(*frames, **how)
+
+    monkeypatch.setattr(Listing, "found", listing)
+    monkeypatch.setattr(store_snapshot, "write_snapshot", write_later)
+    taken = run("snapshot", place.url, tmp_path / "snapshot", "--rows-per-partition", 20)
+    assert sorted(listed) == ["hub", "ledgers", "subscribers"]
+    assert taken["tables"] == stored
+    assert all(number > stored[table] for table, number in _counts(place.url).items())
+
+
+def _counts(url: str) -> dict[str, int]:
+    """Return how many records there are for each table of a snapshot."""
+    return {table.value: len(records(url, table)) for table in SNAPSHOT_TABLES}

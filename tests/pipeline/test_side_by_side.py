@@ -5,16 +5,20 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pipeline import interruption
+from pipeline import interruption, running_tasks
 from pipeline import side_by_side as module
+from pipeline.interruption import ending_queries
 from pipeline.side_by_side import side_by_side
+from tests.pipeline.interrupting import interrupted_once
 
 PATIENCE_S: Final = 60.0
 
@@ -86,7 +90,7 @@ def test_nothing_is_warned_of(spark: SparkSession) -> None:
 def test_what_does_not_end_when_it_is_cancelled_is_waited_for_only_so_long(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(running_tasks, "PATIENCE_S", 0.5)
     began, over = threading.Event(), threading.Event()
 
     def stubborn() -> None:
@@ -110,6 +114,60 @@ def test_what_does_not_end_when_it_is_cancelled_is_waited_for_only_so_long(
             signal.signal(each, handler)
     assert time.monotonic() - started < PATIENCE_S
     assert "1 queries go on" in caplog.text
+
+
+def test_an_interruption_while_others_are_ended_leaves_none_of_them_at_work(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ends = threading.Event(), threading.Event()
+    ended: list[int] = []
+    end = module._end
+
+    def noted(*given: Any) -> None:
+        ends.set()
+        end(*given)
+
+    def fails() -> None:
+        assert begun.wait(PATIENCE_S)
+        raise ValueError("mine")
+
+    def long() -> None:
+        begun.set()
+        assert ends.wait(PATIENCE_S)
+        time.sleep(2)  # For longer than it takes to interrupt whoever waits for it.
+        ended.append(1)
+
+    monkeypatch.setattr(module, "_end", noted)
+    # Nothing is to be cancelled here, and a call to the JVM must not be what is interrupted.
+    monkeypatch.setattr(SparkContext, "cancelJobsWithTag", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt), ending_queries(spark), interrupted_once(ends.is_set):
+        side_by_side(spark, [fails, long])
+    assert ended == [1]
+
+
+def test_an_interruption_while_works_are_submitted_leaves_none_of_them_at_work(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+    ended: list[int] = []
+    submit = ThreadPoolExecutor.submit
+
+    def interrupted(self: ThreadPoolExecutor, *given: Any) -> Any:
+        if begun.is_set():
+            raise KeyboardInterrupt
+        submitted = submit(self, *given)
+        assert begun.wait(PATIENCE_S)
+        return submitted
+
+    def long() -> None:
+        begun.set()
+        time.sleep(1)
+        ended.append(1)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(spark, [long, long])
+    assert ended == [1]
 
 
 def test_signals_that_somebody_else_ignores_stay_ignored() -> None:

@@ -3,22 +3,39 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from hedwig.clock import SystemClock
 from hedwig.exit_codes import ExitCode
+from pipeline import store_snapshot
+from pipeline.command import Job
 from pipeline.diff import diff
 from pipeline.errors import JobError
 from pipeline.generate import Recipe, generate
+from pipeline.jobs.options import ScanWish
 from pipeline.manifest import FORMAT, Manifest
-from pipeline.snapshot import read_snapshot, write_snapshot
+from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot, write_snapshot
 from pipeline.spark_types import spark_schema
+from pipeline.store_snapshot import take_snapshot
+from pipeline.store_tables import TableToCopy, read_table_to_copy
 from pipeline.tables import Table
 
 RECIPE = Recipe(topics=300, subscriptions=500, with_history=True)
+
+
+class _MinuteClock(SystemClock):
+    """A clock that is a minute later whenever it is looked at, beginning with the first."""
+
+    minutes = 0
+
+    def wall(self) -> float:
+        self.minutes += 1
+        return 60.0 * self.minutes
 
 
 def _frames(spark: SparkSession) -> dict[Table, DataFrame]:
@@ -55,6 +72,25 @@ def test_a_snapshot_holds_what_was_written_and_its_manifest_says_what(spark: Spa
         "owners",
         "subscriptions",
     ]
+
+
+def test_a_snapshot_of_a_store_began_before_what_is_read_was_planned(
+    spark: SparkSession, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on it lacks what comes to be, if the store lists its topics to plan."""
+    clock = _MinuteClock()
+    planned: list[int] = []
+
+    def noted(*how: Any) -> TableToCopy:
+        planned.append(clock.minutes)
+        return read_table_to_copy(*how)
+
+    monkeypatch.setattr(store_snapshot, "read_table_to_copy", noted)
+    place, job = str(tmp_path / "snapshot"), Job(name="snapshot")
+    manifest = take_snapshot(job, spark, filled, SNAPSHOT_TABLES, place, ScanWish({}), "rows", clock)
+    assert planned == [1] * len(SNAPSHOT_TABLES)
+    assert manifest.began == "1970-01-01T00:01:00+00:00"
+    assert manifest.ended > manifest.began
 
 
 def test_nothing_is_overwritten(spark: SparkSession, tmp_path: Path) -> None:

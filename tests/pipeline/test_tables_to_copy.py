@@ -1,7 +1,9 @@
 """Tables that are read to be copied hold what the data source reads, in tasks that were planned beside the job."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -47,20 +49,31 @@ def test_what_goes_wrong_in_a_task_comes_as_what_it_was(spark: SparkSession, fil
     assert isinstance(from_spark(caught.value), CorruptRecordError)
 
 
-@pytest.mark.parametrize("is_listed", [True, False])
-def test_shares_that_list_what_is_in_them_are_not_sent_to_each_task(
-    spark: SparkSession, filled: str, monkeypatch: pytest.MonkeyPatch, is_listed: bool
+def test_a_task_is_sent_its_own_share_and_no_other(
+    spark: SparkSession, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the store: it is the plan that tells."""
-    shares = [replace(keys, listed=b"names" if is_listed else None) for keys in plan(_config(filled))]
-    monkeypatch.setattr(datasource, "plan", lambda _: shares)
-    frame, rows = read_table_to_copy(spark, filled, Table.TOPICS, {"rowsPerPartition": "20"})
-    assert rows == sum(keys.rows for keys in shares) > 0
-    explained = frame._jdf.queryExecution().analyzed().toString()
-    assert ("MapInArrow" in explained) != is_listed
-    # The data source plans anew, in a process of its own.
-    assert frame.count() == read_table(spark, filled, Table.TOPICS, {}).count()
+    """However much shares name of what is in them."""
+    config = ScanConfig(url=filled, table=Table.SUBSCRIPTIONS, rows_per_partition=200)
+    planned = plan(config)
+    # Less than what Spark makes a broadcast of, which would not be seen here.
+    names = 900_000 // len(planned)
+    planned = [replace(keys, listed=os.urandom(names)) for keys in planned]
+    monkeypatch.setattr(datasource, "plan", lambda _: planned)
+    frame, rows = read_table_to_copy(spark, filled, Table.SUBSCRIPTIONS, {})
+    assert rows == sum(keys.rows for keys in planned) > 0
+    assert frame.count() == len(records(filled, Table.SUBSCRIPTIONS))
+    tasks = frame._jdf.rdd()
+    sizes = [_sent_bytes(spark, partition) for partition in tasks.partitions()]
+    assert len(sizes) == len(planned) > 2
+    assert names < min(sizes)
+    assert max(sizes) < 1.5 * names
+    # What is the same for all of them.
+    assert _sent_bytes(spark, tasks) < 450_000
 
 
-def _config(url: str) -> ScanConfig:
-    return ScanConfig(url=url, table=Table.TOPICS, rows_per_partition=20)
+def _sent_bytes(spark: SparkSession, what: Any) -> int:
+    """Return how large something of Java's is when it is sent."""
+    java: Any = spark._jvm
+    sent = java.java.io.ByteArrayOutputStream()
+    java.java.io.ObjectOutputStream(sent).writeObject(what)
+    return int(sent.size())

@@ -160,9 +160,7 @@ async def test_operations_go_on_after_the_session_expired(bridge: Bridge, addres
 
 
 @pytest.mark.filterwarnings("ignore:Exception in thread:pytest.PytestUnhandledThreadExceptionWarning")
-async def test_a_client_that_kazoo_gave_up_is_replaced_in_the_same_session(
-    bridge: Bridge, address: str
-) -> None:
+async def test_a_client_that_kazoo_gave_up_is_replaced_in_the_same_session(bridge: Bridge, address: str) -> None:
     """A request that cannot be serialised ends kazoo's thread, as a reply that it cannot read does."""
     session = await _session(bridge)
 

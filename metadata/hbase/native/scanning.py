@@ -5,6 +5,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
+from hedwig.outcomes import NotAppliedError
 from metadata.hbase.driver import TIME_MAX_MS, Cell, Row, RowValues, ScanRange
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.filters import filter_of
@@ -49,7 +50,8 @@ async def scan_region(
 
     A server sends fewer rows than asked for when that takes it long or gets too large; the next call goes on.
 
-    Raises: as a call of the connection; SCANNER_LOST among its failures - begin again behind the rows that are known.
+    Raises: as a call of the connection, SCANNER_LOST among its failures; NotAppliedError - the server has closed the
+        scanner. After either begin again behind the rows that are known.
     """
     request = ScanRequest(
         region=RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=region.name),
@@ -87,10 +89,16 @@ async def scan_region(
 
 
 def is_at_its_end(answer: ScanResponse) -> bool:
-    """Say whether nothing of the range is left in this region. The server has closed the scanner then."""
-    exhausted = answer.HasField("more_results_in_region") and not answer.more_results_in_region
-    ended = answer.HasField("more_results") and not answer.more_results
-    return exhausted or ended
+    """Say whether nothing of the range is left in this region. The server has closed the scanner then.
+
+    Raises: NotAppliedError - the answer does not tell, and is no page: so HBase answers a call for a scanner that it
+        has closed. Taken for a page without rows it would be asked for again and again. Each page tells.
+    """
+    if answer.HasField("more_results") and not answer.more_results:
+        return True
+    if not answer.HasField("more_results_in_region"):
+        raise NotAppliedError("HBase has closed the scanner")
+    return not answer.more_results_in_region
 
 
 def let_go(connection: Connection, scanner: int) -> None:

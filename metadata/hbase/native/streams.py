@@ -107,7 +107,10 @@ class _Scanner:
         self._calls = 0
 
     async def ask(self, rows: int, deadline: Deadline) -> CellBlock:
-        """Return the next rows, so many at most; there may be none, and still more to come."""
+        """Return the next rows, so many at most; there may be none, and still more to come.
+
+        Raises: as a call of the connection; NotAppliedError - the server has closed it.
+        """
         reply = await self._connection.ask_whole(METHOD, self._request(rows).SerializeToString(), deadline)
         try:
             answer = ScanResponse.FromString(reply.body)

@@ -8,7 +8,9 @@ import pytest
 
 from hedwig.errors import ServiceDownError
 from hedwig.zookeeper import Bridge, BridgeOptions
-from hub.liveness import LivenessOptions
+from hub.liveness import LivenessOptions, Registration
+from hub.liveness.boot_clock import boot_time_s
+from hub.liveness.lease import Lease
 from hub.liveness.live_set import LiveSet
 from hub.liveness.places import Places
 from hub.liveness.verdicts import Verdicts
@@ -69,6 +71,34 @@ async def test_a_new_incarnation_is_not_taken_for_the_old_one_in_a_set_that_stan
     second = await hubs.start(1)
     assert asker.live_set.has(first.registered[0].hub)
     assert await asker.verdicts.is_alive(second.liveness.registration.hub)
+
+
+async def test_who_was_at_this_address_before_is_dead_though_the_set_still_shows_it(
+    hubs: Hubs, asker: Asker, options: LivenessOptions
+) -> None:
+    """Else a hub that was killed and came back would send clients of the topics it had to itself."""
+    first = await hubs.start(1)
+    before = first.liveness.registration.hub
+    asker.live_set.start()
+    await until(lambda: asker.live_set.hubs, "it is seen")
+    await asker.live_set.aclose()
+    await first.liveness.close()
+    me = (await hubs.start(1)).liveness.registration.hub
+    lease = Lease(boot_time_s, boot_time_s(), 60.0, lambda: None)
+    registration = Registration(me, lease, asker.live_set, asker.verdicts, options)
+    assert asker.live_set.is_watched
+    assert asker.live_set.has(before)
+    assert not asker.live_set.has(me)
+    asked = asker.requests
+    assert not registration.seems_alive(before)
+    assert not await registration.is_alive(before)
+    assert registration.seems_alive(me)
+    assert await registration.is_alive(me)
+    assert asker.requests == asked
+    lease.end()
+    assert not registration.seems_alive(me)
+    with pytest.raises(ServiceDownError):
+        await registration.is_alive(before)
 
 
 async def test_the_set_answers_without_a_request(hubs: Hubs, asker: Asker) -> None:

@@ -52,6 +52,7 @@ class Habit(Enum):
     CLOSES = auto()
     CLOSES_WITH_A_WORD = auto()
     CLOSES_AFTER_EACH_REPLY = auto()
+    CLOSES_SCANNERS = auto()
 
 
 class RegionServer:
@@ -83,13 +84,17 @@ class RegionServer:
             start = b""
             while True:
                 raw, body = body_of(await _frame(reader))
+                call = RequestHeader.FromString(raw).call_id
                 request = ScanRequest.FromString(body)
                 if request.HasField("scan"):
                     start = request.scan.start_row
+                elif self._habit is Habit.CLOSES_SCANNERS:
+                    # So HBase answers whoever goes on with one that it has closed.
+                    writer.write(_answer(call, ScanResponse()))
+                    continue
                 wanted = [row for row in ROWS if row[0] >= start]
                 page = wanted[: request.number_of_rows]
                 start = page[-1][0] + b"\0" if page else start
-                call = RequestHeader.FromString(raw).call_id
                 writer.write(self._reply(call, page, len(wanted) > len(page), is_asked=is_asked))
                 await writer.drain()
                 if is_asked and self._habit is Habit.CLOSES_AFTER_EACH_REPLY:
@@ -110,16 +115,20 @@ class RegionServer:
             block = block_of(page)
             cells = block.data
             answer.cells_per_result.extend(block.counts)
-        meta = CellBlockMeta(length=len(cells)) if cells else None
-        header = ResponseHeader(call_id=call, cell_block_meta=meta).SerializeToString()
-        body = answer.SerializeToString()
-        return _framed(varint(len(header)) + header + varint(len(body)) + body + cells)
+        return _answer(call, answer, cells)
 
 
 def _cells(key: bytes, values: dict[bytes, bytes]) -> list[Cell]:
     return [
         Cell(row=key, family=name[:1], qualifier=name[2:], timestamp=1, value=values[name]) for name in sorted(values)
     ]
+
+
+def _answer(call: int, answer: ScanResponse, cells: bytes = b"") -> bytes:
+    meta = CellBlockMeta(length=len(cells)) if cells else None
+    header = ResponseHeader(call_id=call, cell_block_meta=meta).SerializeToString()
+    body = answer.SerializeToString()
+    return _framed(varint(len(header)) + header + varint(len(body)) + body + cells)
 
 
 def _framed(content: bytes) -> bytes:
@@ -206,5 +215,11 @@ async def test_connections_that_end_once_they_have_answered_are_no_refusals(capl
 
 async def test_a_server_that_heeds_it_needs_one_connection() -> None:
     server = RegionServer(Habit.HEEDS)
+    assert await rows_of(server) == ROWS
+    assert (server.in_blocks, server.others) == (1, 0)
+
+
+async def test_an_answer_for_a_scanner_that_is_closed_is_no_page_without_rows() -> None:
+    server = RegionServer(Habit.CLOSES_SCANNERS)
     assert await rows_of(server) == ROWS
     assert (server.in_blocks, server.others) == (1, 0)

@@ -1,0 +1,84 @@
+"""Ctrl-C ends the queries of a job, and then the job, whatever they or their JVM do about it."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import interruption, running_tasks
+from pipeline.folder import Folder
+from pipeline.interruption import ending_queries
+from pipeline.side_by_side import side_by_side
+from tests.pipeline.interrupting import interrupted_once
+
+FOR_EVER_S: Final = 20.0
+
+
+def test_an_interruption_comes_through_where_the_jvm_gives_no_answer(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def never_ends(*_: object) -> None:
+        over.wait(FOR_EVER_S)
+
+    monkeypatch.setattr(interruption, "_end", never_ends)
+    monkeypatch.setattr(running_tasks, "PATIENCE_S", 0.2)
+    started = time.monotonic()
+    try:
+        with ending_queries(spark):
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            heeded = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    finally:
+        over.set()
+    assert time.monotonic() - started < FOR_EVER_S / 2
+    assert heeded == [signal.SIG_DFL, signal.SIG_DFL], "a second signal ends the process"
+
+
+def test_a_second_signal_does_nothing_once_the_queries_have_ended(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(interruption, "_end", lambda _, until: asked.append(until))
+    with ending_queries(spark):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            signal.raise_signal(signal.SIGINT)
+        # Now what was half written is deleted.
+        signal.raise_signal(signal.SIGINT)
+    assert asked == [running_tasks.patience_of(caught.value)]
+
+
+def test_all_who_wait_after_an_interruption_have_one_patience(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience_s = 1.5
+    monkeypatch.setattr(running_tasks, "PATIENCE_S", patience_s)
+    # Tasks that never end, and a work that does not either.
+    monkeypatch.setattr(running_tasks, "_tasks", lambda _: 1)
+    begun, over = threading.Event(), threading.Event()
+    began: list[float] = []
+
+    def stubborn() -> None:
+        began.append(time.monotonic())
+        begun.set()
+        over.wait(FOR_EVER_S)
+
+    folder = Folder(spark, str(tmp_path / "made"))
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            ending_queries(spark),
+            interrupted_once(begun.is_set),
+            folder.deleted_on_failure(),
+        ):
+            side_by_side(spark, [stubborn])
+        took_s = time.monotonic() - began[0]
+    finally:
+        over.set()
+    assert patience_s <= took_s < 2 * patience_s
+    assert not folder.exists()
