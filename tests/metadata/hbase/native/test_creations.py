@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -176,6 +176,12 @@ class CreationsWire(HBaseWire):
         return replace(request, name=TOGETHER) if is_together else request
 
 
+def _through(proxy: Proxy, namespace: Namespace) -> Callable[[Server], Server]:
+    """Return the way to the region server that leads through the proxy."""
+    (host, _, port), behind = proxy.address.rpartition(":"), int(namespace.region_server.rpartition(":")[2])
+    return lambda server: Server(host, int(port)) if server.port == behind else server
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["all-new", "one-is-there"])
 @pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["reply", "request"])
 async def test_what_was_lost_on_the_way_is_settled_for_each(
@@ -187,8 +193,7 @@ async def test_what_was_lost_on_the_way_is_settled_for_each(
     keys = [RecordKey(Topic(b"lost %s %d" % (secrets.token_hex(4).encode(), number))) for number in range(MANY)]
     standing = {keys[place]: await direct.write(keys[place], other, NEW) for place in ((5, 250) if there else ())}
     async with Proxy(namespace.region_server, CreationsWire) as proxy:
-        host, _, port = proxy.address.rpartition(":")
-        driver = await acquainted(await doors.driver(lambda _: Server(host, int(port))), namespace.table)
+        driver = await acquainted(await doors.driver(_through(proxy, namespace)), namespace.table)
         proxy.plan = scripted(TOGETHER, [Step(action)] * 3)
         table = HBaseTable(OWNERSHIP, namespace.table, driver, OPTIONS)
         outcomes = await table.apply([Write(key, hub, NEW) for key in keys])
