@@ -55,6 +55,11 @@ _FAMILY_ATTRIBUTES: Final = {
 }
 _POINT_READS: Final = {**_FAMILY_ATTRIBUTES, "IN_MEMORY": "true", "BLOCKSIZE": "16384"}
 _PREFIX_SCANS: Final = {**_FAMILY_ATTRIBUTES, "BLOCKSIZE": "32768", "DATA_BLOCK_ENCODING": "FAST_DIFF"}
+_ENDPOINT: Final = {"coprocessor$1": "|org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint|536870911|"}
+"""HBase's own endpoint for changes of several rows, at the priority of what users add.
+
+Every server has its class, since hbase:meta needs it.
+"""
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,200}")
 
 
@@ -87,7 +92,7 @@ class Tables:
                 families=columns_of(kind).families,
                 family_attributes=_PREFIX_SCANS if kind.has_subscriber else _POINT_READS,
                 # Pre-split by hash, so a region never needs to split by itself.
-                table_attributes={"SPLIT_ENABLED": "false"},
+                table_attributes={"SPLIT_ENABLED": "false", **_ENDPOINT},
                 split_points=split_points(regions),
             )
             for kind in KINDS

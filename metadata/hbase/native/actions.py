@@ -56,20 +56,32 @@ class Action(Protocol):
 
 
 class Change:
-    """A conditional put or delete of one row, in all of its families at once. Its outcome is whether it was done."""
+    """A conditional put or delete of one row, in all of its families at once. Its outcome is whether it was done.
 
-    __slots__ = ("column", "condition", "expires_at", "mutation", "outcome", "region", "row")
+    `creates` says that it makes a row that is to be absent, and may travel with others that do (`creations.py`).
+    """
+
+    __slots__ = ("column", "condition", "creates", "expires_at", "mutation", "outcome", "region", "row")
 
     method = "Mutate"
 
     def __init__(
-        self, region: Region, row: bytes, column: bytes, expected: bytes | None, mutation: bytes, expires_at: float
+        self,
+        region: Region,
+        row: bytes,
+        column: bytes,
+        expected: bytes | None,
+        mutation: bytes,
+        expires_at: float,
+        *,
+        creates: bool = False,
     ) -> None:
         self.region = region
         self.row = row
         self.column = column
         self.condition = condition(row, column, expected)
         self.mutation = mutation
+        self.creates = creates
         self.expires_at = expires_at
         self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 

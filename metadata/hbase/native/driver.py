@@ -247,7 +247,8 @@ class NativeDriver:
 
     def _change(self, region: Region, put: ConditionalPut, deadline: Deadline) -> Change:
         mutation = put_of(put.row, put.values) + self._durability
-        return Change(region, put.row, put.column, put.expected, mutation, self._expiry(deadline))
+        expires_at, creates = self._expiry(deadline), put.expected is None
+        return Change(region, put.row, put.column, put.expected, mutation, expires_at, creates=creates)
 
     async def _carry_out(self, action: Action) -> Any:
         """Return the outcome of an action on a row, with failures as the driver seam has them."""

@@ -4,6 +4,10 @@ An action that finds nothing under way leaves at once. While fewer calls than `G
 others leave in calls of their own, at the end of the turn of the event loop in which they came; what is more than that,
 or comes while all are under way, shares calls evenly. A batch costs a server, and a client, several times less for each
 action than calls do, but its actions are carried out one after the other, and each waits for the last.
+
+Creations in a table that has the endpoint for them gather by HBase region instead, and those of one region are made in
+one change, or none of them is (`creations.py`). If none was, each goes by itself, as an action like the others, and is
+told what it would have been told in the first place.
 """
 
 import asyncio
@@ -12,6 +16,7 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -21,7 +26,8 @@ from hedwig.errors import HedwigError
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from metadata.hbase.native.actions import Action, Change, condition
 from metadata.hbase.native.codec import delimited
-from metadata.hbase.native.connection import Connection
+from metadata.hbase.native.connection import Connection, Done
+from metadata.hbase.native.creations import METHOD, Creations, is_for_good, probe_of, request_of, were_made
 from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.hbase_pb2 import (
     DELETE_ONE_VERSION,
@@ -73,8 +79,13 @@ class Lane:
         self._loop = asyncio.get_running_loop()
         self._calls_max = min(gathering.calls, in_flight_max)
         self._company_max = min(gathering.company, max(1, in_flight_max // self._calls_max))
+        # The rest is kept for other actions, which would not get a turn while creations come without end.
+        self._creating_max = max(1, self._calls_max * 3 // 4)
         self._waiting: deque[Action] = deque()
+        self._creations = Creations(link.server)
         self._calls = 0
+        self._creating = 0
+        self._met: Connection | None = None
         self._scheduled = False
         self._connecting: asyncio.Task[None] | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -91,7 +102,9 @@ class Lane:
 
     def submit_all(self, actions: Sequence[Action]) -> None:
         """Have actions carried out, as `submit`; they leave together."""
-        self._waiting.extend(actions)
+        for action in actions:
+            if not (isinstance(action, Change) and self._creations.admit(action)):
+                self._waiting.append(action)
         if self._scheduled:
             return
         if self._calls == 0:
@@ -113,19 +126,36 @@ class Lane:
         self._scheduled = False
         connection = self._link.connection
         if connection is None or connection.ended is not None:
-            if self._waiting and self._connecting is None:
+            if (self._waiting or self._creations) and self._connecting is None:
                 self._connecting = self._loop.create_task(self._connect())
                 self._connecting.add_done_callback(self._connected)
             self._watch()
             return
+        if connection is not self._met:
+            self._meet(connection)
+        while self._calls < self._calls_max and self._creating < self._creating_max:
+            creations = self._creations.take(self._company_max, _COMPANY_BYTES)
+            if not creations:
+                break
+            self._send_creations(connection, creations)
         while self._waiting and self._calls < self._calls_max:
             free = self._calls_max - self._calls
             share = min(-(-len(self._waiting) // free), self._company_max)
             company = self._take(share if self._knows_batches else 1)
             if company:
-                self._send(connection, company)
+                self._send_batch(connection, company)
         connection.flush()
         self._watch()
+
+    def _meet(self, connection: Connection) -> None:
+        self._met = connection
+        self._creations.forget()
+        self._waiting.extend(self._creations.drain())
+
+    def _depart_soon(self) -> None:
+        if (self._waiting or self._creations) and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._depart)
 
     def _take(self, number: int) -> list[Action]:
         """Take up to so many of those that still wait, fewer if they are large; what is too large goes alone."""
@@ -141,7 +171,43 @@ class Lane:
                 company.append(action)
         return company
 
-    def _send(self, connection: Connection, company: Sequence[Action]) -> None:
+    def _send_batch(self, connection: Connection, company: Sequence[Action]) -> None:
+        first = company[0]
+        if isinstance(first, Change):
+            if self._knows_batches is None and not self._probing:
+                self._probe_batches(connection, first)
+            # Who creates records one after the other never needs to know.
+            if first.creates and (self._waiting or len(company) > 1):
+                self._probe_creations(connection, first)
+        if len(company) == 1:
+            method, request = first.method, first.request()
+        else:
+            method, request = "Multi", b"".join([delimited(b"\x0a", action.part()) for action in company])
+        self._send(connection, company, method, request, partial(self._tell, company))
+
+    def _send_creations(self, connection: Connection, company: Sequence[Change]) -> None:
+        first = company[0]
+        if len(company) == 1:
+            method, request = first.method, first.request()
+        else:
+            method, request = METHOD, request_of(company)
+
+        def tell_all(result: bytes | Exception) -> None:
+            self._creating -= 1
+            if len(company) == 1:
+                self._creations.over(first.region)
+                self._tell(company, result)
+            else:
+                made = self._were_made(result)
+                self._creations.over(first.region, made)
+                self._tell_creations(company, made)
+
+        self._creating += 1
+        self._send(connection, company, method, request, tell_all)
+
+    def _send(
+        self, connection: Connection, company: Sequence[Action], method: str, request: bytes, tell_all: Done
+    ) -> None:
         now = self._loop.time()
         expires_at = max(action.expires_at for action in company)
         timers = [
@@ -153,38 +219,65 @@ class Lane:
         def arrive(result: bytes | Exception) -> None:
             for timer in timers:
                 timer.cancel()
-            self._arrive(company, result)
+            self._calls -= 1
+            tell_all(result)
+            self._depart_soon()
 
         self._calls += 1
         try:
-            if len(company) == 1:
-                (single,) = company
-                method, request = single.method, single.request()
-                if self._knows_batches is None and not self._probing and isinstance(single, Change):
-                    self._probe(connection, single)
-            else:
-                method, request = "Multi", b"".join([delimited(b"\x0a", action.part()) for action in company])
             connection.send(method, request, max(expires_at - now, 0.0), arrive, held=True)
         except (HedwigError, NotAppliedError, AbortedError) as exc:
             arrive(exc)
 
-    def _arrive(self, company: Sequence[Action], result: bytes | Exception) -> None:
-        self._calls -= 1
+    def _tell(self, company: Sequence[Action], result: bytes | Exception) -> None:
         if isinstance(result, bytes):
             try:
                 tell(company, result)
             except (DecodeError, IndexError) as exc:
-                result = OutcomeUnknownError(f"the answer of {self._link.server} cannot be read: {exc}")
+                result = self._unread(exc)
         if isinstance(result, Exception):
             for action in company:
                 _fail(action, result)
-        if self._waiting and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._depart)
 
-    # Before the first batch.
+    def _were_made(self, result: bytes | Exception) -> bool | Exception:
+        if isinstance(result, Exception):
+            return result
+        try:
+            made = were_made(result)
+        except DecodeError as exc:
+            return self._unread(exc)
+        return self._unread("it does not say what was done") if made is None else made
 
-    def _probe(self, connection: Connection, change: Change) -> None:
+    def _tell_creations(self, company: Sequence[Change], made: bool | Exception) -> None:
+        if made is True:
+            for action in company:
+                _settle(action, True)
+        elif made is False or is_for_good(made):
+            # None was made. Each by itself learns why, or is made after all.
+            self._waiting.extend(company)
+        else:
+            for action in company:
+                _fail(action, made)
+
+    def _unread(self, why: object) -> OutcomeUnknownError:
+        return OutcomeUnknownError(f"the answer of {self._link.server} cannot be read: {why}")
+
+    # What a server is asked before actions go to it in company.
+
+    def _probe_creations(self, connection: Connection, change: Change) -> None:
+        table = change.region.table
+        if not self._creations.is_unknown(table):
+            return
+
+        def answered(result: bytes | Exception) -> None:
+            if connection is self._met:
+                self._creations.answered(table, result)
+
+        self._creations.asked(table)
+        timeout_s = max(change.expires_at - self._loop.time(), 0.0)
+        connection.send(METHOD, probe_of(change), timeout_s, answered, held=True)
+
+    def _probe_batches(self, connection: Connection, change: Change) -> None:
         """Find out whether the server heeds the conditions of a batch: one before 2.4.0 would write regardless.
 
         The condition cannot hold, and the change, carried out all the same, would change nothing: it deletes a version
@@ -228,31 +321,31 @@ class Lane:
 
     def _connected(self, _: "asyncio.Task[None]") -> None:
         self._connecting = None
-        if self._waiting:
+        if self._waiting or self._creations:
             self._depart()
 
     def _fail_waiting(self, error: Any) -> None:
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = [*self._waiting, *self._creations.drain()], deque()
         for action in waiting:
             _fail(action, error())
 
     def _watch(self) -> None:
         """See to it that those who wait do so no longer than they may."""
-        if self._waiting and self._sweeper is None:
+        if (self._waiting or self._creations) and self._sweeper is None:
             self._sweeper = self._loop.call_later(_LATE_S, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeper = None
         now = self._loop.time()
-        kept: deque[Action] = deque()
-        for action in self._waiting:
-            if action.outcome.done():
-                continue
-            if action.expires_at <= now:
+
+        def may_wait(action: Action) -> bool:
+            is_late = action.expires_at <= now
+            if is_late:
                 _fail(action, NotAppliedError(f"{self._link.server} has too much to do, or cannot be reached"))
-            else:
-                kept.append(action)
-        self._waiting = kept
+            return not is_late and not action.outcome.done()
+
+        self._waiting = deque(filter(may_wait, self._waiting))
+        self._creations.keep(may_wait)
         self._watch()
 
 

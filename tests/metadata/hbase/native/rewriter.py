@@ -8,8 +8,10 @@ from typing import Final, Self, TypeAlias
 
 from metadata.hbase.native.codec import varint
 from metadata.hbase.native.hbase_pb2 import (
+    CoprocessorServiceResponse,
     ExceptionResponse,
     MultiResponse,
+    MutateRowsResponse,
     NameBytesPair,
     RegionActionResult,
     ResponseHeader,
@@ -114,7 +116,7 @@ class OldServer(Rewriter):
 
     def note(self, method: str, request: Request) -> None:
         super().note(method, request)
-        self.batched_puts += method == "Multi" and request.name == WRITE
+        self.batched_puts += method in ("Multi", "ExecService") and request.name == WRITE
 
 
 class FailingServer(Rewriter):
@@ -141,12 +143,24 @@ class FailingServer(Rewriter):
 def _aged(method: str, frame: bytes) -> bytes:
     if method == "GetClusterStatus":
         return frame.replace(_NEW, _OLD)
+    if method == "ExecService":
+        return _silenced(frame)
     if method != "Multi":
         return frame
     header, body = body_of(frame)
     found = MultiResponse.FromString(body)
     for result in found.region_action_result:
         result.ClearField("processed")
+    return _frame(header, found.SerializeToString())
+
+
+def _silenced(frame: bytes) -> bytes:
+    """Return the reply to a change of several rows as a server before 2.4.5 gives it, without its outcome."""
+    header, body = body_of(frame)
+    if ResponseHeader.FromString(header).HasField("exception"):
+        return frame
+    found = CoprocessorServiceResponse.FromString(body)
+    found.value.value = MutateRowsResponse().SerializeToString()
     return _frame(header, found.SerializeToString())
 
 

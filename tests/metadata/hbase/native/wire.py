@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from metadata.hbase.native.hbase_pb2 import MultiRequest, MutationProto, RequestHeader, ResponseHeader
+from metadata.hbase.native.hbase_pb2 import (
+    CoprocessorServiceRequest,
+    MultiRequest,
+    MutateRowsRequest,
+    MutationProto,
+    RequestHeader,
+    ResponseHeader,
+)
 from tests.faults.wires import Reply, Request
 
 __all__ = ["WRITE", "HBaseWire", "body_of"]
@@ -59,7 +66,7 @@ class HBaseWire:
     def _request(self, frame: bytes) -> Request:
         raw, body = body_of(frame)
         header = RequestHeader.FromString(raw)
-        is_write = header.method_name == "Mutate" or (header.method_name == "Multi" and _has_put(body))
+        is_write = header.method_name == "Mutate" or _has_put(header.method_name, body)
         return Request(WRITE if is_write else header.method_name, header.call_id, frame)
 
 
@@ -73,13 +80,19 @@ def body_of(frame: bytes) -> tuple[bytes, bytes]:
     return frame[start:end], frame[body:]
 
 
-def _has_put(body: bytes) -> bool:
-    return any(
-        action.mutation.mutate_type == MutationProto.PUT_CELLS
-        for part in MultiRequest.FromString(body).region_action
-        for action in part.action
-        if action.HasField("mutation")
-    )
+def _has_put(method: str, body: bytes) -> bool:
+    mutations: list[MutationProto] = []
+    if method == "Multi":
+        mutations = [
+            action.mutation
+            for part in MultiRequest.FromString(body).region_action
+            for action in part.action
+            if action.HasField("mutation")
+        ]
+    if method == "ExecService":
+        call = CoprocessorServiceRequest.FromString(body).call
+        mutations = list(MutateRowsRequest.FromString(call.request).mutation_request)
+    return any(mutation.mutate_type == MutationProto.PUT_CELLS for mutation in mutations)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,0 +1,281 @@
+"""Creations of one HBase region travel in one change, and each is told what it would be told alone."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedwig.errors import MetadataError, TopicOwnerInfoExistsError
+from hedwig.model import HubInfo, Topic
+from hedwig.versions import NEW
+from metadata import RecordKey, Write
+from metadata.attempts import Refusal
+from metadata.hbase.driver import ConditionalPut, Row
+from metadata.hbase.native import NativeDriver
+from metadata.hbase.native.actions import Change, put_of, stated
+from metadata.hbase.native.creations import METHOD, Creations, request_of
+from metadata.hbase.native.failures import ServerFailure
+from metadata.hbase.native.hbase_pb2 import (
+    CoprocessorServiceRequest,
+    MutateRequest,
+    MutateRowsRequest,
+    RegionSpecifier,
+)
+from metadata.hbase.native.places import Region, Server
+from metadata.hbase.schema import Tables
+from metadata.hbase.tables import HBaseTable
+from metadata.kinds import OWNERSHIP
+from tests.faults.proxy import Action, Proxy, Step, scripted
+from tests.faults.wires import Request
+from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
+from tests.metadata.hbase.native.rewriter import Rewriter
+from tests.metadata.hbase.native.wire import WRITE, HBaseWire, body_of
+
+MANY: Final = 300
+TOGETHER: Final = "creations"
+COLUMN: Final = b"o:v"
+SERVER: Final = Server("host", 1)
+REGION: Final = Region(b"ns:table,,1.0123456789abcdef0123456789abcdef.", "ns:table", b"", b"", SERVER)
+OTHER: Final = Region(b"ns:table,5,1.0123456789abcdef0123456789abcdee.", "ns:table", b"5", b"", SERVER)
+
+
+class Counting(Rewriter):
+    """Stands before a region server, and keeps how many rows each call of creations was to make."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        super().__init__(Server(host, int(port)), lambda _, frame: frame)
+        self.rows: list[int] = []
+
+    def note(self, method: str, request: Request) -> None:
+        super().note(method, request)
+        if method == METHOD:
+            call = CoprocessorServiceRequest.FromString(body_of(request.data)[1]).call
+            self.rows.append(len(MutateRowsRequest.FromString(call.request).mutation_request))
+
+
+def create(table: str, row: bytes, column: bytes = COLUMN) -> ConditionalPut:
+    return ConditionalPut(
+        table=table,
+        row=row,
+        column=column,
+        expected=None,
+        values={column: secrets.token_bytes(8)},
+        token=b"12345678",
+        show=(column,),
+    )
+
+
+async def made(driver: NativeDriver, puts: Sequence[ConditionalPut]) -> list[Refusal[Row] | Exception | None]:
+    """Carry out puts, each by a caller of its own."""
+    return await asyncio.gather(*(driver.put_if(put, soon()) for put in puts), return_exceptions=True)  # type: ignore[return-value]
+
+
+def fresh(table: str, number: int = MANY) -> list[ConditionalPut]:
+    """Return creations of rows in all three HBase regions."""
+    run = secrets.token_hex(4).encode()
+    return [create(table, b"%x000" % (place % 16) + run + b"%d" % place) for place in range(number)]
+
+
+async def acquainted(driver: NativeDriver, table: str) -> NativeDriver:
+    """Return the driver once it knows whether a table has the endpoint."""
+    for _ in range(2):
+        assert await made(driver, fresh(table)) == [None] * MANY
+    return driver
+
+
+async def test_creations_of_many_callers_travel_together(namespace: Namespace, doors: Doors) -> None:
+    async with Counting(namespace.region_server) as server:
+        driver = await acquainted(await doors.driver(server.route), namespace.table)
+        server.rows.clear()
+        puts = fresh(namespace.table)
+        assert await made(driver, puts) == [None] * MANY
+        assert sum(server.rows) > MANY * 0.9
+        assert len(server.rows) < MANY / 5
+        for put in puts:
+            row = await driver.get(namespace.table, put.row, (COLUMN,), soon())
+            assert row is not None
+            assert row.value(COLUMN) == put.values[COLUMN]
+
+
+@pytest.mark.parametrize("way", ["callers", "put_all"])
+async def test_one_that_is_there_is_refused_and_the_others_are_made(
+    way: str, namespace: Namespace, doors: Doors
+) -> None:
+    driver = await acquainted(await doors.driver(), namespace.table)
+    puts = fresh(namespace.table)
+    there = {7, 100, 299}
+    standing = [create(namespace.table, puts[place].row) for place in sorted(there)]
+    assert await made(driver, standing) == [None] * len(there)
+    if way == "callers":
+        answers = await made(driver, puts)
+    else:
+        answers = await driver.put_all(puts, soon())
+    assert {place for place, answer in enumerate(answers) if answer is not None} == there
+    for put, place in zip(standing, sorted(there), strict=True):
+        answer = answers[place]
+        assert isinstance(answer, Refusal)
+        assert answer.current is not None
+        assert answer.current.value(COLUMN) == put.values[COLUMN]
+    found = await asyncio.gather(*(driver.get(namespace.table, put.row, (COLUMN,), soon()) for put in puts))
+    assert all(
+        row is not None and row.value(COLUMN) == put.values[COLUMN]
+        for place, (row, put) in enumerate(zip(found, puts, strict=True))
+        if place not in there
+    )
+
+
+async def test_of_many_who_create_one_row_one_does(namespace: Namespace, doors: Doors) -> None:
+    driver = await acquainted(await doors.driver(), namespace.table)
+    other = await acquainted(await doors.driver(), namespace.table)
+    puts = [
+        replace(put, values={COLUMN: secrets.token_bytes(8)}) for put in fresh(namespace.table, 40) for _ in range(5)
+    ]
+    answers, others = await asyncio.gather(made(driver, puts), other.put_all(puts, soon()))
+    winners = [put for put, answer in zip((*puts, *puts), (*answers, *others), strict=True) if answer is None]
+    assert sorted(put.row for put in winners) == sorted({put.row for put in puts})
+    for put in winners:
+        row = await driver.get(namespace.table, put.row, (COLUMN,), soon())
+        assert row is not None
+        assert row.value(COLUMN) == put.values[COLUMN]
+
+
+async def test_one_that_the_server_refuses_fails_alone(namespace: Namespace, doors: Doors) -> None:
+    driver = await acquainted(await doors.driver(), namespace.table)
+    puts = fresh(namespace.table)
+    puts[11] = create(namespace.table, puts[11].row, b"nofamily:v")
+    answers = await made(driver, puts)
+    assert [place for place, answer in enumerate(answers) if answer is not None] == [11]
+    assert isinstance(answers[11], MetadataError)
+
+
+async def test_a_table_without_the_endpoint_is_written_as_ever(namespace: Namespace, doors: Doors) -> None:
+    async with Counting(namespace.region_server) as server:
+        driver = await doors.driver(server.route)
+        spec = next(spec for spec in Tables(namespace.name).specs(3) if spec.name.endswith(OWNERSHIP.name))
+        table = f"{namespace.name}:plain"
+        await driver.create_table(replace(spec.plain, name=table), soon())
+        try:
+            await acquainted(driver, table)
+            assert server.rows == [1], "it asked once"
+        finally:
+            await driver.drop_table(table, soon())
+
+
+class CreationsWire(HBaseWire):
+    """HBase's RPC, in which calls that carry creations together have a name of their own."""
+
+    def _request(self, frame: bytes) -> Request:
+        request = super()._request(frame)
+        is_together = request.name == WRITE and self.method_of(frame) == METHOD
+        return replace(request, name=TOGETHER) if is_together else request
+
+
+def _through(proxy: Proxy, namespace: Namespace) -> Callable[[Server], Server]:
+    """Return the way to the region server that leads through the proxy."""
+    (host, _, port), behind = proxy.address.rpartition(":"), int(namespace.region_server.rpartition(":")[2])
+    return lambda server: Server(host, int(port)) if server.port == behind else server
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["all-new", "one-is-there"])
+@pytest.mark.parametrize("action", [Action.CUT_REPLY, Action.CUT_REQUEST], ids=["reply", "request"])
+async def test_what_was_lost_on_the_way_is_settled_for_each(
+    action: Action, there: bool, namespace: Namespace, doors: Doors
+) -> None:
+    """Lose what concerns creations that travel together, several times: each ends as it is reported."""
+    direct = HBaseTable(OWNERSHIP, namespace.table, await doors.driver(), OPTIONS)
+    hub, other = HubInfo(host="hub-1", port=4080, epoch=1), HubInfo(host="hub-2", port=4080, epoch=1)
+    keys = [RecordKey(Topic(b"lost %s %d" % (secrets.token_hex(4).encode(), number))) for number in range(MANY)]
+    standing = {keys[place]: await direct.write(keys[place], other, NEW) for place in ((5, 250) if there else ())}
+    async with Proxy(namespace.region_server, CreationsWire) as proxy:
+        driver = await acquainted(await doors.driver(_through(proxy, namespace)), namespace.table)
+        proxy.plan = scripted(TOGETHER, [Step(action)] * 3)
+        table = HBaseTable(OWNERSHIP, namespace.table, driver, OPTIONS)
+        outcomes = await table.apply([Write(key, hub, NEW) for key in keys])
+        assert proxy.done[action] >= 1, "nothing was lost"
+        await driver.close()
+    for key, outcome in zip(keys, outcomes, strict=True):
+        found = await direct.read(key)
+        assert found is not None
+        if key in standing:
+            assert isinstance(outcome.error, TopicOwnerInfoExistsError)
+            assert (found.value, found.version) == (other, standing[key])
+        else:
+            assert outcome.error is None
+            assert (found.value, found.version) == (hub, outcome.version)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=5, unique=True), st.binary(max_size=300))
+def test_the_request_is_what_protobuf_makes_of_it(rows: list[bytes], value: bytes) -> None:
+    async def requests() -> tuple[bytes, list[MutateRequest]]:
+        changes = [Change(REGION, row, COLUMN, None, put_of(row, {COLUMN: value}) + stated(4), 0.0) for row in rows]  # type: ignore[arg-type]
+        return request_of(changes), [MutateRequest.FromString(change.request()) for change in changes]
+
+    raw, single = asyncio.run(requests())
+    request = CoprocessorServiceRequest.FromString(raw)
+    assert request.region == RegionSpecifier(type=RegionSpecifier.REGION_NAME, value=REGION.name)
+    assert (request.call.row, request.call.service_name) == (rows[0], "MultiRowMutationService")
+    assert request.call.method_name == "MutateRows"
+    assert MutateRowsRequest.FromString(request.call.request) == MutateRowsRequest(
+        mutation_request=[one.mutation for one in single], condition=[one.condition for one in single]
+    )
+
+
+def waiting(*places: tuple[Region, bytes]) -> Creations:
+    """Return creations of rows, in a table that is known to have the endpoint."""
+    creations = Creations(SERVER)
+    creations.asked(REGION.table)
+    creations.answered(REGION.table, b"\x12\x04\x12\x02\x08\x00")
+    for region, row in places:
+        change = Change(region, row, COLUMN, None, put_of(row, {COLUMN: b"x"}), 0.0, creates=True)
+        assert creations.admit(change)
+    return creations
+
+
+async def test_regions_take_turns_and_each_has_one_call_at_a_time() -> None:
+    creations = waiting((REGION, b"1"), (OTHER, b"6"), (REGION, b"2"), (OTHER, b"7"), (REGION, b"3"))
+    assert [change.row for change in creations.take(2, 1000)] == [b"1", b"2"]
+    assert [change.row for change in creations.take(9, 1000)] == [b"6", b"7"]
+    assert creations.take(9, 1000) == []
+    creations.over(REGION)
+    assert [change.row for change in creations.take(9, 1000)] == [b"3"]
+    assert not creations
+
+
+async def test_the_same_row_is_not_created_twice_in_one_change() -> None:
+    creations = waiting((REGION, b"1"), (REGION, b"2"), (REGION, b"1"), (REGION, b"3"))
+    assert [change.row for change in creations.take(9, 1000)] == [b"1", b"2"]
+    creations.over(REGION)
+    assert [change.row for change in creations.take(9, 1000)] == [b"1", b"3"]
+
+
+async def test_after_a_change_that_made_nothing_creations_go_by_themselves_for_a_while() -> None:
+    creations = waiting((REGION, b"1"))
+    creations.take(9, 1000)
+    creations.over(REGION, made=False)
+    change = Change(REGION, b"2", COLUMN, None, b"", 0.0, creates=True)
+    assert [creations.admit(change) for _ in range(101)] == [False] * 100 + [True]
+
+
+async def test_an_endpoint_that_is_gone_is_not_asked_again() -> None:
+    creations = waiting((REGION, b"1"))
+    creations.take(9, 1000)
+    creations.over(REGION, ServerFailure("org.x.UnknownProtocolException", "none", for_good=True))
+    change = Change(REGION, b"2", COLUMN, None, b"", 0.0, creates=True)
+    assert not any(creations.admit(change) for _ in range(1000))
+    assert not creations.is_unknown(REGION.table)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x12\x00", b"\x12\x04\x12\x02\x08\x01", b"\x00"])
+async def test_a_server_that_does_not_heed_conditions_gets_no_creations(answer: bytes) -> None:
+    creations = Creations(SERVER)
+    creations.asked(REGION.table)
+    creations.answered(REGION.table, answer)
+    change = Change(REGION, b"2", COLUMN, None, b"", 0.0, creates=True)
+    assert not creations.admit(change)
+    assert not creations.is_unknown(REGION.table)
