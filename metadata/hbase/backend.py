@@ -1,6 +1,5 @@
 """Opening and laying out a namespace of HBase tables, over any driver."""
 
-import logging
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
@@ -8,21 +7,14 @@ from typing import Any, Final, TypeVar, cast
 import msgpack
 
 from hedwig.clock import Deadline
-from hedwig.errors import (
-    ConfigurationError,
-    LayoutMismatchError,
-    LayoutMissingError,
-    MetadataError,
-    MetadataForbiddenError,
-    MetadataUnavailableError,
-)
+from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataForbiddenError
 from hedwig.model import Topic
 from hedwig.outcomes import NotAppliedError
 from metadata.attempts import Attempts
 from metadata.backend import StoreOptions
 from metadata.hbase.change_reader import ChangeReader, ReaderRecord
 from metadata.hbase.changes import HBaseChanges
-from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row, TableSpec
+from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from metadata.hbase.keys import topic_key
 from metadata.hbase.named_records import HBaseNamedRecords
 from metadata.hbase.recent_rows import RecentTable
@@ -40,8 +32,6 @@ __all__ = ["HBaseBackend", "HBaseFactory"]
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
 
 _KIND: Final = "hbase"
 """One kind for all drivers: they share the tables, so what one wrote the other opens."""
@@ -197,30 +187,14 @@ class HBaseBackend:
             lambda deadline: self._driver.create_namespace(self._names.namespace, deadline)
         )
         for spec in self._names.specs(self._options.regions):
-            await self._create_table(spec)
+            # Making what exists is harmless, so a lost answer is simply asked again.
+            await self._attempts(f"create table {spec.name}").read(
+                lambda deadline, spec=spec: self._driver.create_table(spec, deadline)  # type: ignore[misc]
+            )
         store_id = uuid.uuid4().hex
         for kind in KINDS:
             store_id = await self._write_layout(kind.name, store_id)
         return check_layout(await self.read_layout(), kind=_KIND, url=self._url.text)
-
-    async def _create_table(self, spec: TableSpec) -> None:
-        # Making what exists is harmless, so a lost answer is simply asked again.
-        async def create(spec: TableSpec) -> None:
-            await self._attempts(f"create table {spec.name}").read(
-                lambda deadline: self._driver.create_table(spec, deadline)
-            )
-
-        try:
-            await create(spec)
-        except MetadataUnavailableError:
-            raise
-        except MetadataError as exc:
-            if spec.plain == spec:
-                raise
-            await create(spec.plain)
-            _log.warning(
-                "HBase made %s without its coprocessor only, so records come into being slower: %s", spec.name, exc
-            )
 
     async def _check_droppable(self) -> None:
         """Raise MetadataForbiddenError unless tables may be dropped: to show one, HBase asks for the same right."""

@@ -11,7 +11,7 @@ apart:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from hedwig.clock import Deadline
@@ -37,9 +37,6 @@ LONG_AGO_MS: Final = 1
 
 TIME_MAX_MS: Final = (1 << 63) - 1
 """After everything, which is where a range of times ends that has no end."""
-
-_COPROCESSOR: Final = "coprocessor$"
-"""What the names of those attributes of a table begin with that are its coprocessors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +127,6 @@ class TableSpec:
     family_attributes: Mapping[str, str]
     table_attributes: Mapping[str, str]
     split_points: Sequence[bytes] = ()
-
-    @property
-    def plain(self) -> "TableSpec":
-        """The same table without coprocessors, which some clusters admit no table with."""
-        attributes = {name: value for name, value in self.table_attributes.items() if not name.startswith(_COPROCESSOR)}
-        return replace(self, table_attributes=attributes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,7 @@ async def test_a_table_without_the_endpoint_is_written_as_ever(namespace: Namesp
         driver = await doors.driver(server.route)
         spec = next(spec for spec in Tables(namespace.name).specs(3) if spec.name.endswith(OWNERSHIP.name))
         table = f"{namespace.name}:plain"
-        await driver.create_table(replace(spec.plain, name=table), soon())
+        await driver.create_table(replace(spec, name=table, table_attributes={}), soon())
         try:
             await acquainted(driver, table)
             assert server.rows == [1], "it asked once"
