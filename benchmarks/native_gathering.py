@@ -3,10 +3,11 @@
     .venv/bin/hedwig-admin dev up hbase --dir servers
     .venv/bin/python -m benchmarks.native_gathering 'hbase://127.0.0.1:PORT/bench?registry=rpc' --pid REGION_SERVER
 
-Callers create rows by compare-and-set, each its next one when the last is answered. For each number of callers, every
-way to gather takes its turn, in every other round in the opposite order; the table shows medians of the rounds: rate,
-times, and the processor time of an operation in this process and in the processes of `--pid`. Processor time is what to
-go by when the machine has other work.
+Callers create rows by compare-and-set, each its next one when the last is answered: in a table without the endpoint by
+which those of one HBase region are made in one change, and, the last way of each number, in one that has it. For each
+number of callers, every way takes its turn, in every other round in the opposite order; the table shows medians of the
+rounds: rate, times, and the processor time of an operation in this process and in the processes of `--pid`. Processor
+time is what to go by when the machine has other work.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -33,16 +34,26 @@ from metadata.kinds import OWNERSHIP
 __all__ = ["main"]
 
 _ALONE: Final = Gathering(calls=256, company=1)
-_WAYS: Final[Sequence[Gathering]] = (
+_GATHERINGS: Final[Sequence[Gathering]] = (
     *(Gathering(calls=calls, company=100) for calls in (2, 4, 8, 16, 32, 64)),
     *(Gathering(calls=16, company=company) for company in (10, 30)),
     _ALONE,
 )
+_PLAIN: Final = "plain"
+"""The table without the endpoint, which is not one of the managers'."""
 _CALLERS: Final = (1, 4, 16, 64, 256, 1000)
 _TIMEOUT_S: Final = 30.0
 _VERSION: Final = b"o:v"
 _DATA: Final = b"o:d"
 _OPTIONS: Final = StoreOptions(regions=8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How rows are created: how they gather, and whether those of one HBase region are made in one change."""
+
+    gathering: Gathering
+    in_one_change: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,8 @@ def main() -> None:
     parser.add_argument("--operations", type=int, default=6000, help="of each run (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
-    ways = _WAYS if chosen.calls is None else [Gathering(calls, 100) for calls in chosen.calls]
+    gatherings = _GATHERINGS if chosen.calls is None else [Gathering(calls, 100) for calls in chosen.calls]
+    ways = [*map(_Way, gatherings), _Way(Gathering(), in_one_change=True)]
     asyncio.run(_measure_all(chosen.url, chosen.callers, ways, chosen.operations, chosen.rounds, chosen.pid))
 
 
@@ -75,20 +87,26 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 async def _measure_all(
-    url: str, callers: Sequence[int], ways: Sequence[Gathering], operations: int, rounds: int, pids: Sequence[int]
+    url: str, callers: Sequence[int], ways: Sequence[_Way], operations: int, rounds: int, pids: Sequence[int]
 ) -> None:
     await format_metadata(url, _OPTIONS)
-    await _run(url, Gathering(), 64, 2 * operations, pids)  # Warms the server up.
-    print("| callers | calls at once | company | operations/s | p50 ms | p99 ms | client µs | server µs |")
-    print("|---|---|---|---|---|---|---|---|")
+    await _make_plain(url)
+    for in_one_change in (False, True):
+        await _run(url, _Way(Gathering(), in_one_change), 64, 2 * operations, pids)  # Warms the server up.
+    print(
+        "| callers | calls at once | company | in one change | operations/s | p50 ms | p99 ms | client µs | server µs |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     for number in callers:
-        found: Mapping[Gathering, list[_Figures]] = {way: [] for way in ways}
+        found: Mapping[_Way, list[_Figures]] = {way: [] for way in ways}
         for turn in range(rounds):
             for way in ways if turn % 2 == 0 else reversed(ways):
                 # A lone caller takes long for little.
                 found[way].append(await _run(url, way, number, operations if number > 4 else operations // 4, pids))
         for way, runs in found.items():
-            print(f"| {number} | {way.calls} | {way.company} | {_row(runs)} |", flush=True)
+            calls, company = way.gathering.calls, way.gathering.company
+            together = "yes" if way.in_one_change else "no"
+            print(f"| {number} | {calls} | {company} | {together} | {_row(runs)} |", flush=True)
 
 
 def _row(runs: Sequence[_Figures]) -> str:
@@ -99,10 +117,25 @@ def _row(runs: Sequence[_Figures]) -> str:
     )
 
 
-async def _run(url: str, way: Gathering, callers: int, operations: int, pids: Sequence[int]) -> _Figures:
+async def _make_plain(url: str) -> None:
+    """Make the managers' table of owner records once more, without the endpoint."""
     parsed = MetadataUrl.parse(url)
-    table = Tables(parsed.path.strip("/")).name(OWNERSHIP)
-    driver = await connect(parsed, _OPTIONS, gathering=way)
+    tables = Tables(parsed.path.strip("/"))
+    of_owners = next(spec for spec in tables.specs(_OPTIONS.regions) if spec.name == tables.name(OWNERSHIP))
+    attributes = {key: value for key, value in of_owners.table_attributes.items() if not key.startswith("coprocessor")}
+    spec = replace(of_owners, name=f"{tables.namespace}:{_PLAIN}", table_attributes=attributes)
+    driver = await connect(parsed, _OPTIONS)
+    try:
+        await driver.create_table(spec, Deadline.after(_OPTIONS.clock, _TIMEOUT_S))
+    finally:
+        await driver.close()
+
+
+async def _run(url: str, way: _Way, callers: int, operations: int, pids: Sequence[int]) -> _Figures:
+    parsed = MetadataUrl.parse(url)
+    tables = Tables(parsed.path.strip("/"))
+    table = tables.name(OWNERSHIP) if way.in_one_change else f"{tables.namespace}:{_PLAIN}"
+    driver = await connect(parsed, _OPTIONS, gathering=way.gathering)
     try:
         await _meet_the_servers(driver, table)
         run = secrets.token_hex(4).encode()
@@ -147,11 +180,12 @@ async def _create(driver: NativeDriver, table: str, name: bytes) -> None:
 
 
 async def _meet_the_servers(driver: NativeDriver, table: str) -> None:
-    """Learn where the regions are, and which servers heed conditions in batches, so that no run pays for that."""
+    """Learn where the regions are, and which servers heed conditions on several rows, so that no run pays for that."""
     for region in range(_OPTIONS.regions):
         row = bucket_start((region << 16) // _OPTIONS.regions)
         await driver.get(table, row, (_VERSION,), Deadline.after(_OPTIONS.clock, _TIMEOUT_S))
-        await _create(driver, table, row + secrets.token_hex(8).encode())
+        # Several at a time: a driver that makes one record after the other does not ask.
+        await asyncio.gather(*(_create(driver, table, row + secrets.token_hex(8).encode()) for _ in range(4)))
 
 
 def _processor_s(pids: Sequence[int]) -> float:
