@@ -22,12 +22,14 @@ def bench_html(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _section(title: str, rows: Sequence[Mapping[str, Any]]) -> Section:
-    columns = ("started", "file", "driver", "place", "topics", "in_flight", "rounds", "rate_per_s", "p50_ms", "p99_ms")
+    columns = (
+        *("started", "file", "driver", "place", "topics", "in_flight", "details"),
+        *("rounds", "rate_per_s", "p50_ms", "p99_ms", "peak_bytes"),
+    )
     lines = [[_cell(row[name]) for name in columns] for row in rows]
     words = [name.replace("_", " ") for name in columns]
-    return Section(
-        title=title, charts=_charts(rows), tables=[Lines(title="Medians of rounds", columns=words, lines=lines)]
-    )
+    what = "Rounds taken together: median rates, percentiles of all response times"
+    return Section(title=title, charts=_charts(rows), tables=[Lines(title=what, columns=words, lines=lines)])
 
 
 def _charts(rows: Sequence[Mapping[str, Any]]) -> list[Chart]:
@@ -36,6 +38,7 @@ def _charts(rows: Sequence[Mapping[str, Any]]) -> list[Chart]:
     for row in rows:
         if row["rate_per_s"] is not None:
             side = f"{row['driver']}, {row['place']}, {row['topics']:,} topics, {row['in_flight']} in flight"
+            side = f"{side}, {row['details']}" if row["details"] else side
             sides[side].append((row["started"][:16], row["rate_per_s"]))
     over_runs = {side: points for side, points in sides.items() if len(points) > 1}
     if not over_runs:

@@ -272,7 +272,7 @@ def _last_cause(text: str) -> str:
 _TERMINATED: Final = 143
 """128 + SIGTERM, as shells report it."""
 _SAID_MAX: Final = 500
-_EXTRA: Final = ("pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib", "jinja2")
+_EXTRA: Final = ("pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib", "jinja2", "hdrh")
 
 
 def _shared_options() -> list[click.Parameter]:

@@ -70,9 +70,9 @@ class Page:
     sections: Sequence[Section]
 
 
-def check_libraries() -> None:
-    """Raise ModuleNotFoundError if a page cannot be made here: to be asked before hours of work for it."""
-    for name in ("jinja2", "matplotlib"):
+def check_libraries(*more: str) -> None:
+    """Raise ModuleNotFoundError if a page cannot be made here, or `more` modules are missing: before hours of work."""
+    for name in ("jinja2", "matplotlib", *more):
         importlib.import_module(name)
 
 

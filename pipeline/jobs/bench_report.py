@@ -17,8 +17,8 @@ __all__ = ["command"]
 def command(job: Job, directory: str, files: tuple[str, ...]) -> None:
     """Put the figures of hedwig-bench result FILES side by side in DIRECTORY, over the runs that measured them.
 
-    Parquet of all measurements and of their medians, and report.html with plots. FILES may be patterns and folders that
-    Spark can read. hedwig-bench report makes the full report of a run.
+    Parquet of all measurements and of their rounds taken together, and report.html with plots. FILES may be patterns
+    and folders that Spark can read. hedwig-bench report makes the full report of a run.
     """
     from pipeline.bench_page import bench_html
     from pipeline.bench_results import measurements, medians
@@ -26,7 +26,7 @@ def command(job: Job, directory: str, files: tuple[str, ...]) -> None:
     from pipeline.folder import Folder
     from pipeline.page import check_libraries
 
-    check_libraries()
+    check_libraries("hdrh")
     with job.session() as spark:
         folder = Folder(spark, directory)
         folder.check_empty()

@@ -23,6 +23,7 @@ from pipeline.datasource import HedwigWriter, KnownSession, RowsNotWrittenError,
 from pipeline.policies import Policy, Result
 from pipeline.source_options import OnConflict
 from pipeline.spark_types import spark_schema
+from pipeline.speculation import is_speculating
 from pipeline.statistics import Statistics
 from pipeline.tables import Table
 from pipeline.writing import apply_rows
@@ -288,6 +289,17 @@ def test_overwrite_is_refused_where_tasks_run_twice_at_once(spark: SparkSession,
         save(frame, empty, Table.OWNERS)
     finally:
         register(spark)
+
+
+def test_a_session_that_was_told_later_does_not_stop_speculation(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler goes by what the context was made with, which a session cannot change."""
+    assert not is_speculating(spark)
+    made_with = spark.sparkContext.getConf().set("spark.speculation", "true")
+    monkeypatch.setattr(spark.sparkContext, "getConf", lambda: made_with)
+    assert spark.conf.get("spark.speculation", "false") == "false"
+    assert is_speculating(spark)
 
 
 def test_a_file_is_refused_where_tasks_run_on_other_machines(spark: SparkSession, owned: str, empty: str) -> None:
