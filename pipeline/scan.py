@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from hedwig.model import Topic
+from hedwig.model import HubInfo, Topic
 from hedwig.versions import Versioned
 from metadata import KeyRange, MetadataStore, RecordKey, ScannedRecord, open_metadata
 from metadata.packed import PackedColumns, PackedPage
@@ -112,7 +112,9 @@ class _Rows:
                 continue
             record = item.outcome.record
             if record is not None:
-                self._found.append((item.key, record))
+                # An owner that vanishes with its hub by itself is never stale, and nobody else's to write.
+                if not (isinstance(record.value, HubInfo) and record.value.is_fleeting):
+                    self._found.append((item.key, record))
             elif self._config.on_corrupt is OnCorrupt.SKIP:
                 self.skipped += 1
                 if self.names_broken:

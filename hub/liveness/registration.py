@@ -54,15 +54,20 @@ class Registration:
         of those that were at this address before: the node of this one is in the place of theirs, and the live set may
         still have to hear of that.
         """
-        if hub.address == self.hub.address:
+        if self._is_me_or_before(hub):
             return self.me.epoch == hub.epoch
         return await self._verdicts.is_alive(hub)
 
     def seems_alive(self, hub: HubInfo) -> bool:
         """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
-        if hub.address == self.hub.address:
+        if self._is_me_or_before(hub):
             return hub.epoch == self.hub.epoch and self.is_proven()
         return self._live_set.is_watched and self._live_set.has(hub)
+
+    def _is_me_or_before(self, hub: HubInfo) -> bool:
+        # A node that is made later has the greater czxid. One there is that this hub has yet to hear of, if somebody
+        # took its own away by hand.
+        return hub.address == self.hub.address and hub.epoch <= self.hub.epoch
 
     def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
         """Return the hub that should own a topic nobody asked this hub to take.

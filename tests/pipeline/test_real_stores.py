@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
 from hedwig.model import Topic
+from metadata.url import zookeeper_place
 from metadata.zookeeper.listing import Listing
 from pipeline import store_snapshot
 from pipeline.manifest import Manifest
@@ -75,6 +77,25 @@ def test_a_snapshot_lists_zookeeper_once_for_each_table(
     assert sorted(listed) == ["hub", "ledgers", "subscribers"]
     assert taken["tables"] == stored
     assert all(number > stored[table] for table, number in _counts(place.url).items())
+
+
+@pytest.mark.parametrize("place", [ROWS["zookeeper"]], ids=["zookeeper"], indirect=True)
+def test_an_owner_that_vanishes_with_its_hub_is_nobody_elses_to_judge_or_copy(
+    run: Run, place: Place, tmp_path: Path
+) -> None:
+    """Hubs of the original have such owner records unless they are told otherwise."""
+    with_store(place.url, fill)
+    stored = len(records(place.url, Table.OWNERS))
+    hosts, path = zookeeper_place(place.url)
+    hub = KazooClient(hosts)
+    hub.start()
+    try:
+        hub.create(f"{path}/topics/of the original/hub", b"10.0.0.1:4080:9876", ephemeral=True, makepath=True)
+        taken = run("snapshot", place.url, tmp_path / "snapshot")
+    finally:
+        hub.stop()
+        hub.close()
+    assert taken["tables"]["owners"] == stored
 
 
 def _counts(url: str) -> dict[str, int]:

@@ -9,12 +9,16 @@ of the cell it compared, though its clock went back; of several rows it does not
 hidden by what it overwrites. A row that is absent has nothing to hide it. Besides, creations of new names do not refuse
 each other, while one consume pointer that moved meanwhile would send all of its company back.
 
-Source: HBase, MultiRowMutationEndpoint; HRegion.checkAndMutate, HBASE-14054.
+What a server puts its brake on by, when the memory of all its regions together is full, it looks at with each write but
+those of an endpoint (RSRpcServices.mutate and multi call reclaimMemStoreMemory, execService does not; of one region's
+memory HRegion.batchMutate sees to itself). So now and then creations go as any other writes, and feel it.
+
+Source: HBase 2.6, MultiRowMutationEndpoint, HRegion, RSRpcServices; HBASE-14054.
 """
 
 import logging
 import secrets
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -36,8 +40,10 @@ METHOD: Final = "ExecService"
 """The call that carries creations."""
 
 _SERVICE: Final = delimited(b"\x12", b"MultiRowMutationService") + delimited(b"\x1a", b"MutateRows")
-_CALLS_OF_REGION: Final = 1
-"""So many calls of creations to one HBase region are under way at once; what comes meanwhile gathers for the next."""
+_STUCK_S: Final = 1.0
+"""How long the call of a region may take before others of that region wait for it no longer, and go by themselves."""
+_BRAKE_EVERY: Final = 32
+"""Of so many calls with company to one region, one goes as other writes do."""
 _REST_MIN: Final = 100
 _REST_MAX: Final = 3200
 """So many creations go by themselves after a call that made nothing: for one of its rows was there, mostly."""
@@ -45,13 +51,18 @@ _NO_ENDPOINT: Final = "UnknownProtocolException"
 
 
 class Creations:
-    """Creations that wait for one server, by HBase region, and what is known of the endpoints of its tables."""
+    """Creations that wait for one server, by HBase region, and what is known of the endpoints of its tables.
+
+    One call of creations is under way to a region at once; what comes meanwhile gathers for the next.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
         # Regions take turns in this order.
         self._waiting: dict[bytes, deque[Change]] = {}
-        self._calls: Counter[bytes] = Counter()
+        self._calls: dict[bytes, float] = {}
+        """When the call to each region began, if there is one."""
+        self._calls_made: dict[bytes, int] = {}
         self._has_endpoint: dict[str, bool | None] = {}
         self._told: set[str] = set()
         self._rest = 0
@@ -60,9 +71,11 @@ class Creations:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def admit(self, change: Change) -> bool:
+    def admit(self, change: Change, now: float) -> bool:
         """Let a change wait here if it may travel with others. Returns: whether it does."""
         if not change.creates or not self._has_endpoint.get(change.region.table):
+            return False
+        if self._is_stuck(change.region.name, now):
             return False
         if self._rest > 0:
             self._rest -= 1
@@ -70,33 +83,51 @@ class Creations:
         self._waiting.setdefault(change.region.name, deque()).append(change)
         return True
 
-    def take(self, number: int, bytes_max: int) -> list[Change]:
+    def take(self, number: int, bytes_max: int, now: float) -> list[Change]:
         """Take up to so many creations of different rows of one region, fewer if they are large.
 
         None where there is no region without a call under way. `over` is to be called when the call is.
         """
-        for name in [name for name in self._waiting if self._calls[name] < _CALLS_OF_REGION]:
+        for name in [name for name in self._waiting if name not in self._calls]:
             waiting = self._waiting.pop(name)
             company = _company(waiting, number, bytes_max)
             if waiting:
                 self._waiting[name] = waiting
             if company:
-                self._calls[name] += 1
+                self._calls[name] = now
                 return company
         return []
 
-    def over(self, region: Region, made: bool | Exception = True) -> None:
-        """Say that a call is over and what it made; if that is nothing, the next creations go by themselves."""
-        self._calls[region.name] -= 1
-        if not self._calls[region.name]:
-            del self._calls[region.name]
+    def are_together(self, company: Sequence[Change]) -> bool:
+        """Say whether creations that were taken are to be made in one change, or as other writes for once."""
+        if len(company) == 1:
+            return False
+        name = company[0].region.name
+        self._calls_made[name] = made = self._calls_made.get(name, 0) + 1
+        return made % _BRAKE_EVERY != 0
+
+    def over(self, region: Region) -> None:
+        """Say that the call to a region is over."""
+        del self._calls[region.name]
+
+    def came(self, region: Region, made: bool | Exception) -> None:
+        """Take what became of creations made in one change; if one was refused, the next ones go by themselves."""
         if made is True:
             self._next_rest = _REST_MIN
-        else:
+        elif (made is False or is_for_good(made)) and self._rest == 0:
             self._rest = self._next_rest
             self._next_rest = min(2 * self._next_rest, _REST_MAX)
         if isinstance(made, ServerFailure) and made.java_class == _NO_ENDPOINT:
             self._has_none(region.table, made)
+
+    def late(self, now: float) -> list[Change]:
+        """Return those that wait for a call that takes too long, which do so here no longer."""
+        names = [name for name in self._waiting if self._is_stuck(name, now)]
+        return [change for name in names for change in self._waiting.pop(name)]
+
+    def _is_stuck(self, region: bytes, now: float) -> bool:
+        began = self._calls.get(region)
+        return began is not None and now - began > _STUCK_S
 
     def keep(self, is_kept: Callable[[Change], bool]) -> None:
         """Let go of those that wait and are not kept."""
@@ -136,6 +167,7 @@ class Creations:
     def forget(self) -> None:
         """Forget what is known of tables: the server may be another one now, and its tables may have been altered."""
         self._has_endpoint.clear()
+        self._calls_made.clear()
 
     def _has_none(self, table: str, why: object) -> None:
         self._has_endpoint[table] = False
@@ -170,7 +202,7 @@ def were_made(body: bytes) -> bool | None:
     return answer.processed if answer.HasField("processed") else None
 
 
-def is_for_good(failure: Exception) -> bool:
+def is_for_good(failure: bool | Exception) -> bool:
     """Say whether a failure of a call was without effect, and may be due to the way in which it was made."""
     return isinstance(failure, ServerFailure) and failure.meaning in (Meaning.REFUSED, Meaning.FORBIDDEN)
 

@@ -49,6 +49,7 @@ _NO_STATISTICS: Final = bytes.fromhex("1a 00")
 """What an answer consists of when every change was done: a result for each, and an empty message at the end."""
 
 _COMPANY_BYTES: Final = 1 << 20
+_TOGETHER_MIN: Final = 16
 _CONNECT_S: Final = 10.0
 _LATE_S: Final = 0.05
 """An action that waits, or travels in a batch, may outlast its deadline by so much, which spares it its own timer."""
@@ -81,6 +82,8 @@ class Lane:
         self._company_max = min(gathering.company, max(1, in_flight_max // self._calls_max))
         # The rest is kept for other actions, which would not get a turn while creations come without end.
         self._creating_max = max(1, self._calls_max * 3 // 4)
+        # Where companies are small, those of one region would only wait for each other.
+        self._may_create_together = self._company_max >= _TOGETHER_MIN
         self._waiting: deque[Action] = deque()
         self._creations = Creations(link.server)
         self._calls = 0
@@ -102,8 +105,9 @@ class Lane:
 
     def submit_all(self, actions: Sequence[Action]) -> None:
         """Have actions carried out, as `submit`; they leave together."""
+        now = self._loop.time()
         for action in actions:
-            if not (isinstance(action, Change) and self._creations.admit(action)):
+            if not (isinstance(action, Change) and self._creations.admit(action, now)):
                 self._waiting.append(action)
         if self._scheduled:
             return
@@ -134,7 +138,7 @@ class Lane:
         if connection is not self._met:
             self._meet(connection)
         while self._calls < self._calls_max and self._creating < self._creating_max:
-            creations = self._creations.take(self._company_max, _COMPANY_BYTES)
+            creations = self._creations.take(self._company_max, _COMPANY_BYTES, self._loop.time())
             if not creations:
                 break
             self._send_creations(connection, creations)
@@ -172,38 +176,32 @@ class Lane:
         return company
 
     def _send_batch(self, connection: Connection, company: Sequence[Action]) -> None:
+        self._send(connection, company, *_call_of(company), partial(self._tell, company))
         first = company[0]
         if isinstance(first, Change):
             if self._knows_batches is None and not self._probing:
                 self._probe_batches(connection, first)
             # Who creates records one after the other never needs to know.
-            if first.creates and (self._waiting or len(company) > 1):
+            if first.creates and self._may_create_together and (self._waiting or len(company) > 1):
                 self._probe_creations(connection, first)
-        if len(company) == 1:
-            method, request = first.method, first.request()
-        else:
-            method, request = "Multi", b"".join([delimited(b"\x0a", action.part()) for action in company])
-        self._send(connection, company, method, request, partial(self._tell, company))
 
     def _send_creations(self, connection: Connection, company: Sequence[Change]) -> None:
-        first = company[0]
-        if len(company) == 1:
-            method, request = first.method, first.request()
-        else:
-            method, request = METHOD, request_of(company)
+        region = company[0].region
+        are_together = self._creations.are_together(company)
 
         def tell_all(result: bytes | Exception) -> None:
             self._creating -= 1
-            if len(company) == 1:
-                self._creations.over(first.region)
-                self._tell(company, result)
-            else:
+            self._creations.over(region)
+            if are_together:
                 made = self._were_made(result)
-                self._creations.over(first.region, made)
+                self._creations.came(region, made)
                 self._tell_creations(company, made)
+            else:
+                self._tell(company, result)
 
         self._creating += 1
-        self._send(connection, company, method, request, tell_all)
+        call = (METHOD, request_of(company)) if are_together else _call_of(company)
+        self._send(connection, company, *call, tell_all)
 
     def _send(
         self, connection: Connection, company: Sequence[Action], method: str, request: bytes, tell_all: Done
@@ -344,9 +342,19 @@ class Lane:
                 _fail(action, NotAppliedError(f"{self._link.server} has too much to do, or cannot be reached"))
             return not is_late and not action.outcome.done()
 
-        self._waiting = deque(filter(may_wait, self._waiting))
         self._creations.keep(may_wait)
+        if late := self._creations.late(now):
+            self._waiting.extend(late)
+            self._depart_soon()
+        self._waiting = deque(filter(may_wait, self._waiting))
         self._watch()
+
+
+def _call_of(company: Sequence[Action]) -> tuple[str, bytes]:
+    """Return the method and the request that carry out actions, of which each may fail by itself."""
+    if len(company) == 1:
+        return company[0].method, company[0].request()
+    return "Multi", b"".join([delimited(b"\x0a", action.part()) for action in company])
 
 
 def tell(company: Sequence[Action], body: bytes) -> None:

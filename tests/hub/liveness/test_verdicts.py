@@ -95,6 +95,8 @@ async def test_who_was_at_this_address_before_is_dead_though_the_set_still_shows
     assert registration.seems_alive(me)
     assert await registration.is_alive(me)
     assert asker.requests == asked
+    earlier = Registration(before, lease, asker.live_set, asker.verdicts, options)
+    assert await earlier.is_alive(me), "it asks: its own node may have been taken away by hand"
     lease.end()
     assert not registration.seems_alive(me)
     with pytest.raises(ServiceDownError):

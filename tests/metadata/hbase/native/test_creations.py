@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hedwig.errors import MetadataError, TopicOwnerInfoExistsError
 from hedwig.model import HubInfo, Topic
+from hedwig.outcomes import OutcomeUnknownError
 from hedwig.versions import NEW
 from metadata import RecordKey, Write
 from metadata.attempts import Refusal
@@ -226,49 +227,94 @@ def test_the_request_is_what_protobuf_makes_of_it(rows: list[bytes], value: byte
     )
 
 
+def creates(region: Region, row: bytes) -> Change:
+    return Change(region, row, COLUMN, None, put_of(row, {COLUMN: b"x"}), 0.0, creates=True)
+
+
 def waiting(*places: tuple[Region, bytes]) -> Creations:
     """Return creations of rows, in a table that is known to have the endpoint."""
     creations = Creations(SERVER)
     creations.asked(REGION.table)
     creations.answered(REGION.table, b"\x12\x04\x12\x02\x08\x00")
     for region, row in places:
-        change = Change(region, row, COLUMN, None, put_of(row, {COLUMN: b"x"}), 0.0, creates=True)
-        assert creations.admit(change)
+        assert creations.admit(creates(region, row), 0.0)
     return creations
+
+
+def taken(creations: Creations, number: int = 9, now: float = 0.0) -> list[bytes]:
+    return [change.row for change in creations.take(number, 1000, now)]
 
 
 async def test_regions_take_turns_and_each_has_one_call_at_a_time() -> None:
     creations = waiting((REGION, b"1"), (OTHER, b"6"), (REGION, b"2"), (OTHER, b"7"), (REGION, b"3"))
-    assert [change.row for change in creations.take(2, 1000)] == [b"1", b"2"]
-    assert [change.row for change in creations.take(9, 1000)] == [b"6", b"7"]
-    assert creations.take(9, 1000) == []
+    assert taken(creations, 2) == [b"1", b"2"]
+    assert taken(creations) == [b"6", b"7"]
+    assert taken(creations) == []
     creations.over(REGION)
-    assert [change.row for change in creations.take(9, 1000)] == [b"3"]
+    assert taken(creations) == [b"3"]
     assert not creations
 
 
 async def test_the_same_row_is_not_created_twice_in_one_change() -> None:
     creations = waiting((REGION, b"1"), (REGION, b"2"), (REGION, b"1"), (REGION, b"3"))
-    assert [change.row for change in creations.take(9, 1000)] == [b"1", b"2"]
+    assert taken(creations) == [b"1", b"2"]
     creations.over(REGION)
-    assert [change.row for change in creations.take(9, 1000)] == [b"1", b"3"]
+    assert taken(creations) == [b"1", b"3"]
+
+
+async def test_nobody_waits_for_long_for_a_call_that_is_not_answered() -> None:
+    creations = waiting((REGION, b"1"), (OTHER, b"6"))
+    taken(creations, now=10.0)
+    assert creations.admit(creates(REGION, b"2"), 10.9)
+    assert creations.late(10.9) == []
+    assert [change.row for change in creations.late(11.1)] == [b"2"]
+    assert not creations.admit(creates(REGION, b"3"), 11.1)
+    assert taken(creations) == [b"6"]
+    creations.over(REGION)
+    assert creations.admit(creates(REGION, b"3"), 11.2)
+
+
+async def test_of_many_calls_one_feels_the_brake_of_the_server() -> None:
+    creations = waiting()
+    company = [creates(REGION, b"1"), creates(REGION, b"2")]
+    assert [creations.are_together(company) for _ in range(64)] == ([True] * 31 + [False]) * 2
+    assert creations.are_together([creates(OTHER, b"6"), creates(OTHER, b"7")])
+    assert not creations.are_together(company[:1])
 
 
 async def test_after_a_change_that_made_nothing_creations_go_by_themselves_for_a_while() -> None:
-    creations = waiting((REGION, b"1"))
-    creations.take(9, 1000)
-    creations.over(REGION, made=False)
-    change = Change(REGION, b"2", COLUMN, None, b"", 0.0, creates=True)
-    assert [creations.admit(change) for _ in range(101)] == [False] * 100 + [True]
+    creations = waiting()
+
+    def alone() -> int:
+        for number in range(10_000):
+            if creations.admit(creates(REGION, b"2"), 0.0):
+                return number
+        raise AssertionError("they travel together no more")
+
+    for _ in range(2):
+        # Those that were under way at the same time are no more of a reason.
+        for _ in range(3):
+            creations.came(REGION, made=False)
+        assert alone() == 100
+        creations.came(REGION, made=False)
+        assert alone() == 200
+        creations.came(REGION, made=True)
+    creations.came(REGION, OutcomeUnknownError("the connection ended"))
+    assert alone() == 0, "that says nothing of the rows"
 
 
 async def test_an_endpoint_that_is_gone_is_not_asked_again() -> None:
-    creations = waiting((REGION, b"1"))
-    creations.take(9, 1000)
-    creations.over(REGION, ServerFailure("org.x.UnknownProtocolException", "none", for_good=True))
-    change = Change(REGION, b"2", COLUMN, None, b"", 0.0, creates=True)
-    assert not any(creations.admit(change) for _ in range(1000))
+    creations = waiting()
+    creations.came(REGION, ServerFailure("org.x.UnknownProtocolException", "none", for_good=True))
+    assert not any(creations.admit(creates(REGION, b"2"), 0.0) for _ in range(1000))
     assert not creations.is_unknown(REGION.table)
+
+
+async def test_small_companies_do_not_wait_for_each_other(namespace: Namespace, doors: Doors) -> None:
+    async with Counting(namespace.region_server) as server:
+        driver = await doors.driver(server.route, replace(OPTIONS, in_flight_max=16))
+        await acquainted(driver, namespace.table)
+        assert METHOD not in server.calls
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x12\x00", b"\x12\x04\x12\x02\x08\x01", b"\x00"])
@@ -276,6 +322,5 @@ async def test_a_server_that_does_not_heed_conditions_gets_no_creations(answer: 
     creations = Creations(SERVER)
     creations.asked(REGION.table)
     creations.answered(REGION.table, answer)
-    change = Change(REGION, b"2", COLUMN, None, b"", 0.0, creates=True)
-    assert not creations.admit(change)
+    assert not creations.admit(creates(REGION, b"2"), 0.0)
     assert not creations.is_unknown(REGION.table)
