@@ -5,9 +5,9 @@ others leave in calls of their own, at the end of the turn of the event loop in 
 or comes while all are under way, shares calls evenly. A batch costs a server, and a client, several times less for each
 action than calls do, but its actions are carried out one after the other, and each waits for the last.
 
-Creations in a table that has the endpoint for them gather by HBase region instead, and those of one region are made in
-one change, or none of them is (`creations.py`). If none was, each goes by itself, as an action like the others, and is
-told what it would have been told in the first place.
+What is more of creations, in a table that has the endpoint for them, gathers by HBase region instead, and those of one
+region are made in one change, or none of them is (`creations.py`). If none was, each goes by itself, as an action like
+the others, and is told what it would have been told in the first place.
 """
 
 import asyncio
@@ -87,6 +87,8 @@ class Lane:
         self._waiting: deque[Action] = deque()
         self._creations = Creations(link.server)
         self._calls = 0
+        self._under_way = 0
+        """How many actions the calls carry."""
         self._creating = 0
         self._met: Connection | None = None
         self._scheduled = False
@@ -105,9 +107,11 @@ class Lane:
 
     def submit_all(self, actions: Sequence[Action]) -> None:
         """Have actions carried out, as `submit`; they leave together."""
-        now = self._loop.time()
-        for action in actions:
-            if not (isinstance(action, Change) and self._creations.admit(action, now)):
+        now, others = self._loop.time(), self._under_way + len(self._waiting)
+        for number, action in enumerate(actions, others):
+            # While each can have a call of its own there is no better company.
+            is_crowded = bool(self._creations) or number >= self._calls_max
+            if not (is_crowded and isinstance(action, Change) and self._creations.admit(action, now)):
                 self._waiting.append(action)
         if self._scheduled:
             return
@@ -218,10 +222,12 @@ class Lane:
             for timer in timers:
                 timer.cancel()
             self._calls -= 1
+            self._under_way -= len(company)
             tell_all(result)
             self._depart_soon()
 
         self._calls += 1
+        self._under_way += len(company)
         try:
             connection.send(method, request, max(expires_at - now, 0.0), arrive, held=True)
         except (HedwigError, NotAppliedError, AbortedError) as exc:
