@@ -73,6 +73,7 @@ class AuditFigures:
     hubs: list[dict[str, Any]] = field(default_factory=list)
     fan_outs: list[dict[str, Any]] = field(default_factory=list)
     backlogs: list[dict[str, Any]] = field(default_factory=list)
+    lags: list[dict[str, Any]] = field(default_factory=list)
     spread: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """How often values occur, by what they are: pairs of the least value of a class and how many are in it."""
     is_asked: bool = False
@@ -208,9 +209,12 @@ class _Audit:
             "end_from",
         )
         figures.backlogs = [_plain(row) for row in behind.select(*shown).limit(self._most).collect()]
+        slow = lags.where(F.col("lag_messages") > 0).orderBy(F.desc("lag_messages"), "topic", "subscriber")
+        figures.lags = [_plain(row) for row in slow.limit(self._most).collect()]
         for name, frame, column in (
             ("subscriptions of a topic", topics, "subscriptions"),
             ("messages that a subscription lags", lags, "lag_messages"),
+            ("messages of its backlog", topics, "backlog_messages"),
             ("ledgers of a topic", topics, "ledgers"),
         ):
             classes = standing.powers_of(frame, column).collect()

@@ -60,10 +60,12 @@ def _backlogs(figures: AuditFigures) -> Section:
     ]
     if figures.open_topics and not figures.is_asked:
         says.append("Ledgers were not asked; --data DIR or --bookkeeper URL says where they are.")
-    charts = [_spread(figures, "messages that a subscription lags", "subscriptions")]
-    return Section(
-        title="Lag and backlog", says=says, charts=charts, tables=[_table("Largest backlogs", figures.backlogs)]
-    )
+    charts = [
+        _spread(figures, "messages that a subscription lags", "subscriptions"),
+        _spread(figures, "messages of its backlog", "topics"),
+    ]
+    tables = [_table("Largest backlogs", figures.backlogs), _table("Subscriptions that lag most", figures.lags)]
+    return Section(title="Lag and backlog", says=says, charts=charts, tables=tables)
 
 
 def _fan_outs(figures: AuditFigures) -> Section:

@@ -5,6 +5,9 @@ a compare-and-set of the row alone, whose condition was fixed before the job beg
 the store counts the row as done before. A policy never looks at the store to choose a condition: a task that ran again
 would choose one that overwrites what a hub wrote in between.
 
+Rows are in files then, as those of all jobs are. A frame that reads the very store in which it replaces records is read
+anew by a task that runs again, with the versions that it has itself written: what it says of a change may come twice.
+
 What no condition can tell is that a record is not there because a hub has deleted it since. Where a task wrote a row by
 CREATE, a hub deleted the record, and then the task ran again, the row is created a second time. REPLACE does no such
 thing, since the version of the row is gone for good, and OVERWRITE is for stores without hubs.

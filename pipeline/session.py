@@ -50,8 +50,8 @@ class SessionWish:
 def open_session(job: str, wish: SessionWish, tell: Callable[[str], None]) -> Iterator[SparkSession]:
     """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
 
-    Started by spark-submit, the session takes from there what `wish` does not say. Else it runs on local[*,4] unless
-    something else is wished for. That it starts, which takes a while, is what it has to tell.
+    Started by spark-submit, the session takes from there what neither `wish` says nor every job sets. Else it runs on
+    local[*,4] unless something else is wished for. That it starts, which takes a while, is what it has to tell.
     """
     if (open_already := SparkSession.getActiveSession()) is not None:
         yield open_already

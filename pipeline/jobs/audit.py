@@ -152,6 +152,7 @@ def command(
                 "hubs": figures.hubs,
                 "fan_outs": figures.fan_outs,
                 "backlogs": figures.backlogs,
+                "lags": figures.lags,
                 **snapshot.manifest.losses,
             }
             folder.write_text("audit.json", json.dumps(result, ensure_ascii=False, indent=2) + "\n")

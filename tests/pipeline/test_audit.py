@@ -289,8 +289,10 @@ def test_an_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, t
     }
     assert figures.rows == {"topics": 3, "subscriptions": 3, "ledger ranges": 5, "owned topics": 2}
     assert [(each["topic"], each["backlog_messages"]) for each in figures.backlogs] == [("gap <b>", 26)]
+    (slowest,) = figures.lags
+    assert (slowest["topic"], slowest["subscriber"], slowest["lag_messages"]) == ("gap <b>", "s", 26)
     assert (figures.open_topics, figures.told_topics, figures.untold) == (1, 0, [])
-    json.dumps([figures.examples, figures.hubs, figures.backlogs, figures.fan_outs])
+    json.dumps([figures.examples, figures.hubs, figures.backlogs, figures.lags, figures.fan_outs])
     kept = spark.read.parquet(str(tmp_path / "audit" / "findings"))
     assert kept.count() == 5
 
@@ -339,7 +341,8 @@ def test_the_page_needs_nothing_else_and_shows_names_as_text(spark: SparkSession
     assert "gap &lt;b&gt;" in page
     assert "a &lt;store&gt;" in page
     assert "Not looked for: dead-owner; nobody said which hubs are alive; give --cluster URL or --hub." in page
-    assert page.count('src="data:image/png;base64,') == 5
+    assert page.count('src="data:image/png;base64,') == 6
+    assert "Subscriptions that lag most" in page
     assert "http" not in page, "nothing is fetched from elsewhere"
 
 

@@ -71,6 +71,31 @@ def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> N
             job.kill()
 
 
+def test_what_kill_9_leaves_of_a_snapshot_is_nothing_to_anybody(tmp_path: Path) -> None:
+    store, place, target = _filled(tmp_path), tmp_path / "taken", new_store(tmp_path, "target")
+    job = _start("snapshot", store, place, "--rows-per-partition", 5)
+    try:
+        deadline = time.monotonic() + START_S
+        while not list(place.glob("ledgers/_temporary/0/task*")):
+            assert job.poll() is None, job.communicate()[1]
+            assert time.monotonic() < deadline, "no task has written anything"
+            time.sleep(0.05)
+    finally:
+        # With the virtual machine that it has started.
+        os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+    assert list(place.iterdir())
+    for others, code, words in (
+        (("restore", place, target), ExitCode.NOT_FOUND, "no whole snapshot"),
+        (("load", target, "--from", place), ExitCode.FAILED, "a snapshot that was not finished"),
+        (("snapshot", store, place), ExitCode.USAGE, "or one that made it was killed"),
+    ):
+        other = _start(*others)
+        _, err = other.communicate(timeout=START_S)
+        assert (other.returncode, words in err) == (code, True), err
+    assert records(target, Table.TOPICS) == {}
+
+
 def test_a_signal_in_the_middle_of_a_comparison_takes_its_folder_away(tmp_path: Path) -> None:
     place = tmp_path / "differences"
     job = _start("diff", _filled(tmp_path), new_store(tmp_path), "--into", place)

@@ -26,7 +26,7 @@ from metadata import MetadataStore, RecordKey, Write
 from pipeline.tables import Table
 from tests.metadata.place import BACKENDS, Place, Surroundings
 from tests.pipeline.standalone_cluster import StandaloneCluster
-from tests.pipeline.stores import records, with_store
+from tests.pipeline.stores import new_store, records, with_store
 from tests.servers import RunningServers
 
 ROWS: Final = 30_000
@@ -94,19 +94,44 @@ def _versions(url: str) -> Mapping[bytes, Version]:
     return {key.topic: found.version for key, found in records(url, Table.TOPICS).items()}
 
 
-def test_rows_that_a_load_writes_are_written_once(cluster: StandaloneCluster, place: Place, tmp_path: Path) -> None:
+def _folder_of_rows(tmp_path: Path) -> Path:
     folder = tmp_path / "made" / "topics"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"topic": pa.array(NAMES, pa.binary())}), folder / "topics.parquet")
     (folder / "_SUCCESS").touch()
+    return folder.parent
+
+
+def _snapshot_of_rows(tmp_path: Path) -> Path:
+    """Return a snapshot of a store that has them, taken on this machine alone."""
+    store, taken = new_store(tmp_path), tmp_path / "taken"
+    with_store(store, _fill)
+    command = [sys.executable, "-m", "pipeline", "snapshot", store, str(taken)]
+    subprocess.run(command, check=True, capture_output=True, timeout=JOB_S)
+    return taken
+
+
+async def _fill(store: MetadataStore) -> None:
+    for outcome in await store.persistence.apply([Write(_key(name), LedgerRanges(), NEW) for name in NAMES]):
+        outcome.check()
+
+
+@pytest.mark.parametrize(("work", "table"), [("load", "topics"), ("restore", "ledgers")], ids=["loaded", "restored"])
+def test_rows_that_a_job_writes_are_written_once(
+    work: str, table: str, cluster: StandaloneCluster, place: Place, tmp_path: Path
+) -> None:
+    if work == "load":
+        words: tuple[object, ...] = ("load", place.url, "--from", _folder_of_rows(tmp_path))
+    else:
+        words = ("restore", _snapshot_of_rows(tmp_path), place.url)
     # Small batches, one after the other, so that there is a middle.
     how = ("--batch-rows", 5, "--connections", 1)
-    with _job(cluster, "load", place.url, "--from", folder.parent, *how) as job:
+    with _job(cluster, *words, *how) as job:
         _wait("rows in the store", lambda: len(_versions(place.url)) >= SOME, job)
         _kill(cluster)
         before = _versions(place.url)
         assert len(before) < ROWS, "the executor was killed in the middle"
-        counts = _result(job)["tables"]["topics"]
+        counts = _result(job)["tables"][table]
     assert counts["created"] + counts["same"] == ROWS
     assert counts["same"] > 0, "a task ran again, and found what it had written before"
     after = _versions(place.url)
@@ -116,11 +141,7 @@ def test_rows_that_a_load_writes_are_written_once(cluster: StandaloneCluster, pl
 
 @pytest.mark.parametrize("place", ["hbase", "zookeeper"], indirect=True)
 def test_rows_that_a_snapshot_reads_are_there_once(cluster: StandaloneCluster, place: Place, tmp_path: Path) -> None:
-    async def fill(store: MetadataStore) -> None:
-        for outcome in await store.persistence.apply([Write(_key(name), LedgerRanges(), NEW) for name in NAMES]):
-            outcome.check()
-
-    with_store(place.url, fill)
+    with_store(place.url, _fill)
     taken = tmp_path / "taken"
     with _job(cluster, "snapshot", place.url, taken, "--rows-per-partition", 100) as job:
         _wait("files of tasks", lambda: any(taken.glob("ledgers/_temporary/0/task*")), job)

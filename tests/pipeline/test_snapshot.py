@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -150,6 +151,15 @@ def test_missing_rows_and_changed_rows_are_found(spark: SparkSession, tmp_path: 
         read_snapshot(spark, str(place)).verify()
     parts[0].write_bytes(kept)
     read_snapshot(spark, str(place)).verify()
+    rows = pq.read_table(parts[0])
+    subscribers = rows["subscriber"].to_pylist()
+    changed = pa.array([subscribers[0] + b"x", *subscribers[1:]], pa.binary())
+    pq.write_table(rows.set_column(rows.schema.get_field_index("subscriber"), "subscriber", changed), parts[0])
+    # A sum that Spark left beside the file would tell of that before ours does.
+    parts[0].with_name(f".{parts[0].name}.crc").unlink()
+    with pytest.raises(JobError, match="it was changed after it was written"):
+        read_snapshot(spark, str(place)).verify()
+    parts[0].write_bytes(kept)
     says = json.loads((place / "manifest.json").read_text())["tables"]
     says["subscriptions"]["checksum"] = "0" * 48
     _rewrite(place, {"tables": says})

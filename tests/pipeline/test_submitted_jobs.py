@@ -22,6 +22,7 @@ from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
 
 SOURCES: Final = Path(__file__).parents[2]
+RESULTS: Final = SOURCES / "benchmarks" / "results"
 DOCUMENT: Final = SOURCES / "docs" / "pipeline.md"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 JOB_S: Final = 240.0
@@ -111,3 +112,9 @@ def test_metadata_goes_through_every_job_on_a_cluster(
     assert restored["rows"] == rows
     assert restored["verified"]
     _submit(cluster, place, "diff", taken, second)  # It fails where anything differs.
+    third = f"zookeeper://{zookeeper}/hedwig/{name}-3"
+    asyncio.run(format_metadata(third, StoreOptions(operation_timeout_s=60)))
+    migrated = _submit(cluster, place, "migrate", second, third, "--through", str(tmp_path / "through"))
+    assert (migrated["rows"], migrated["verified"]) == (rows, True)
+    reported = _submit(cluster, place, "bench-report", str(tmp_path / "report"), str(RESULTS / "listing-*.json"))
+    assert reported["files"] == len(list(RESULTS.glob("listing-*.json")))
