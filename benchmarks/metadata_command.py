@@ -14,7 +14,7 @@ from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.heaps import HEAP_MB_MIN
 from benchmarks.interrupts import interrupt_when_told_to_end
-from benchmarks.metadata_places import BACKENDS, SYNCED, UNSYNCED, terms
+from benchmarks.metadata_places import BACKENDS, terms
 from benchmarks.metadata_run import MetadataRun
 from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
 from benchmarks.metadata_tables import PROGRAM
@@ -54,7 +54,9 @@ _USUAL_BACKENDS: Final = ("zookeeper", "hbase")
     type=click.Choice(BACKENDS),
     help=f"Default: {', '.join(_USUAL_BACKENDS)}, in turn.",
 )
-@click.option("--topics", callback=numbers, metavar="N,N…", help="The ladder of topic counts.")
+@click.option(
+    "--topics", callback=numbers, metavar="N,N…", help="The ladder of topic counts; 0: the unsynced one alone."
+)
 @click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscriptions of each topic.")
 @click.option(
     "--unsynced-topics",
@@ -159,8 +161,8 @@ def metadata(
 
 def _sizes(preset: MetadataSizes, given: dict[str, Any]) -> MetadataSizes:
     changed = {name: value for name, value in given.items() if value is not None}
-    if "unsynced_topics" in changed:
-        changed["unsynced_topics"] = tuple(count for count in changed["unsynced_topics"] if count)
+    for ladder in {"topics", "unsynced_topics"} & changed.keys():
+        changed[ladder] = tuple(count for count in changed[ladder] if count)
     return replace(preset, **changed)
 
 
@@ -194,7 +196,7 @@ def _terms(
     seed: int,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"label": label} if label else {}
-    for durability in (SYNCED, *([UNSYNCED] if sizes.unsynced_topics else [])):
+    for durability in sizes.durabilities:
         found[durability] = terms(backends, sizes.heap_mb, durability)
     return found | {
         "virtual machines": "serial collector, both compilers",

@@ -45,7 +45,8 @@ _BOUNDED: Final = frozenset({Operation.CREATE_SUBSCRIPTION.value, Operation.DELE
 class MetadataSizes:
     """The sizes of a run.
 
-    topics, subscribers: the ladder, climbed once for each number of subscriptions of a topic, on fresh servers.
+    topics, subscribers: the ladder, climbed once for each number of subscriptions of a topic, on fresh servers; it may
+        be empty, if the other one is not.
     unsynced_topics: the ladder once more with logs that nobody forces to the disk, for the first of `subscribers`.
     seconds, offered_seconds: of a closed loop, and of a load that offers a rate, each with its warm-up of `warmup_s`.
     operations: at most so many of those that change what the store holds. drawn: so many keys have their versions read
@@ -74,11 +75,18 @@ class MetadataSizes:
         for ladder in (self.topics, self.unsynced_topics):
             if list(ladder) != sorted(set(ladder)) or any(count < _TOPICS_MIN for count in ladder):
                 raise ValueError(f"a ladder climbs from at least {_TOPICS_MIN} topics, not {list(ladder)}")
+        if not self.durabilities:
+            raise ValueError("without topics in either ladder there is nothing to measure")
         if not self.subscribers or min(self.subscribers) < 1 or len(set(self.subscribers)) < len(self.subscribers):
             raise ValueError(f"topics have a subscription or more each, not {list(self.subscribers)}")
         shortest_s = min(self.seconds, self.offered_seconds)
         if not self.warmup_s < shortest_s:
             raise ValueError(f"a warm-up of {self.warmup_s:g} s leaves nothing of loads of {shortest_s:g} s")
+
+    @property
+    def durabilities(self) -> list[str]:
+        """Return how the stages treat their logs, in their order."""
+        return [name for name, ladder in ((SYNCED, self.topics), (UNSYNCED, self.unsynced_topics)) if ladder]
 
     def fill_limit_s(self, records: int) -> float:
         """Return the seconds after which making so many records is given up."""
@@ -151,7 +159,9 @@ class Stage:
 def stages(files: Mapping[str, WorkloadFile], names: Sequence[str], sizes: MetadataSizes, seed: int) -> list[Stage]:
     """Return the stages of a run, in their order."""
     chosen = [files[name] for name in names]
-    found = [_stage(chosen, SYNCED, subscribers, sizes.topics, sizes, seed) for subscribers in sizes.subscribers]
+    found = []
+    if sizes.topics:
+        found += [_stage(chosen, SYNCED, subscribers, sizes.topics, sizes, seed) for subscribers in sizes.subscribers]
     if sizes.unsynced_topics:
         found.append(_stage(chosen, UNSYNCED, sizes.subscribers[0], sizes.unsynced_topics, sizes, seed))
     return found

@@ -262,6 +262,23 @@ def test_a_wall_tells_how_the_servers_stood_that_lived(tmp_path: Path) -> None:
     assert "zookeeper-1 lives: " in markdown(result)
 
 
+def test_a_run_may_have_unsynced_stages_alone_but_must_have_one(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    arguments = ["claim", "--backend", "sqlite", "--topics", "0"]
+    run = _run(directory, *arguments, "--unsynced-topics", "20")
+    assert run.returncode == 0, run.stderr
+    result = Result.read(directory / "result.json")
+    assert {each.on for each in result.measurements} == {"unsynced"}
+    assert "unsynced" in result.terms
+    assert "synced" not in result.terms
+    assert "unsynced: " in (directory / "report.md").read_text()
+    refused = _run(tmp_path / "none", *arguments, "--unsynced-topics", "0")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        "Error: without topics in either ladder there is nothing to measure\n",
+    )
+
+
 @pytest.mark.full
 def test_stores_are_filled_in_turns(tmp_path: Path) -> None:
     """Two backends that need no server of HBase's: who is first in one step is last in the next."""

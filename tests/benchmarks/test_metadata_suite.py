@@ -15,6 +15,7 @@ from benchmarks.results import Measurement, Result
 from benchmarks.workloads import Among, Operation, Workload
 
 FILES = workload_files()
+UNSYNCED_ALONE = MetadataSizes(topics=(), unsynced_topics=(10_000, 100_000))
 SOURCES = Path(__file__).parents[2]
 
 
@@ -66,12 +67,13 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(text: str, why: str, 
     assert "\n" not in str(caught.value).rstrip()
 
 
-@pytest.mark.parametrize("sizes", [SMOKE, QUICK, USUAL])
+@pytest.mark.parametrize("sizes", [SMOKE, QUICK, USUAL, UNSYNCED_ALONE])
 def test_a_ladder_climbs_and_its_claims_never_meet(sizes: MetadataSizes) -> None:
     found = stages(FILES, ORDER, sizes, 1)
     synced = [stage for stage in found if stage.durability == "synced"]
-    assert [stage.subscribers for stage in synced] == list(sizes.subscribers)
+    assert [stage.subscribers for stage in synced] == list(sizes.subscribers if sizes.topics else ())
     assert len(found) == len(synced) + bool(sizes.unsynced_topics)
+    assert list(dict.fromkeys(stage.durability for stage in found)) == sizes.durabilities
     for stage in found:
         ladder = sizes.topics if stage.durability == "synced" else sizes.unsynced_topics
         assert [step.topics for step in stage.steps] == list(ladder)
@@ -85,6 +87,11 @@ def test_a_ladder_climbs_and_its_claims_never_meet(sizes: MetadataSizes) -> None
                 assert each.wide <= sizes.wide_max
                 if each.is_open_loop and each.operations:
                     assert each.operations >= each.rate_per_s * each.seconds - 1e-6
+
+
+def test_a_run_without_topics_is_refused() -> None:
+    with pytest.raises(ValueError, match="without topics in either ladder"):
+        MetadataSizes(topics=(), unsynced_topics=())
 
 
 @pytest.mark.parametrize("sizes", [QUICK, USUAL, FULL])
