@@ -1,4 +1,4 @@
-"""Jobs of which an executor is killed in the middle, on a real standalone cluster: what it had begun, another one ends.
+"""Jobs of which an executor is killed or stopped in the middle, on a real standalone cluster: another ends its work.
 
 The jobs are those that people start, so rows are written by `apply_rows`, into a real HBase. They are read from it and
 from a real ZooKeeper, whose shares name what is in them.
@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,8 +22,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from hedwig.model import LedgerRanges, Topic
-from hedwig.versions import NEW, Version
+from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
+from hedwig.versions import ANY, NEW, Version
 from metadata import MetadataStore, RecordKey, Write
 from pipeline.tables import Table
 from tests.metadata.place import BACKENDS, Place, Surroundings
@@ -35,6 +37,19 @@ NAMES: Final = [b"topic-%05d" % number for number in range(ROWS)]
 BEFORE_S: Final = 240.0
 JOB_S: Final = 240.0
 KILLED: Final = "127.0.0.2"
+TWICE: Final = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "100ms",
+    # What the stopped executor has of the shuffle is soon made anew, and not waited for.
+    "spark.shuffle.io.connectionTimeout": "5s",
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "1s",
+}
+HUB_WROTE: Final = LedgerRanges((LedgerRange(ledger_id=1, start=1, end=MessageSeqId(7)),))
+ZOMBIE_S: Final = 5.0
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -49,13 +64,16 @@ def place(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Pat
 
 
 @contextmanager
-def _job(cluster: StandaloneCluster, *words: object) -> "Iterator[subprocess.Popen[str]]":
+def _job(
+    cluster: StandaloneCluster, *words: object, more: Mapping[str, str] = MappingProxyType({})
+) -> "Iterator[subprocess.Popen[str]]":
     """Run a job on the cluster; it is gone at the end, with the virtual machine that it has started."""
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
+        **more,
     }
     how = [f"--conf={name}={value}" for name, value in settings.items()]
     command = [sys.executable, "-m", "pipeline", *map(str, words), "--master", cluster.url, *how, "--json"]
@@ -137,6 +155,45 @@ def test_rows_that_a_job_writes_are_written_once(
     after = _versions(place.url)
     assert set(after) == set(NAMES)
     assert {name: after[name] for name in before} == before, "no row is written twice"
+
+
+def test_what_a_stopped_executor_writes_after_its_double_changes_nothing(
+    cluster: StandaloneCluster, place: Place, tmp_path: Path
+) -> None:
+    """Spark gives what it has in hand to the other one; it goes on when all is done, and hubs have written since."""
+    how = ("--batch-rows", 5, "--connections", 1)
+    stopped: list[int] = []
+    with _job(cluster, "load", place.url, "--from", _folder_of_rows(tmp_path), *how, more=TWICE) as job:
+        _wait("rows in the store", lambda: len(_versions(place.url)) >= SOME, job)
+        try:
+            for pid in cluster.executors(KILLED):
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
+            assert stopped
+            before = _versions(place.url)
+            assert len(before) < ROWS, "it was stopped in the middle"
+            by_hub = sorted(before)[:: len(before) // 20]
+            with_store(place.url, partial(_write_as_a_hub, names=by_hub))
+            counts = _result(job)["tables"]["topics"]
+            after = records(place.url, Table.TOPICS)
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        time.sleep(ZOMBIE_S)
+    assert counts["created"] + counts["same"] == ROWS
+    assert {key.topic for key in after} == set(NAMES)
+    assert records(place.url, Table.TOPICS) == after, "it changed nothing once it went on"
+    for key, found in after.items():
+        if key.topic in by_hub:
+            assert found.value == HUB_WROTE
+        elif key.topic in before:
+            assert found.version == before[key.topic], "no row is written twice"
+
+
+async def _write_as_a_hub(store: MetadataStore, names: Collection[bytes]) -> None:
+    for outcome in await store.persistence.apply([Write(_key(name), HUB_WROTE, ANY) for name in names]):
+        outcome.check()
 
 
 @pytest.mark.parametrize("place", ["hbase", "zookeeper"], indirect=True)
