@@ -58,7 +58,8 @@ class Summary:
     """The numbers of one or more shares of a workload.
 
     count: operations that finished well inside the window; `begin_ns` and `end_ns` are its borders.
-    errors: operations that failed, by reason.
+    errors: operations that failed, by reason, once the window had begun: also those that began before it.
+    throughout: operations that were under way all through the window, begun before it and done after it, or never.
     refusals: attempts that others were faster than, in the window; each is tried again.
     offered, missed: operations that should have begun in all, and those of them that did not.
     late_us_max: how late the generator itself was at most, with room in flight.
@@ -71,6 +72,7 @@ class Summary:
     begin_ns: int
     end_ns: int
     count: int = 0
+    throughout: int = 0
     refusals: int = 0
     deliveries: int = 0
     unexpected_deliveries: int = 0
@@ -93,6 +95,7 @@ class Summary:
         self.begin_ns = min(self.begin_ns, other.begin_ns)
         self.end_ns = max(self.end_ns, other.end_ns)
         self.count += other.count
+        self.throughout += other.throughout
         self.refusals += other.refusals
         self.deliveries += other.deliveries
         self.unexpected_deliveries += other.unexpected_deliveries
@@ -111,6 +114,7 @@ class Summary:
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
             "count": self.count,
+            "throughout": self.throughout,
             "refusals": self.refusals,
             "deliveries": self.deliveries,
             "unexpected_deliveries": self.unexpected_deliveries,
@@ -138,7 +142,17 @@ class Summary:
         )
 
 
-_PLAIN: Final = ("begin_ns", "end_ns", "count", "refusals", "deliveries", "unexpected_deliveries", "offered", "missed")
+_PLAIN: Final = (
+    "begin_ns",
+    "end_ns",
+    "count",
+    "throughout",
+    "refusals",
+    "deliveries",
+    "unexpected_deliveries",
+    "offered",
+    "missed",
+)
 
 
 class Recording:
@@ -163,6 +177,9 @@ class Recording:
         An operation belongs to the window by the time at which it should have begun, as to how long it took, and by the
         time at which it finished, as to how many there were. In a closed loop the end of one is the beginning of
         another, and with the window's: only the other is in it.
+
+        Two kinds that began before the window are told of all the same, or a caller that had no answer in all of it
+        would be in no number: those that failed once it had begun, and those that were under way all through it.
         """
         begin_ns, end_ns = self._window()
         summary = Summary(begin_ns=begin_ns, end_ns=end_ns, missed=self.missed)
@@ -175,17 +192,18 @@ class Recording:
         ):
             error = self.errors.get(number)
             second = (finished - self.start_ns) // _SECOND_NS
+            is_throughout = intended < begin_ns and finished > end_ns
+            summary.throughout += is_throughout
             if error is not None:
                 summary.series.setdefault(second, Second()).failed += 1
-            else:
-                by_second[second].append((finished - intended) // 1000)
-                summary.count += begin_ns < finished <= end_ns
-            if begin_ns <= intended <= end_ns:
-                if error is not None:
+                if finished >= begin_ns:
                     summary.errors[error] += 1
-                else:
-                    service.append((finished - begun) // 1000)
-                    response.append((finished - intended) // 1000)
+                continue
+            by_second[second].append((finished - intended) // 1000)
+            summary.count += begin_ns < finished <= end_ns
+            if is_throughout or begin_ns <= intended <= end_ns:
+                service.append((finished - begun) // 1000)
+                response.append((finished - intended) // 1000)
         summary.refusals = sum(begin_ns <= at <= end_ns for at in self.refused_ns)
         for number, refused in Counter((at - self.start_ns) // _SECOND_NS for at in self.refused_ns).items():
             summary.series.setdefault(number, Second()).refused = refused

@@ -76,7 +76,7 @@ def stages_of(measurements: Sequence[Measurement]) -> list[Stage]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """The rates of one workload under one load: a curve for each backend."""
+    """The rates of one workload under one load: a curve for each backend. `says` tells nothing of walls."""
 
     name: str
     load: str
@@ -113,7 +113,7 @@ def rates_of(stage: Stage, palette: Palette) -> list[Rates]:
         what = "records" if name == FILL else "operations"
         curves = _curves(stage, own, palette, lambda each: each.rate_per_s, is_fill=name == FILL)
         if curves:
-            says = _says(stage, own, f"{what} a second", count)
+            says = says_at_the_end(stage, own, f"{what} a second", count, lambda each: each.rate_per_s)
             found.append(Rates(name=name, load=load, says=says, curves=curves))
     return found
 
@@ -125,7 +125,7 @@ def rate_charts(stage: Stage, palette: Palette) -> list[Chart]:
             name=f"rate-{stage.name}-{_slug(rates.name, rates.load)}",
             title=f"{rates.name}: {rates.what} a second",
             subtitle=f"{stage.words}; {rates.load}" if rates.name != FILL else stage.words,
-            says=rates.says,
+            says=_joined(rates.says, *lost_words(stage)),
             curves=rates.curves,
             x=TOPICS,
             y=Axis(label=f"{rates.what}/s", ending="/s", form=_rate),
@@ -202,13 +202,14 @@ def _says(
     own: Sequence[Measurement],
     what: str,
     form: Callable[[float], str],
-    value: Callable[[Measurement], float] = lambda each: each.rate_per_s,
+    value: Callable[[Measurement], float],
 ) -> str:
     """Return the ends of the curves in words, and what became of those that ended earlier."""
-    if not own:
-        return ""
-    text = says_at_the_end(stage, own, what, form, value)
-    return " ".join([*([text] if text else []), *lost_words(stage)])
+    return _joined(says_at_the_end(stage, own, what, form, value), *lost_words(stage)) if own else ""
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
 
 
 def says_at_the_end(

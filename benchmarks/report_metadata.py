@@ -7,6 +7,7 @@ from benchmarks.report_factors import factor_chart
 from benchmarks.report_findings import PREFERRED, Finding, findings
 from benchmarks.report_flushes import flush_section
 from benchmarks.report_growth import Stage, disk_chart, rate_charts, restart_chart, stages_of
+from benchmarks.report_kept import kept_table
 from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
 from benchmarks.report_memory import memory_chart
 from benchmarks.report_overview import overview_chart
@@ -145,6 +146,7 @@ def _of_stage(stage: Stage, palette: Palette, *, is_shown_above: bool, is_folded
         if plain
         else []
     )
+    kept = kept_table(stage)
     series = series_chart(stage, palette)
     overview = None if is_shown_above else overview_chart(stage, palette)
     table = percentile_table(f"{stage.words}: response times", alike(stage.measurements))
@@ -156,6 +158,7 @@ def _of_stage(stage: Stage, palette: Palette, *, is_shown_above: bool, is_folded
                 "lowest to the highest. A cross at the bottom is a wall: that backend has no figure there."
             ],
             charts=[*([overview] if overview is not None else []), *rate_charts(stage, palette)],
+            tables=[kept] if kept is not None else [],
             is_folded=is_folded,
         ),
         Section(

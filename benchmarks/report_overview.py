@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.report_curves import Axis, Curve, draw_curves
 from benchmarks.report_drawing import GREY, Palette, as_chart, canvas, titled
-from benchmarks.report_growth import Rates, Stage, rates_of
+from benchmarks.report_growth import Rates, Stage, lost_words, rates_of
 from benchmarks.report_page import Chart
 from benchmarks.report_words import driver_title, short_count
 
@@ -51,7 +51,8 @@ def overview_chart(stage: Stage, palette: Palette) -> Chart | None:
             "; a cross: a wall of that kind" if has_walls else ""
         )
         figure.text(0.02, 0.09 / height, note, fontsize=9, color=GREY)
-        says = f"{title}. " + " ".join(f"{rates.words}: {rates.says}" for rates in found)
+        told = [f"{rates.words}: {rates.says}" for rates in found if rates.says]
+        says = " ".join([f"{title}.", *told, *lost_words(stage)])
         return as_chart(figure, name=f"overview-{stage.name}", title=title, says=says)
 
 

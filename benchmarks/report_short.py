@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.report_drawing import Palette
 from benchmarks.report_findings import Finding
 from benchmarks.report_growth import Stage
+from benchmarks.report_kept import kept_words
 from benchmarks.report_memory import alive_words, memory_chart
 from benchmarks.report_overview import overview_chart
 from benchmarks.report_page import Section
@@ -36,7 +37,9 @@ def short_section(
     first = shown_first(stages)
     says = [" ".join([_subject(stages), *_words(stages)])]
     says += [told for words, each in over_all.items() for told in pooled_leads(each, words)]
-    says += [told for stage in stages if first and stage.durability == first.durability for told in _memory(stage)]
+    for stage in stages:
+        if first and stage.durability == first.durability:
+            says += [*filter(None, [kept_words(stage)]), *_memory(stage)]
     says += [told for stage in stages if compared.get(stage.name) for told in _lost(stage)]
     if not compared:
         only = ", ".join(dict.fromkeys(driver_title(name) for stage in stages for name in stage.backends()))

@@ -122,11 +122,15 @@ def _draw_shares(axes: "Axes", measurement: Measurement, served: str, delivered:
 
 def _says(measurement: Measurement) -> str:
     served = measurement.histograms.get("served", Histogram())
+    in_use, idle = (int(measurement.values.get(f"{what}_of_killed", 0)) for what in ("used", "asked"))
+    what = f"{in_use:,} topics in use" + (f" and {idle:,} others" if idle else "")
     text = (
-        f"Session timeout {measurement.values['session_timeout_s']:g} s. Topics of the killed hub that were in use "
-        f"were served again after {served.percentile_us(0) / 1e6:.1f} s (the first), "
+        f"Session timeout {measurement.values['session_timeout_s']:g} s. Of the killed hub {what} were asked for, and "
+        f"served again after {served.percentile_us(0) / 1e6:.1f} s (the first), "
         f"{served.percentile_us(50) / 1e6:.1f} s (half of them) and {served.max_us / 1e6:.1f} s (the last)."
     )
+    if idle:
+        text += " The others were asked for once, all of them right after it was killed."
     used = measurement.values.get("used_topics")
     if used and measurement.workload.is_open_loop:
         every_s = used / measurement.workload.rate_per_s

@@ -42,6 +42,9 @@ _NOTED: Final = (WARM_UP, FILLED_ANEW, LEFT_BEHIND)
 """What is reported under these names are sentences that a reader of the numbers must know."""
 _KINDS_MAX: Final = 3
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_THROUGHOUT: Final = "under_way_throughout"
+_SERVED_SHARE: Final = 0.8
+"""Of those in flight: where files do not say it, fewer callers than that at work are told of."""
 _BUSY: Final = 0.9
 """Of a processor: a generator that needs more may itself be what was measured."""
 
@@ -112,6 +115,28 @@ class Measurement:
         return self.count if service is None else service.count
 
     @property
+    def callers_without_answer(self) -> int:
+        """Return how many callers of a closed loop were waiting for one answer all through the window.
+
+        Files of older versions do not tell, and lack what these waited. There it is reckoned: of the callers that had
+        answers, as many were waiting at a time as came in a second, times how long each took (Little's law).
+        """
+        workload, service = self.workload, self.histograms.get("service")
+        if workload.is_open_loop:
+            return 0
+        if _THROUGHOUT in self.values:
+            return int(self.values[_THROUGHOUT])
+        if service is None or workload.is_bounded or self.are_failures_repeated or not self.operations:
+            return 0
+        served = self.operations_per_s * service.mean_us / 1e6
+        return round(workload.in_flight - served) if served < _SERVED_SHARE * workload.in_flight else 0
+
+    @property
+    def lacks_waits(self) -> bool:
+        """Say whether the times are those of some callers only, while others waited: so it was in older versions."""
+        return _THROUGHOUT not in self.values and self.callers_without_answer > 0
+
+    @property
     def failed(self) -> int:
         """Return how many operations failed, whatever became of them later."""
         return sum(self.errors.values())
@@ -133,6 +158,9 @@ class Measurement:
             found.append(f"offered load not reached: {self._not_reached()}")
         elif self.missed:
             found.append(f"{self.missed:,} of {self.offered:,} operations did not begin in time")
+        if waiting := self.callers_without_answer:
+            words = f"{waiting:,} of {self.workload.in_flight:,} callers had no answer in all of the window"
+            found.append(f"about {words}, and are not in the times" if self.lacks_waits else words)
         if self.unexpected_deliveries:
             found.append(f"{self.unexpected_deliveries:,} deliveries too many")
         if (self.generator_cores or 0.0) > _BUSY * self.generator_processes and self.driver != "java":
@@ -154,6 +182,7 @@ class Measurement:
         self.offered, self.missed = summary.offered, summary.missed
         self.unexpected_deliveries = summary.unexpected_deliveries
         self.errors = summary.errors
+        self.values[_THROUGHOUT] = summary.throughout
         self.histograms = {"service": summary.service, "response": summary.response}
         if summary.delivery.count:
             self.histograms["delivery"] = summary.delivery

@@ -1,7 +1,8 @@
 """A target with known delays, stalls and failures: what a load measures on it is known before."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from benchmarks.load import Load, Observer
 from benchmarks.recording import Summary
@@ -14,16 +15,17 @@ __all__ = ["KnownTarget", "measured"]
 class KnownTarget:
     """Answers each operation `delay_s` after it began; but nothing during a stall, all that is due then at its end.
 
-    stalls: (from, to) in seconds since the first operation. fails: tells the error of an operation. answers: tells
-    whether it is answered at all. receptions: so often each message arrives, `delay_s` apart, after its answer.
-    lost_after: after so many operations the hub is gone. refuses: how often an operation is refused before its answer,
-    evenly until that.
+    delays: what single operations take instead. stalls: (from, to) in seconds since the first operation. fails: tells
+    the error of an operation. answers: tells whether it is answered at all. receptions: so often each message arrives,
+    `delay_s` apart, after its answer. lost_after: after so many operations the hub is gone. refuses: how often an
+    operation is refused before its answer, evenly until that.
     """
 
     def __init__(
         self,
         delay_s: float,
         *,
+        delays: Mapping[int, float] = MappingProxyType({}),
         stalls: Sequence[tuple[float, float]] = (),
         fails: Callable[[int], str | None] = lambda _: None,
         answers: Callable[[int], bool] = lambda _: True,
@@ -32,6 +34,7 @@ class KnownTarget:
         refuses: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self._delay_s = delay_s
+        self._delays = delays
         self._stalls = stalls
         self._fails = fails
         self._answers = answers
@@ -56,7 +59,7 @@ class KnownTarget:
         refusals = self._refuses(number)
         for refusal in range(1, refusals + 1):
             loop.call_at(loop.time() + refusal * self._delay_s / (refusals + 1), self._observer.refused, number)
-        at = loop.time() - self._first_s + self._delay_s
+        at = loop.time() - self._first_s + self._delays.get(number, self._delay_s)
         for begin, end in self._stalls:
             if begin <= at < end:
                 at = end

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.compare_figures import failed_share
 from benchmarks.recording import Summary
 from benchmarks.results import Measurement
 from benchmarks.workloads import Operation, Workload
@@ -146,6 +147,51 @@ def test_operations_without_an_answer_are_failures() -> None:
     assert summary.errors == {"unfinished": 5}
     # Nobody worked while the five were waited for.
     assert summary.count / summary.seconds == pytest.approx(10 / 0.010, rel=0.06)
+
+
+def test_callers_that_never_get_an_answer_show_although_they_began_while_warming_up() -> None:
+    """61 of 64 wait all through the window, for an answer that never comes: they are failures, and told of."""
+    workload = Workload(name="publish", in_flight=64, seconds=2.5, warmup_s=0.5)
+    summary = measured(workload, KnownTarget(0.010, answers=lambda number: number >= 61))
+    assert summary.count == pytest.approx(3 / 0.010 * 2.0, rel=0.02)
+    assert (summary.errors, summary.throughout) == ({"unfinished": 61}, 61)
+    measurement = _measurement(workload, summary)
+    assert failed_share([measurement]) == pytest.approx(61 / 661, rel=0.02)
+    assert "61 of 64 callers had no answer in all of the window" in measurement.notes()
+
+
+def test_callers_whose_answer_comes_after_the_window_have_waited_as_long() -> None:
+    workload = Workload(name="publish", in_flight=64, seconds=2.5, warmup_s=0.5)
+    target = KnownTarget(0.010, delays=dict.fromkeys(range(4), 4.0))
+    summary = measured(workload, target)
+    assert not summary.errors
+    assert summary.throughout == 4
+    assert summary.response.max_us == pytest.approx(4_000 * MS, rel=ONE_PER_CENT)
+    assert summary.response.count == pytest.approx(60 / 0.010 * 2.0 + 4, rel=0.02)
+    assert "4 of 64 callers had no answer in all of the window" in _measurement(workload, summary).notes()
+
+
+def test_what_began_while_warming_up_and_failed_in_the_window_is_a_failure_in_it() -> None:
+    workload = Workload(name="publish", in_flight=4, seconds=2.5, warmup_s=0.5)
+    target = KnownTarget(0.010, delays={0: 1.0}, fails=lambda number: "SERVICE_DOWN" if number in {0, 5} else None)
+    summary = measured(workload, target)
+    assert summary.errors == {"SERVICE_DOWN": 1}, "number 5 failed before the window"
+    assert summary.throughout == 0
+
+
+def test_files_that_do_not_tell_who_waited_are_reckoned_with() -> None:
+    """By Little's law: who waits all the time is neither in the rate nor in the times of such a file."""
+    workload = Workload(name="publish", in_flight=64, seconds=2.5, warmup_s=0.5)
+    few, all_of_them = (
+        _measurement(
+            workload, measured(workload, KnownTarget(0.010, answers=lambda number, least=least: number >= least))
+        )
+        for least in (61, 0)
+    )
+    for each in (few, all_of_them):
+        del each.values["under_way_throughout"]
+    assert few.notes()[-1] == "about 61 of 64 callers had no answer in all of the window, and are not in the times"
+    assert not all_of_them.notes()
 
 
 def test_operations_that_fail_late_do_not_slow_down_those_that_were_done() -> None:

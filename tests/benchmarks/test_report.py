@@ -1,6 +1,7 @@
 """Prove that `hedwig-bench report` shows what results say, in pages and pictures that need nothing else."""
 
 import os
+import re
 import subprocess
 import sys
 from base64 import b64decode
@@ -505,8 +506,16 @@ def test_a_storm_has_no_colour_of_a_backend_and_says_how_often_topics_are_asked_
     for colour in (BLUE, ORANGE, GREEN):
         assert _share(_picture(chart), colour) == 0
     assert "Metadata in HBase 2.6.1." in chart.says
+    assert "the others" not in chart.says.lower(), "nobody asked for topics that were not in use"
     # 800 topics, 400 messages a second.
     assert "A topic in use is published to once in 2 s, and asked for only then" in chart.says
+
+
+def test_a_storm_says_which_topics_were_asked_for_at_once() -> None:
+    page = report_page([("x", Result.read(COMMITTED / "takeover-zookeeper-among-a-million.json"))])
+    chart, _ = page.charts()
+    assert re.search(r"Of the killed hub \d+ topics in use and 1[89],\d{3} others were asked for", chart.says)
+    assert "The others were asked for once, all of them right after it was killed." in chart.says
 
 
 def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:

@@ -56,13 +56,17 @@ final class Recording {
         finishedNs[number] = atNs;
     }
 
-    /** Returns the numbers of the window: times of what began in it, counts of what finished in it. */
+    /**
+     * Returns the numbers of the window: times of what began in it, counts of what finished in it. What was under way
+     * all through it is among the times, too, and what failed once it had begun among the failures.
+     */
     JsonObject summary(int operations) {
         Histogram times = new Histogram(1, US_MAX, DIGITS);
         Map<Long, Second> series = new TreeMap<>();
         Map<String, Integer> failures = new TreeMap<>();
         long count = 0;
         int offered = 0;
+        int throughout = 0;
         long now = System.nanoTime();
         for (int number = 0; number < operations; number++) {
             long begun = begunNs[number];
@@ -72,17 +76,19 @@ final class Recording {
             long us = Math.min((finished - begun) / 1000, US_MAX);
             Second second = series.computeIfAbsent((finished - startNs) / SECOND_NS, ignored -> new Second());
             boolean isInside = beginNs <= begun && begun <= endNs;
+            boolean isThroughout = begun < beginNs && finished > endNs;
+            throughout += isThroughout ? 1 : 0;
             offered += begun >= beginNs ? 1 : 0;
             count += error == null && beginNs <= finished && finished <= endNs ? 1 : 0;
             if (error == null) {
                 second.finished++;
                 second.times.recordValue(us);
-                if (isInside) {
+                if (isInside || isThroughout) {
                     times.recordValue(us);
                 }
             } else {
                 second.failed++;
-                if (isInside) {
+                if (finished >= beginNs) {
                     failures.merge(error, 1, Integer::sum);
                 }
             }
@@ -94,6 +100,7 @@ final class Recording {
         summary.addProperty("begin_ns", beginNs);
         summary.addProperty("end_ns", endNs);
         summary.addProperty("count", count);
+        summary.addProperty("throughout", throughout);
         summary.addProperty("refusals", refusals.sum());
         summary.addProperty("deliveries", 0);
         summary.addProperty("unexpected_deliveries", 0);
