@@ -22,7 +22,7 @@ from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.jvm_flags import note_flags
 from benchmarks.numbers_option import numbers
 from benchmarks.results import EMBEDDED, Result
-from benchmarks.resumption import note_resumption
+from benchmarks.resumption import resumed
 from benchmarks.runs import carry_out, end_run
 from benchmarks.stored_suite import STORED_MEASUREMENTS, STORES
 from cli.dev import DevError
@@ -192,7 +192,7 @@ def hub(
                 terms=({"label": label} if label else {}) | dict(plan.terms),
             )
             if resume and path.exists():
-                result = _resumed(result, Result.read(path))
+                result = resumed(result, Result.read(path), "--output")
             carry_out(plan.cases, plan.measure, plan.rounds, result, path, named=_named)
         except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
             raise click.ClickException(str(exc)) from exc
@@ -200,16 +200,6 @@ def hub(
             click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
             sys.exit(130)
     end_run(result, path, as_json=as_json)
-
-
-def _resumed(result: Result, before: Result) -> Result:
-    """Return a run that has what one before has measured. Raises BenchmarkError - they cannot be one run."""
-    if before.program != result.program or before.terms != result.terms:
-        raise BenchmarkError("the run to go on with had other terms: give the same options, or another --output")
-    note_resumption(before, result.environment, "--output")
-    before.measurements = [each for each in before.measurements if each.wall is None]
-    before.is_complete = False
-    return before
 
 
 def _progress(line: str) -> None:

@@ -14,7 +14,7 @@ from benchmarks.report_page import Chart, Section
 from benchmarks.report_storm import storm_chart
 from benchmarks.report_sweeps import contention_charts, depth_chart
 from benchmarks.report_walls import wall_kind, wall_of, wall_words
-from benchmarks.report_words import case_words, count, side_words
+from benchmarks.report_words import case_words, count, driver_title, side_words
 from benchmarks.results import Measurement, Result, alike
 from benchmarks.stored_suite import FAIL_OVER, STORES
 from benchmarks.workloads import Operation
@@ -126,11 +126,11 @@ def listing_sections(result: Result) -> list[Section]:
 
 def takeover_sections(result: Result) -> list[Section]:
     """Return the sections on a result of `hedwig-bench takeover`, a timeline for each round."""
-    store = str(result.terms.get("metadata", "HBase"))
+    stores = str(result.terms.get("metadata", "HBase")).split("; ")
     charts = [
         storm_chart(
             each,
-            store=store.split(",")[0],
+            store=(store := _store_of(each, stores)).split(",")[0],
             name=f"takeover-{number}",
             subtitle=f"{store}\nround {each.round}; {each.workload.rate_per_s:,.0f} publishes a second, "
             f"session timeout {each.values['session_timeout_s']:g} s",
@@ -144,6 +144,12 @@ def takeover_sections(result: Result) -> list[Section]:
         if (why := wall_words(each)) is not None
     ]
     return [Section(title="The takeover storm", says=walls, charts=charts)]
+
+
+def _store_of(measurement: Measurement, stores: Sequence[str]) -> str:
+    """Return which of the stores of a run had the metadata; files of older versions have but one."""
+    title = driver_title(measurement.on)
+    return next((store for store in stores if store.startswith(title)), stores[0])
 
 
 def _rounds(program: str, what: str, group: Sequence[Measurement]) -> list[float]:

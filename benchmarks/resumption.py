@@ -6,7 +6,7 @@ from typing import Any, Final
 from benchmarks.errors import BenchmarkError
 from benchmarks.results import Result
 
-__all__ = ["later_words", "note_resumption"]
+__all__ = ["later_words", "note_resumption", "resumed"]
 
 _GIB: Final = 1 << 30
 _MEMORY_SHARE: Final = 0.02
@@ -20,6 +20,20 @@ _MACHINE: Final = {
 _VERSIONS: Final = ("commit", "is_dirty", "python", "java", "sqlite", "libraries")
 _RESUMED: Final = "resumed_with"
 _SHORT: Final = 12
+
+
+def resumed(result: Result, before: Result, other: str) -> Result:
+    """Return a run that has what one before has measured; what met a wall is to be measured again.
+
+    Args: other - the option by which the user may begin another run.
+    Raises: BenchmarkError - they cannot be one run.
+    """
+    if before.program != result.program or before.terms != result.terms:
+        raise BenchmarkError(f"the run to go on with had other terms: give the same options, or another {other}")
+    note_resumption(before, result.environment, other)
+    before.measurements = [each for each in before.measurements if each.wall is None]
+    before.is_complete = False
+    return before
 
 
 def note_resumption(before: Result, environment: Mapping[str, Any], other: str) -> None:

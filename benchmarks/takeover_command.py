@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,9 +19,14 @@ from benchmarks.hub_places import HEAP_MB, METADATA
 from benchmarks.hub_suite import Case
 from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.jvm_flags import note_flags
+from benchmarks.numbers_option import numbers
+from benchmarks.report_words import driver_title
 from benchmarks.results import Result
+from benchmarks.resumption import resumed
 from benchmarks.runs import carry_out, end_run
-from benchmarks.takeover_run import REGIONS, TakeoverRuns, TakeoverSizes
+from benchmarks.takeover_run import REGIONS
+from benchmarks.takeover_sizes import TakeoverSizes
+from benchmarks.takeover_storms import Storms
 from benchmarks.takeover_tables import PROGRAM
 from benchmarks.workloads import Workload
 from cli.dev import DevError
@@ -43,7 +48,9 @@ _QUICK: Final = TakeoverSizes(
 @click.command(epilog="Example: hedwig-bench takeover --topics 20000 --ask 1 --rounds 3")
 @click.option("--quick", is_flag=True, help="2,000 topics and a shorter session: about a minute.")
 @click.option("--hubs", type=click.IntRange(min=2), help="Hubs, of which one is killed.")
-@click.option("--topics", type=click.IntRange(min=1), help="Topics that they own between them.")
+@click.option(
+    "--topics", "ladder", callback=numbers, metavar="N,N…", help="Topics that they own between them. Default: 80,000."
+)
 @click.option("--used", type=click.IntRange(min=1), help="Topics that are published to; default: 1 % of all.")
 @click.option("--attached", type=click.IntRange(min=0), help="Those with a subscriber; default: a quarter of them.")
 @click.option("--rate", "rate_per_s", type=click.FloatRange(min=0.1), help="Messages a second, over all of them.")
@@ -57,7 +64,13 @@ _QUICK: Final = TakeoverSizes(
 @click.option("--before", "before_s", type=click.FloatRange(min=1), help="Seconds of load before the kill.")
 @click.option("--after", "after_s", type=click.FloatRange(min=1), help="Seconds of load when all is served again.")
 @click.option("--served-max", "served_max_s", type=click.FloatRange(min=1), help="Seconds to wait for that.")
-@click.option("--metadata", type=click.Choice(METADATA), help="Where hubs keep their metadata. Default: hbase.")
+@click.option(
+    "--metadata",
+    "stores",
+    multiple=True,
+    type=click.Choice(METADATA),
+    help="Where hubs keep their metadata; of several each has its storms in turn. Default: hbase.",
+)
 @click.option("--stored", type=click.IntRange(min=0), help="Topics that are in the store before. Default: none.")
 @click.option(
     "--synced/--unsynced",
@@ -81,42 +94,45 @@ _QUICK: Final = TakeoverSizes(
 )
 @click.option("--label", default="", help="A word for the result, which says what is special about it.")
 @click.option("--result", "path", type=click.Path(path_type=Path, dir_okay=False), help="The result file.")
+@click.option("--resume", is_flag=True, help="Go on with the result file of a run that was not finished.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
 )
 def takeover(
     quick: bool,
+    ladder: tuple[int, ...] | None,
+    stores: tuple[str, ...],
     seed: int,
     settings: tuple[str, ...],
     data: Path | None,
     label: str,
     path: Path | None,
+    resume: bool,
     output: str,
     **given: Any,
 ) -> None:
     """Kill one of several hubs that own many topics, and tell how the others take over what is used of them.
 
     ZooKeeper, HBase unless --metadata says otherwise, three bookies and the hubs are started, and ended; clients follow
-    redirects and try again.
+    redirects and try again. Stores and numbers of topics take turns, every other round in the opposite order.
     """
+    preset = _QUICK if quick else _USUAL
+    told = {name: value for name, value in given.items() if value is not None}
     try:
-        sizes = _sizes(_QUICK if quick else _USUAL, {name: value for name, value in given.items() if value is not None})
+        storms = {
+            (store, topics): _sizes(preset, {**told, "metadata": store, "topics": topics})
+            for topics in dict.fromkeys(ladder or (preset.topics,))
+            for store in dict.fromkeys(stores or (preset.metadata,))
+        }
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
+    if resume and path is None:
+        raise click.UsageError("--resume goes on with the file that --result names: give that too")
     raise_descriptor_limit()
     started = datetime.now(UTC)
     path = path or Path("benchmarks", "results", f"takeover-{started:%Y%m%dT%H%M%SZ}.json")
     if data is not None:
         data.mkdir(parents=True, exist_ok=True)
-    workload = Workload(
-        name="takeover",
-        topics=sizes.topics,
-        message_bytes=sizes.message_bytes,
-        rate_per_s=sizes.rate_per_s,
-        seconds=sizes.before_s + sizes.after_s,
-        warmup_s=0.0,
-        seed=seed,
-    )
     result: Result | None = None
 
     def note(where: str, flags: Mapping[str, list[str]]) -> None:
@@ -130,10 +146,14 @@ def takeover(
                 program=PROGRAM,
                 started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
                 environment=environment(Path(place)),
-                terms=_terms(label, sizes, settings, seed),
+                terms=_terms(label, list(storms.values()), settings, seed),
             )
-            runs = stack.enter_context(TakeoverRuns(Path(place), sizes, settings, seed, _progress, note))
-            carry_out([Case(workload, "client")], runs.measure, sizes.rounds, result, path, named=_named)
+            if resume and path.exists():
+                result = resumed(result, Result.read(path), "--result")
+            runs = stack.enter_context(Storms(Path(place), storms, settings, seed, _progress, note))
+            cases = [Case(_workload(sizes, seed), "client", sizes.metadata) for sizes in storms.values()]
+            rounds = next(iter(storms.values())).rounds
+            carry_out(cases, runs.measure, rounds, result, path, named=_named)
         except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
             raise click.ClickException(str(exc)) from exc
         except KeyboardInterrupt:
@@ -144,41 +164,74 @@ def takeover(
 
 def _sizes(preset: TakeoverSizes, given: dict[str, Any]) -> TakeoverSizes:
     """Return the sizes; those in use follow those in all, unless they are given."""
-    topics = given.get("topics", preset.topics)
-    used = given.get("used", max(1, topics // 100))
+    used = given.get("used", max(1, given["topics"] // 100))
     return replace(preset, **{"used": used, "attached": used // 4, **given})
+
+
+def _workload(sizes: TakeoverSizes, seed: int) -> Workload:
+    return Workload(
+        name="takeover",
+        topics=sizes.topics,
+        message_bytes=sizes.message_bytes,
+        rate_per_s=sizes.rate_per_s,
+        seconds=sizes.before_s + sizes.after_s,
+        warmup_s=0.0,
+        seed=seed,
+    )
 
 
 def _progress(line: str) -> None:
     click.echo(f"    {line}", err=True)
 
 
-def _terms(label: str, sizes: TakeoverSizes, settings: tuple[str, ...], seed: int) -> dict[str, Any]:
+def _terms(label: str, storms: Sequence[TakeoverSizes], settings: tuple[str, ...], seed: int) -> dict[str, Any]:
+    """Return what holds for all storms; where it is not the same for all, it says for which."""
     found: dict[str, Any] = {"label": label} if label else {}
-    heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in sizes.heaps.items())
-    is_shared = sizes.metadata == "zookeeper"
-    used_for = "the metadata" if is_shared else "HBase"
-    log = "its log synced" if sizes.is_synced else "forceSync=no"
+    first = storms[0]
+    by_store = {sizes.metadata: sizes for sizes in storms}
+    stored = f"{first.stored:,}"
     return found | {
-        "hubs": f"{sizes.hubs}, one killed with SIGKILL, placement uniform, no rebalancing",
-        "session timeout": f"{sizes.session_timeout_s:g} s",
-        "topics": f"{sizes.topics:,}, {sizes.used:,} of them published to, {sizes.attached:,} with a subscriber",
-        "also asked for": f"{sizes.ask:.0%} of the killed hub's other topics",
-        "rate": f"{sizes.rate_per_s:g}/s in all, each topic in turn, one message after the other",
+        "hubs": f"{first.hubs}, one killed with SIGKILL, placement uniform, no rebalancing",
+        "session timeout": f"{first.session_timeout_s:g} s",
+        "topics": "; ".join(dict.fromkeys(map(_topics, storms))),
+        "also asked for": f"{first.ask:.0%} of the killed hub's other topics",
+        "rate": f"{first.rate_per_s:g}/s in all, each topic in turn, one message after the other",
         "clients": "hedwig.client, which follows redirects; what fails is tried again after 50 ms, doubling to 1 s; "
         "the hubs that they ask first stay alive",
-        "metadata": _store(sizes),
-        **({"topics in the store before": f"{sizes.stored:,}"} if sizes.stored else {}),
+        "metadata": "; ".join(map(_store, by_store.values())),
+        **({"topics in the store before": stored} if first.stored else {}),
         "bookies": "three of 4.17, synced journals",
-        "ZooKeeper 3.9.4": f"one server, {log}; used for liveness, ledgers and {used_for}",
-        "shared": _SHARED if is_shared else _APART,
-        "heaps": f"{sizes.heap_mb:,} MiB in all for the metadata and that ZooKeeper: {heaps}, each bookie "
-        f"{HEAP_MB['bookie']:,} MiB",
+        "ZooKeeper 3.9.4": _of_each(by_store, _use_of_zookeeper),
+        "shared": _of_each(by_store, lambda sizes: _SHARED if sizes.metadata == "zookeeper" else _APART),
+        "heaps": _of_each(by_store, _heaps),
         "servers' virtual machines": "serial collector, both compilers",
         "hub options": list(settings),
-        "rounds": sizes.rounds,
+        "rounds": first.rounds,
         "seed": seed,
     }
+
+
+def _of_each(by_store: Mapping[str, TakeoverSizes], words: Callable[[TakeoverSizes], str]) -> str:
+    """Return what holds for each store of the metadata, by its name if there are several."""
+    if len(by_store) == 1:
+        return words(*by_store.values())
+    return "; ".join(f"metadata in {driver_title(store)}: {words(sizes)}" for store, sizes in by_store.items())
+
+
+def _topics(sizes: TakeoverSizes) -> str:
+    return f"{sizes.topics:,}, {sizes.used:,} of them published to, {sizes.attached:,} with a subscriber"
+
+
+def _use_of_zookeeper(sizes: TakeoverSizes) -> str:
+    log = "its log synced" if sizes.is_synced else "forceSync=no"
+    used_for = "the metadata" if sizes.metadata == "zookeeper" else "HBase"
+    return f"one server, {log}; used for liveness, ledgers and {used_for}"
+
+
+def _heaps(sizes: TakeoverSizes) -> str:
+    heaps = ", ".join(f"{kind} {size:,} MiB" for kind, size in sizes.heaps.items())
+    bookie = f"each bookie {HEAP_MB['bookie']:,} MiB"
+    return f"{sizes.heap_mb:,} MiB in all for the metadata and that ZooKeeper: {heaps}, {bookie}"
 
 
 def _store(sizes: TakeoverSizes) -> str:
@@ -189,4 +242,5 @@ def _store(sizes: TakeoverSizes) -> str:
 
 
 def _named(case: Case) -> str:
-    return f"{case.workload.topics:,} topics, {case.workload.rate_per_s:g}/s offered"
+    topics, rate = case.workload.topics, case.workload.rate_per_s
+    return f"metadata in {driver_title(case.on)}, {topics:,} topics, {rate:g}/s offered"

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.generator_process import GeneratorProcess
-from benchmarks.heaps import STORM_HEAP_MB_MIN, storm_heaps
 from benchmarks.hub_places import BOOKIES, HEAP_MB, JOURNALS
 from benchmarks.hub_process import HubProcess
 from benchmarks.hub_suite import Case
@@ -26,6 +24,7 @@ from benchmarks.results import Measurement
 from benchmarks.sampling import Sampler
 from benchmarks.store_load import StoreLoad
 from benchmarks.takeover_record import PHASES, TakeoverSummary
+from benchmarks.takeover_sizes import TakeoverSizes
 from benchmarks.workloads import Workload, topic_name
 from cli.dev import DevError, DevServers
 from cli.dev.bookkeeper import LEDGERS_ROOT
@@ -36,7 +35,7 @@ from metadata import open_metadata
 from metadata.backend import StoreOptions
 from metadata.store import format_metadata
 
-__all__ = ["REGIONS", "TakeoverRuns", "TakeoverSizes"]
+__all__ = ["REGIONS", "TakeoverRuns"]
 
 _SECOND_NS: Final = 1_000_000_000
 REGIONS: Final = 16
@@ -52,52 +51,8 @@ _START_AHEAD_S: Final = 0.5
 _COUNTERS: Final = ("zookeeper", "hbase", "hbase_rows", "claims")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeoverSizes:
-    """The sizes of a storm.
-
-    used: so many of `topics` are published to, in turn, `rate_per_s` in all; `attached` of them have a subscriber.
-    ask: the share of the killed hub's other topics that are asked for as well, once, right after it was killed.
-    before_s, after_s: how long the load runs before the kill, and after everything is served again.
-    served_max_s: how long to wait for that.
-    metadata: in which store they are. stored: so many topics are in it before, the first of them those of the storm.
-    is_synced: the logs of ZooKeeper and HBase are forced to the disk.
-    heap_mb: of all machines of the metadata together, the ZooKeeper of liveness and ledgers included.
-    """
-
-    hubs: int = 4
-    topics: int = 80_000
-    used: int = 800
-    attached: int = 200
-    rate_per_s: float = 400.0
-    message_bytes: int = 100
-    ask: float = 0.0
-    session_timeout_s: float = 10.0
-    before_s: float = 20.0
-    after_s: float = 20.0
-    served_max_s: float = 300.0
-    rounds: int = 1
-    metadata: str = "hbase"
-    stored: int = 0
-    is_synced: bool = True
-    heap_mb: int = 2048
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.used <= self.topics or not 0 <= self.attached <= self.used:
-            raise ValueError("of all topics some must be used, and of those, not more than all have a subscriber")
-        if self.hubs < 2:
-            raise ValueError("of one hub that is killed nobody can take topics over: start at least 2")
-        if self.heap_mb < STORM_HEAP_MB_MIN:
-            raise ValueError(f"{self.heap_mb} MiB of heap are too few for HBase: give {STORM_HEAP_MB_MIN} at least")
-
-    @property
-    def heaps(self) -> dict[str, int]:
-        """Return the MiB of each server of the metadata, by its kind."""
-        return storm_heaps(self.heap_mb, metadata=self.metadata)
-
-
 class TakeoverRuns:
-    """Carries storms out, each on hubs of its own and topics of its own; `with` ends the servers, which it starts."""
+    """Carries storms out, each on hubs of its own and topics of its own, with servers that it starts."""
 
     def __init__(
         self,
@@ -110,7 +65,7 @@ class TakeoverRuns:
     ) -> None:
         """Prepare storms. `note_flags` gets those of the servers' virtual machines, once they run."""
         self._directory = directory
-        self._sizes = sizes
+        self.sizes = sizes
         self._note_flags = note_flags
         self._settings = settings
         self._seed = seed
@@ -136,12 +91,8 @@ class TakeoverRuns:
             bookie_properties=JOURNALS["quick"],
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the servers."""
         self._servers.down()
 
     def measure(self, case: Case, number: int) -> Measurement:
@@ -155,7 +106,7 @@ class TakeoverRuns:
             shutil.rmtree(place, ignore_errors=True)
 
     def _measure(self, workload: Workload, number: int, place: Path) -> Measurement:
-        sizes = self._sizes
+        sizes = self.sizes
         if self._is_up and sizes.stored:
             # What the round before has stored would be in the heaps and files of the servers.
             self._servers.down()
@@ -166,7 +117,8 @@ class TakeoverRuns:
             services = ["bookkeeper", *(["hbase"] if sizes.metadata == "hbase" else [])]
             self._servers.up(services, bookies=BOOKIES)
             self._is_up = True
-            self._note_flags(SYNCED if sizes.is_synced else UNSYNCED, flags_of_servers(self._servers))
+            flags = {f"{sizes.metadata}/{kind}": each for kind, each in flags_of_servers(self._servers).items()}
+            self._note_flags(SYNCED if sizes.is_synced else UNSYNCED, flags)
         url = self._url(number)
         asyncio.run(format_metadata(url, StoreOptions(regions=REGIONS)))
         if sizes.stored:
@@ -200,13 +152,13 @@ class TakeoverRuns:
 
     def _url(self, number: int) -> str:
         zookeeper = self._servers.address("zookeeper")
-        if self._sizes.metadata == "hbase":
+        if self.sizes.metadata == "hbase":
             return f"hbase://{zookeeper}/takeover{number}"
         return f"zookeeper://{zookeeper}/takeover-metadata-{number}/standalone"
 
     async def _store_topics(self, url: str) -> None:
         """Make topics as hubs leave them. Raises BenchmarkError - not all could be made."""
-        task = FillTask(first=0, last=self._sizes.stored, subscribers=1, seconds_max=_STORED_S, is_released=True)
+        task = FillTask(first=0, last=self.sizes.stored, subscribers=1, seconds_max=_STORED_S, is_released=True)
         async with await open_metadata(url, StoreOptions(gather=True)) as store:
             _, why = await fill(store, task)
         if why is not None:
@@ -217,19 +169,19 @@ class TakeoverRuns:
         return [
             f"metadata={url}",
             f"cluster.zookeeper=zookeeper://{zookeeper}/takeover/{number}",
-            f"cluster.session_timeout_s={self._sizes.session_timeout_s:g}",
+            f"cluster.session_timeout_s={self.sizes.session_timeout_s:g}",
             # So that each owns its share, and nothing moves but for the kill.
             "cluster.placement=uniform",
             "cluster.rebalance_interval_s=0",
             "topic_idle_s=0",
-            f"topics_max={2 * self._sizes.topics + 1_000}",
+            f"topics_max={2 * self.sizes.topics + 1_000}",
             f"bookkeeper.zookeeper=zookeeper://{zookeeper}{LEDGERS_ROOT}",
             *self._settings,
         ]
 
     async def _topics_of(self, url: str, address: str, prefix: str, used: Sequence[int]) -> "_Owned":
         """Read which topics a hub owns: of those in use, and of the others if some of these are to be asked for."""
-        sizes = self._sizes
+        sizes = self.sizes
         room = asyncio.Semaphore(_READING)
         is_used = frozenset(used)
         looked_at: Iterable[int] = range(sizes.topics) if sizes.ask else used
@@ -256,7 +208,7 @@ class TakeoverRuns:
         survivors: Sequence[HubProcess],
         owned: "_Owned",
     ) -> Measurement:
-        sizes = self._sizes
+        sizes = self.sizes
         roles = self._roles(survivors, client)
         load = StoreLoad(
             zookeeper=self._servers.port("zookeeper-1"),

@@ -31,12 +31,14 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 def takeover_tables(measurements: Sequence[Measurement]) -> list[Table]:
     """Return title, columns and lines of the tables of each storm; what met a wall says so."""
     tables: list[Table] = []
-    for rounds in alike(measurements):
+    groups = alike(measurements)
+    for rounds in groups:
         good = [each for each in rounds if each.count]
-        if good:
-            tables += [_away(good), _felt(good), _cost(good)]
+        own: list[Table] = [_away(good), _felt(good), _cost(good)] if good else []
         if walls := [[f"{each.round}", each.wall] for each in rounds if each.wall is not None]:
-            tables.append(("what went wrong", ("round", "why"), walls))
+            own.append(("what went wrong", ("round", "why"), walls))
+        of = f"{rounds[0].on}, {rounds[0].workload.topics:,} topics: " if len(groups) > 1 else ""
+        tables += [(f"{of}{title}", columns, lines) for title, columns, lines in own]
     return tables
 
 

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from benchmarks.heaps import STORM_HEAP_MB_MIN
 from benchmarks.hub_places import HEAP_MB
 from benchmarks.main import main
+from benchmarks.report_parts import report_page
 from benchmarks.results import Result
-from benchmarks.takeover_run import TakeoverSizes
+from benchmarks.takeover_sizes import TakeoverSizes
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -56,9 +57,10 @@ def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Pa
     calls = [each["hbase"] for each in counters if "hbase" in each]
     assert calls[-1] > calls[0]
     flags = result.environment["jvm_flags"]["synced"]
-    assert set(flags) == {"zookeeper", "bookie", "hbase-master", "regionserver"}
     heaps = TakeoverSizes().heaps | {"bookie": HEAP_MB["bookie"]}
-    assert {kind: each[0] for kind, each in flags.items()} == {kind: f"-Xmx{size}m" for kind, size in heaps.items()}
+    assert set(heaps) == {"zookeeper", "bookie", "hbase-master", "regionserver"}
+    wanted = {f"hbase/{kind}": f"-Xmx{size}m" for kind, size in heaps.items()}
+    assert {kind: each[0] for kind, each in flags.items()} == wanted
     assert "topics of the killed hub, session timeout 2 s" in run.stdout
     assert list(data.iterdir()) == []
     assert not processes_over(data)
@@ -85,6 +87,45 @@ def test_with_metadata_in_zookeeper_the_hubs_take_topics_of_a_filled_store_over(
     assert not processes_over(data)
 
 
+@pytest.mark.full
+def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path) -> None:
+    output, data = tmp_path / "result.json", tmp_path / "data"
+    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", "--topics", "60,120", "--hubs", "2"]
+    command += ["--metadata", "zookeeper", "--metadata", "hbase", "--used", "10", "--attached", "5", "--rate", "20"]
+    command += ["--session-timeout", "2", "--before", "1", "--after", "1", "--ask", "1"]
+    command += ["--result", str(output), "--data", str(data)]
+    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=290, check=False)
+    assert run.returncode == 0, run.stderr
+    result = Result.read(output)
+    found = [(each.on, each.workload.topics) for each in result.measurements]
+    assert found == [("zookeeper", 60), ("hbase", 60), ("zookeeper", 120), ("hbase", 120)]
+    for each in result.measurements:
+        assert each.wall is None, each.wall
+        assert ("regionserver_cores_before" in each.values) == (each.on == "hbase")
+        assert 0 < each.values["used_of_killed"] + each.values["asked_of_killed"] < each.workload.topics
+    assert run.stderr.count("zookeeper-1 ready") == 4
+    assert {kind.split("/")[0] for kind in result.environment["jvm_flags"]["synced"]} == {"zookeeper", "hbase"}
+    text = " ".join(run.stdout.split())
+    assert "metadata ZooKeeper, synced to the disk; HBase 2.6.1-hadoop3, one region server" in text
+    assert "metadata in ZooKeeper: 2,048 MiB in all" in text
+    assert "topics 60, 10 of them published to, 5 with a subscriber; 120, 10 of them" in text
+    for on, topics in found:
+        assert f"{on}, {topics} topics: topics of the killed hub, session timeout 2 s" in run.stdout
+    charts = [chart.title for chart in report_page([("x", result)]).charts()]
+    names = {"zookeeper": "ZooKeeper", "hbase": "HBase 2.6.1-hadoop3"}
+    assert charts == [f"A hub is killed: {topics} topics, 2 hubs, metadata in {names[on]}" for on, topics in found]
+    assert list(data.iterdir()) == []
+    assert not processes_over(data)
+    again = subprocess.run([*command, "--resume"], cwd=SOURCES, capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "ready" not in again.stderr, "nothing was left to measure"
+    other = subprocess.run(
+        [*command, "--resume", "--seed", "2"], cwd=SOURCES, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert other.returncode == 1
+    assert "give the same options, or another --result" in other.stderr
+
+
 @pytest.mark.parametrize("heap_mb", [TakeoverSizes().heap_mb, 4096])
 def test_both_stores_have_the_same_heap_in_all_and_are_synced(heap_mb: int) -> None:
     on_hbase, on_zookeeper = (TakeoverSizes(metadata=each, heap_mb=heap_mb) for each in ("hbase", "zookeeper"))
@@ -101,6 +142,12 @@ def test_sizes_that_make_no_sense_are_refused_in_one_line() -> None:
     run = CliRunner().invoke(main, ["takeover", "--topics", "10", "--used", "11"])
     assert run.exit_code == 2
     assert "of all topics some must be used" in run.output
+
+
+def test_going_on_needs_the_file_of_the_run() -> None:
+    run = CliRunner().invoke(main, ["takeover", "--resume"])
+    assert run.exit_code == 2
+    assert "--resume goes on with the file that --result names: give that too" in run.output
 
 
 def test_the_help_ends_in_an_example_that_the_command_takes() -> None:

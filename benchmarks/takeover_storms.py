@@ -1,0 +1,69 @@
+"""Takeover storms of several stores and sizes, in turn."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.hub_suite import Case
+from benchmarks.jvm_flags import NoteFlags
+from benchmarks.results import Measurement
+from benchmarks.takeover_run import TakeoverRuns
+from benchmarks.takeover_sizes import TakeoverSizes
+
+__all__ = ["Storms"]
+
+
+class Storms:
+    """Carries storms of several stores and sizes out, in any order; `with` ends the servers.
+
+    Only one store has servers at a time, and each storm of another one, or of other sizes, has fresh ones.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        sizes: Mapping[tuple[str, int], TakeoverSizes],
+        settings: Sequence[str],
+        seed: int,
+        progress: Callable[[str], None],
+        note_flags: NoteFlags,
+    ) -> None:
+        """Prepare storms. Args: sizes - by the store of the metadata and the number of topics; else as TakeoverRuns."""
+        self._directory = directory
+        self._sizes = sizes
+        self._settings = settings
+        self._seed = seed
+        self._progress = progress
+        self._note_flags = note_flags
+        self._present: TakeoverRuns | None = None
+        self._place = directory
+        self._made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def measure(self, case: Case, number: int) -> Measurement:
+        """Carry the storm of a case out as round `number`; what goes wrong is the measurement's wall."""
+        sizes = self._sizes[case.on, case.workload.topics]
+        if self._present is None or self._present.sizes != sizes:
+            self._end()
+            self._made += 1
+            self._place = self._directory / f"{sizes.metadata}-{sizes.topics}-{self._made}"
+            self._place.mkdir()
+            self._present = TakeoverRuns(
+                self._place, sizes, self._settings, self._seed, self._progress, self._note_flags
+            )
+        return self._present.measure(case, number)
+
+    def _end(self) -> None:
+        if self._present is not None:
+            self._present.close()
+            self._present = None
+            shutil.rmtree(self._place, ignore_errors=True)
