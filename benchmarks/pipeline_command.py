@@ -32,6 +32,7 @@ __all__ = ["pipeline"]
     "--backend", type=click.Choice(BACKENDS), default="hbase", show_default=True, help="Is loaded, and snapshotted."
 )
 @click.option("--target", type=click.Choice(BACKENDS), default="hbase", show_default=True, help="Is restored into.")
+@click.option("--with-history", is_flag=True, help="Ledger ranges, owners and consume pointers too, for the audit.")
 @click.option(
     "--row-by-row",
     "row_by_row",
@@ -60,6 +61,7 @@ def pipeline(
     subscriptions: int,
     backend: str,
     target: str,
+    with_history: bool,
     row_by_row: int,
     rounds: int,
     deadline_s: float,
@@ -90,9 +92,17 @@ def pipeline(
                 program=PROGRAM,
                 started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
                 environment=machine,
-                terms=_terms(label, topics, subscriptions, settings, rounds),
+                terms=_terms(label, topics, subscriptions, settings, rounds, with_history=with_history),
             )
-            steps = PipelineSteps(url, Path(place).absolute(), (topics, subscriptions), backend, settings, deadline_s)
+            steps = PipelineSteps(
+                url,
+                Path(place).absolute(),
+                (topics, subscriptions),
+                backend,
+                settings,
+                deadline_s,
+                with_history=with_history,
+            )
             planned = pipeline_cases(topics, subscriptions, backend, target, row_by_row=row_by_row)
             carry_out(planned, steps.measure, rounds, result, path, named=_named, is_turned=False)
         except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
@@ -114,11 +124,14 @@ def _progress(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _terms(label: str, topics: int, subscriptions: int, settings: dict[str, str], rounds: int) -> dict[str, Any]:
+def _terms(
+    label: str, topics: int, subscriptions: int, settings: dict[str, str], rounds: int, *, with_history: bool
+) -> dict[str, Any]:
     found: dict[str, Any] = {"label": label} if label else {}
+    beside = "ledger ranges, owners and consume pointers; all but owners is restored" if with_history else "no owners"
     return found | {
         "heaps": ", ".join(f"{name} {size} MiB" for name, size in HEAP_MB.items()),
-        "what is generated": f"{topics:,} topics and {subscriptions:,} subscriptions, no owners",
+        "what is generated": f"{topics:,} topics and {subscriptions:,} subscriptions, {beside}",
         "each job": "a process of its own on the machine of the servers, master local[*,4], timed from start to end",
         "Spark": ", ".join(f"{name}={value}" for name, value in settings.items()) or "as the jobs have it",
         "memory": "of a job with all processes that it starts; pages that several share count once",

@@ -35,6 +35,7 @@ AUDIT: Final = "audit"
 RESTORE: Final = "restore"
 STEPS: Final = (GENERATE, ROW_BY_ROW, LOAD, SNAPSHOT, AUDIT, RESTORE)
 
+_AUDITED: Final = ("topics", "subscriptions", "owned topics")
 _DRIVER: Final = "hedwig-pipeline"
 _PROGRAM: Final = "import sys; sys.argv[0] = 'hedwig-pipeline'; from pipeline.main import main; main()"
 _SOURCES: Final = str(Path(__file__).parents[1])
@@ -72,10 +73,13 @@ class PipelineSteps:
         backend: str,
         settings: Mapping[str, str],
         deadline_s: float,
+        *,
+        with_history: bool = False,
     ) -> None:
         """Measure in `directory`; `size` is how many topics and subscriptions, `settings` are Spark's.
 
-        `backend` is loaded; `url` tells the URL of a backend's store by its name.
+        `backend` is loaded; `url` tells the URL of a backend's store by its name. `with_history`: topics have ledger
+        ranges and owners, which all but the restore copy, and subscriptions have consumed.
         """
         self._url = url
         self._directory = directory
@@ -83,6 +87,9 @@ class PipelineSteps:
         self._backend = backend
         self._settings = settings
         self._deadline_s = deadline_s
+        self._with_history = with_history
+        self._owners = 0
+        """As many as the last generated data has."""
 
     def measure(self, case: Case, number: int) -> Measurement:
         """Carry one step out. What it could not do, or told wrong, is the wall of the measurement."""
@@ -106,9 +113,10 @@ class PipelineSteps:
         taken = str(self._directory / f"snapshot{number}")
         source = self._url(self._backend, f"loaded{number}")
         target = self._url(case.on, f"restored{number}") if step == RESTORE else source
+        history, owners = (["--with-history"], ["--with-owners"]) if self._with_history else ([], [])
         arguments = {
-            GENERATE: [made, "--topics", str(self._topics), "--subscriptions", str(self._subscriptions)],
-            LOAD: [source, "--from", made],
+            GENERATE: [made, "--topics", str(self._topics), "--subscriptions", str(self._subscriptions), *history],
+            LOAD: [source, "--from", made, *owners],
             SNAPSHOT: [source, taken],
             AUDIT: [taken, str(self._directory / f"audit{number}")],
             RESTORE: [taken, target],
@@ -117,9 +125,12 @@ class PipelineSteps:
             asyncio.run(format_metadata(target, OPTIONS))
         conf = [text for name, value in self._settings.items() for text in ("--conf", f"{name}={value}")]
         ran = _run_job([step, *arguments, *conf, "--json"], self._directory / f"{step}{number}.out", self._deadline_s)
-        rows = self._topics + self._subscriptions
         told = ran.told
-        seen = told["rows"]["topics"] + told["rows"]["subscriptions"] if step == AUDIT else told["rows"]
+        if step == GENERATE:
+            self._owners = told["tables"].get("owners", 0)
+        # Owners are those of the hubs of a store, and no other one's.
+        rows = self._topics + self._subscriptions + (0 if step == RESTORE else self._owners)
+        seen = sum(told["rows"].get(name, 0) for name in _AUDITED) if step == AUDIT else told["rows"]
         if seen != rows:
             raise BenchmarkError(f"it tells of {seen:,} rows, and there are {rows:,}")
         if step == RESTORE and not told["verified"]:

@@ -46,6 +46,17 @@ def test_steps_are_measured_one_after_the_other(tmp_path: Path) -> None:
     assert "1,200" in table
 
 
+@pytest.mark.full
+def test_a_history_goes_through_all_steps_but_for_owners_which_are_not_restored(tmp_path: Path) -> None:
+    result = _measured(tmp_path, "--backend", "sqlite", "--target", "sqlite", "--with-history")
+    counts = {each.workload.name: each.count for each in result.measurements}
+    assert [each.wall for each in result.measurements] == [None] * len(STEPS)
+    with_owners = {counts[step] for step in ("generate", "load", "snapshot", "audit")}
+    assert len(with_owners) == 1
+    assert min(with_owners) > counts["restore"] == 1200
+    assert "ledger ranges, owners and consume pointers" in markdown(result)
+
+
 def test_a_job_that_does_not_end_is_a_wall_and_leaves_no_process(tmp_path: Path) -> None:
     measured = _measured(tmp_path, "--backend", "sqlite", "--target", "sqlite", "--step-timeout", "1")
     jobs = [each for each in measured.measurements if each.workload.name != "row by row"]
