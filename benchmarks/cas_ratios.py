@@ -38,11 +38,15 @@ def percentile_ratio(
 ) -> str:
     """Return the ratio of a percentile of all rounds' times together, and the range of what it is in single rounds.
 
-    Only rounds that both have are in it, and only percentiles that there are enough operations for.
+    Only rounds that both have are in it, and only percentiles that there are enough operations for. There is none if
+    the times of some round are of a part of the callers, while others waited.
     """
+    both = _pairs(good, beside)
+    if any(mine.lacks_waits or other.lacks_waits for mine, other in both):
+        return "–"
     pairs = [
         (mine.histograms[name], other.histograms[name])
-        for mine, other in _pairs(good, beside)
+        for mine, other in both
         if name in mine.histograms and name in other.histograms
     ]
     shared = [(mine, other) for mine, other in pairs if is_enough(min(mine.count, other.count), percentile)]

@@ -125,19 +125,12 @@ def _case(group: Sequence[Measurement], beside: dict[int, Measurement]) -> list[
         spread(rates, "{:,.0f}"),
         ratio(good, beside, lambda each: each.rate_per_s),
         _latency(workload, good),
-        _p99_ratio(good, beside),
+        percentile_ratio(good, beside, "response", 99),
         median(good, lambda each: each.values["refusals"] / each.count, "{:.2f}"),
         median(good, _each("servers_cpu_s"), "{:,.0f}"),
         median(good, _each("client_cpu_s"), "{:,.0f}"),
         _mib(good, "store_rss_bytes_max"),
     ]
-
-
-def _p99_ratio(good: Sequence[Measurement], beside: dict[int, Measurement]) -> str:
-    """Return the ratio of the waits, unless one side's lack those of callers that waited all the time."""
-    if any(each.lacks_waits for each in (*good, *beside.values())):
-        return "–"
-    return percentile_ratio(good, beside, "response", 99)
 
 
 def _latency(workload: Workload, good: Sequence[Measurement]) -> str:

@@ -1,5 +1,7 @@
 """Prove that rates are averaged as factors are, and percentiles not at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.cas_ratios import percentile_ratio, ratio
@@ -53,6 +55,18 @@ def test_a_percentile_of_too_few_operations_has_no_ratio() -> None:
     assert percentile_ratio(mine, _beside(other), "response", 50) == "1.00"
     assert percentile_ratio(mine, {}, "response", 50) == "–"
     assert percentile_ratio(mine, _beside(other), "delivery", 50) == "–"
+
+
+def test_times_of_a_few_callers_have_no_ratio_while_others_waited() -> None:
+    """500 a second of a millisecond or two keep one caller of 64 at work."""
+    mine, other = (
+        [replace(each, workload=replace(each.workload, rate_per_s=0.0, in_flight=64)) for each in _rounds(driver, 500)]
+        for driver in ("hbase", "zookeeper")
+    )
+    assert percentile_ratio(mine, _beside(other), "response", 50) == "–"
+    for each in (*mine, *other):
+        each.values["under_way_throughout"] = 0
+    assert percentile_ratio(mine, _beside(other), "response", 50) == "1.00"
 
 
 def test_the_ratio_of_rates_is_the_geometric_mean_of_the_rounds() -> None:
