@@ -44,7 +44,7 @@ class _TakeoverClient:
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._plan = plan
-        self._topics: int = plan["topics"]
+        self._claimed: int = plan["claimed"]
         self._used: list[int] = plan["used"]
         self._attached: list[int] = plan["attached"]
         self._record = TakeoverRecord()
@@ -100,8 +100,8 @@ class _TakeoverClient:
     # -------------------------------------------------------------------------------------------------- before
 
     async def _fill(self) -> None:
-        """Have every topic owned: by a request that changes nothing, and makes no ledger."""
-        await _each(range(self._topics), _FILLING, self._ask_until_served)
+        """Have so many topics owned as the plan says: by a request that changes nothing, and makes no ledger."""
+        await _each(range(self._claimed), _FILLING, self._ask_until_served)
 
     async def _ask_until_served(self, topic: int) -> None:
         await self._until_served(topic, self._ask(topic))

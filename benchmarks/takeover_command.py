@@ -40,6 +40,10 @@ _SHARED: Final = (
     "all the others"
 )
 _APART: Final = "the ZooKeeper of liveness and of BookKeeper's metadata has none of the hubs' metadata"
+_WRITTEN: Final = (
+    "topics in use asked for once; of all others written into the store, as if the hubs had claimed them, which do not "
+    "have them in memory"
+)
 _QUICK: Final = TakeoverSizes(
     topics=2_000, used=20, attached=10, rate_per_s=100.0, session_timeout_s=4.0, before_s=5.0, after_s=5.0
 )
@@ -72,6 +76,14 @@ _QUICK: Final = TakeoverSizes(
     help="Where hubs keep their metadata; of several each has its storms in turn. Default: hbase.",
 )
 @click.option("--stored", type=click.IntRange(min=0), help="Topics that are in the store before. Default: none.")
+@click.option(
+    "--write-owners",
+    "writes_owners",
+    is_flag=True,
+    default=None,
+    help="Write the owners of topics that are not in use into the store, instead of having each asked for: for very "
+    "many topics. They have to be --stored.",
+)
 @click.option(
     "--synced/--unsynced",
     "is_synced",
@@ -194,6 +206,7 @@ def _terms(label: str, storms: Sequence[TakeoverSizes], settings: tuple[str, ...
         "hubs": f"{first.hubs}, one killed with SIGKILL, placement uniform, no rebalancing",
         "session timeout": f"{first.session_timeout_s:g} s",
         "topics": "; ".join(dict.fromkeys(map(_topics, storms))),
+        "owners before": _WRITTEN if first.writes_owners else "each topic asked for once",
         "also asked for": f"{first.ask:.0%} of the killed hub's other topics",
         "rate": f"{first.rate_per_s:g}/s in all, each topic in turn, one message after the other",
         "clients": "hedwig.client, which follows redirects; what fails is tried again after 50 ms, doubling to 1 s; "

@@ -5,7 +5,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,14 @@ from benchmarks.metadata_places import HADOOP_3, SYNCED, SYNCED_LOG, UNSYNCED, U
 from benchmarks.results import Measurement
 from benchmarks.sampling import Sampler
 from benchmarks.store_load import StoreLoad
+from benchmarks.takeover_owners import read_owners, write_owners
 from benchmarks.takeover_record import PHASES, TakeoverSummary
 from benchmarks.takeover_sizes import TakeoverSizes
-from benchmarks.workloads import Workload, topic_name
+from benchmarks.workloads import Workload
 from cli.dev import DevError, DevServers
 from cli.dev.bookkeeper import LEDGERS_ROOT
 from cli.dev.ports import choose_port
 from hedwig.errors import HedwigError
-from hedwig.model import Topic
 from metadata import open_metadata
 from metadata.backend import StoreOptions
 from metadata.store import format_metadata
@@ -46,7 +46,6 @@ _FILLED_PER_S: Final = 50
 _OPEN_S: Final = 120.0
 _DRAIN_S: Final = 30.0
 _SUMMARY_S: Final = 120.0
-_READING: Final = 500
 _START_AHEAD_S: Final = 0.5
 _COUNTERS: Final = ("zookeeper", "hbase", "hbase_rows", "claims")
 
@@ -133,7 +132,7 @@ class TakeoverRuns:
             used = random.Random(self._seed).sample(range(sizes.topics), sizes.used)
             plan = {
                 "hubs": [hub.address for hub in survivors],
-                "topics": sizes.topics,
+                "claimed": 0 if sizes.writes_owners else sizes.topics,
                 "prefix": workload.prefix,
                 "used": used,
                 "attached": used[: sizes.attached],
@@ -142,11 +141,14 @@ class TakeoverRuns:
                 "served_max_s": sizes.served_max_s,
                 "drain_s": _DRAIN_S,
             }
-            self._progress(f"having {sizes.topics:,} topics claimed by {sizes.hubs} hubs")
+            claimed = sizes.used if sizes.writes_owners else sizes.topics
+            self._progress(f"having {claimed:,} topics claimed by {sizes.hubs} hubs")
             client = stack.enter_context(GeneratorProcess(plan, (sys.executable, "-m", "benchmarks.takeover_client")))
             client.hear("filled", time.monotonic() + _OPEN_S + sizes.topics / _FILLED_PER_S)
             client.hear("ready", time.monotonic() + _OPEN_S + sizes.used / _FILLED_PER_S)
             owned = asyncio.run(self._topics_of(url, victim.address, workload.prefix, used))
+            if not owned.used and not owned.asked:
+                raise BenchmarkError("the hub that is to be killed owns nothing that is asked for: use more topics")
             self._progress(f"of {sizes.used:,} topics in use, the hub that is to be killed owns {len(owned.used):,}")
             return self._storm(workload, number, client, victim, survivors, owned)
 
@@ -180,24 +182,19 @@ class TakeoverRuns:
         ]
 
     async def _topics_of(self, url: str, address: str, prefix: str, used: Sequence[int]) -> "_Owned":
-        """Read which topics a hub owns: of those in use, and of the others if some of these are to be asked for."""
-        sizes = self.sizes
-        room = asyncio.Semaphore(_READING)
-        is_used = frozenset(used)
-        looked_at: Iterable[int] = range(sizes.topics) if sizes.ask else used
-        async with await open_metadata(url) as store:
-
-            async def owns(topic: int) -> bool:
-                async with room:
-                    found = await store.ownership.read_owner_info(Topic(topic_name(prefix, topic)))
-                return found is not None and f"{found.value.host}:{found.value.port}" == address
-
-            topics = list(looked_at)
-            answers = await asyncio.gather(*(owns(topic) for topic in topics))
-        owned = [topic for topic, answer in zip(topics, answers, strict=True) if answer]
-        others = [topic for topic in owned if topic not in is_used]
+        """Return which topics a hub owns: of those in use, and of the others if some of these are to be asked for."""
+        sizes, is_used = self.sizes, frozenset(used)
+        in_use = await read_owners(url, prefix, used)
+        others: Sequence[int] = []
+        if sizes.writes_owners:
+            self._progress(f"writing the owners of {sizes.topics - len(used):,} topics")
+            rest = [topic for topic in range(sizes.topics) if topic not in is_used]
+            others = (await write_owners(url, prefix, rest, in_use.infos)).topics.get(address, [])
+        elif sizes.ask:
+            found = (await read_owners(url, prefix, range(sizes.topics))).topics.get(address, [])
+            others = [topic for topic in found if topic not in is_used]
         asked = random.Random(self._seed + 1).sample(others, round(sizes.ask * len(others)))
-        return _Owned([topic for topic in owned if topic in is_used], asked)
+        return _Owned(list(in_use.topics.get(address, [])), asked)
 
     def _storm(
         self,

@@ -16,6 +16,8 @@ class TakeoverSizes:
     before_s, after_s: how long the load runs before the kill, and after everything is served again.
     served_max_s: how long to wait for that.
     metadata: in which store they are. stored: so many topics are in it before, the first of them those of the storm.
+    writes_owners: topics that are not in use get their owners by records that are written, as if hubs had claimed them,
+        which takes a small part of the time; else each is asked for.
     is_synced: the logs of ZooKeeper and HBase are forced to the disk.
     heap_mb: of all machines of the metadata together, the ZooKeeper of liveness and ledgers included.
     """
@@ -34,6 +36,7 @@ class TakeoverSizes:
     rounds: int = 1
     metadata: str = "hbase"
     stored: int = 0
+    writes_owners: bool = False
     is_synced: bool = True
     heap_mb: int = 2048
 
@@ -42,6 +45,8 @@ class TakeoverSizes:
             raise ValueError("of all topics some must be used, and of those, not more than all have a subscriber")
         if self.hubs < 2:
             raise ValueError("of one hub that is killed nobody can take topics over: start at least 2")
+        if self.writes_owners and self.stored < self.topics:
+            raise ValueError("owners are written for topics that are in the store before: store as many at least")
         if self.heap_mb < STORM_HEAP_MB_MIN:
             raise ValueError(f"{self.heap_mb} MiB of heap are too few for HBase: give {STORM_HEAP_MB_MIN} at least")
 

@@ -88,6 +88,24 @@ def test_with_metadata_in_zookeeper_the_hubs_take_topics_of_a_filled_store_over(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("store", ["zookeeper", "hbase"])
+def test_hubs_take_topics_over_of_which_records_alone_name_the_dead_one(store: str, tmp_path: Path) -> None:
+    output, data = tmp_path / "result.json", tmp_path / "data"
+    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", *SIZES, "--metadata", store, "--ask", "1"]
+    command += ["--stored", "1000", "--write-owners", "--session-timeout", "2", "--before", "2", "--after", "2"]
+    command += ["--result", str(output), "--data", str(data)]
+    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
+    assert run.returncode == 0, run.stderr
+    (measurement,) = Result.read(output).measurements
+    assert measurement.wall is None, measurement.wall
+    values = measurement.values
+    assert values["asked_of_killed"] == (TOPICS - USED) // 3
+    assert measurement.histograms["served"].count == values["used_of_killed"] + values["asked_of_killed"]
+    assert measurement.histograms["served"].percentile_us(0) > 0, "none of them had a living owner"
+    assert "as if the hubs had claimed them" in " ".join(run.stdout.split())
+
+
+@pytest.mark.full
 def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", "--topics", "60,120", "--hubs", "2"]
@@ -142,6 +160,12 @@ def test_sizes_that_make_no_sense_are_refused_in_one_line() -> None:
     run = CliRunner().invoke(main, ["takeover", "--topics", "10", "--used", "11"])
     assert run.exit_code == 2
     assert "of all topics some must be used" in run.output
+
+
+def test_owners_are_written_of_topics_that_are_in_the_store_only() -> None:
+    run = CliRunner().invoke(main, ["takeover", "--topics", "10", "--write-owners", "--stored", "9"])
+    assert run.exit_code == 2
+    assert "store as many at least" in run.output
 
 
 def test_going_on_needs_the_file_of_the_run() -> None:
