@@ -45,6 +45,8 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _THROUGHOUT: Final = "under_way_throughout"
 _SERVED_SHARE: Final = 0.8
 """Of those in flight: where files do not say it, fewer callers than that at work are told of."""
+_LONG_SHARE: Final = 0.25
+"""Of a window: with times beyond that it is not told from files that do not say it."""
 _BUSY: Final = 0.9
 """Of a processor: a generator that needs more may itself be what was measured."""
 
@@ -119,7 +121,8 @@ class Measurement:
         """Return how many callers of a closed loop were waiting for one answer all through the window.
 
         Files of older versions do not tell, and lack what these waited. There it is reckoned: of the callers that had
-        answers, as many were waiting at a time as came in a second, times how long each took (Little's law).
+        answers, as many were waiting at a time as came in a second, times how long each took (Little's law). Where some
+        took a large part of the window that says nothing: the last ones had no others beside them any more.
         """
         workload, service = self.workload, self.histograms.get("service")
         if workload.is_open_loop:
@@ -127,6 +130,8 @@ class Measurement:
         if _THROUGHOUT in self.values:
             return int(self.values[_THROUGHOUT])
         if service is None or workload.is_bounded or self.are_failures_repeated or not self.operations:
+            return 0
+        if service.max_us > _LONG_SHARE * self.seconds * 1e6:
             return 0
         served = self.operations_per_s * service.mean_us / 1e6
         return round(workload.in_flight - served) if served < _SERVED_SHARE * workload.in_flight else 0
