@@ -106,13 +106,14 @@ def test_hubs_take_topics_over_of_which_records_alone_name_the_dead_one(store: s
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", "--topics", "60,120", "--hubs", "2"]
     command += ["--metadata", "zookeeper", "--metadata", "hbase", "--used", "10", "--attached", "5", "--rate", "20"]
     command += ["--session-timeout", "2", "--before", "1", "--after", "1", "--ask", "1"]
     command += ["--result", str(output), "--data", str(data)]
-    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=290, check=False)
+    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=450, check=False)
     assert run.returncode == 0, run.stderr
     result = Result.read(output)
     found = [(each.on, each.workload.topics) for each in result.measurements]
