@@ -17,7 +17,7 @@ __all__ = ["kept_table", "kept_words"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """One load on one backend. rates: by topics, the median of the rounds; empty where nothing was finished.
+    """One load on one backend. rates: the median of the rounds, by topics, the fewest first.
 
     shortest_s: the shortest round among the first and the last of these.
     """
