@@ -6,10 +6,8 @@ import pytest
 
 from benchmarks.report_growth import Stage, stages_of
 from benchmarks.report_kept import kept_table, kept_words
-from benchmarks.report_parts import report_page
 from benchmarks.results import Measurement
 from benchmarks.workloads import Workload
-from tests.benchmarks.recorded_results import three_backends
 
 
 def _round(
@@ -78,18 +76,3 @@ def test_offered_rates_fills_and_single_steps_are_not_told() -> None:
     for stage in (_stage(*offered, *fills), _stage(_round("consume", 10_000, 5)), _stage(*offered)):
         assert kept_table(stage) is None
         assert not kept_words(stage)
-
-
-def test_a_report_has_it_in_short_and_in_full() -> None:
-    result = three_backends()
-    result.measurements = [
-        replace(each, count=10 * each.count, seconds=10 * each.seconds)
-        for each in result.measurements
-        if each.workload.name in ("fill", "consume")
-    ]
-    page = report_page([("x", result)])
-    short = next(section for section in page.sections if section.title.endswith("In short"))
-    told = [each for each in short.says if each.startswith("What more topics cost each by itself, synced")]
-    assert len(told) == len(stages_of(result.measurements)) > 0
-    titles = [table.title for section in page.sections for table in section.tables]
-    assert "synced, 1 subscription a topic: operations a second" in titles
