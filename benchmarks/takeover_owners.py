@@ -44,8 +44,8 @@ async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
         answers = await asyncio.gather(*map(read, asked))
     for topic, info in zip(asked, answers, strict=True):
         if info is not None:
-            found.setdefault(_address(info), []).append(topic)
-            infos[_address(info)] = info
+            found.setdefault(info.name, []).append(topic)
+            infos[info.name] = info
     return Owners(found, infos)
 
 
@@ -76,7 +76,3 @@ async def _batches(topics: Sequence[int]) -> AsyncIterator[Sequence[int]]:
 
 def _name(prefix: str, topic: int) -> Topic:
     return Topic(topic_name(prefix, topic))
-
-
-def _address(info: HubInfo) -> str:
-    return f"{info.host}:{info.port}"

@@ -6,8 +6,10 @@ import pytest
 
 from benchmarks.report_growth import Stage, stages_of
 from benchmarks.report_kept import kept_table, kept_words
+from benchmarks.report_parts import report_page
 from benchmarks.results import Measurement
 from benchmarks.workloads import Workload
+from tests.benchmarks.recorded_results import three_backends
 
 
 def _round(
@@ -76,3 +78,21 @@ def test_offered_rates_fills_and_single_steps_are_not_told() -> None:
     for stage in (_stage(*offered, *fills), _stage(_round("consume", 10_000, 5)), _stage(*offered)):
         assert kept_table(stage) is None
         assert not kept_words(stage)
+
+
+def test_a_report_has_it_in_short_and_in_full() -> None:
+    result = three_backends()
+    # Its rounds are too short to tell anything.
+    result.measurements = [
+        replace(each, count=10 * each.count, seconds=10 * each.seconds)
+        for each in result.measurements
+        if each.workload.name in ("fill", "read-owner")
+    ]
+    page = report_page([("x", result)])
+    short = next(section for section in page.sections if section.title.endswith("In short"))
+    told = [each for each in short.says if each.startswith("What more topics cost each by itself, synced")]
+    assert len(told) == 1
+    assert all(f"{name} had, with" in told[0] for name in ("SQLite", "ZooKeeper", "HBase"))
+    (table,) = [table for section in page.sections for table in section.tables if table.title.endswith("a second")]
+    assert table.title == "synced, 1 subscription a topic: operations a second"
+    assert {line[0] for line in table.lines} == {"read-owner, 64 in flight"}
