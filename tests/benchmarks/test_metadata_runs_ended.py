@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from metadata import open_metadata
 from tests.benchmarks.processes import processes_over
+from tests.signals import born_with
 
 SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
@@ -129,7 +130,10 @@ def test_a_second_run_in_the_same_place_is_refused(tmp_path: Path) -> None:
 
 def test_who_loses_the_terminal_ends_the_run_as_ctrl_c_does(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    with _started(_command(directory, "--backend", "sqlite")) as run:
+    with ExitStack() as stack:
+        # The tests themselves may run under nohup.
+        with born_with(signal.SIG_DFL, signal.SIGHUP):
+            run = stack.enter_context(_started(_command(directory, "--backend", "sqlite")))
         _await(run, "sqlite, consume")
         run.send_signal(signal.SIGHUP)
         _, err = run.communicate(timeout=120)

@@ -24,6 +24,7 @@ from tests.client.tls import make_certificate
 from tests.faults.waiting import until_blocking
 from tests.hub.admin_client import AdminClient
 from tests.hub.running import RunningHub
+from tests.signals import born_with
 
 TOPIC = Topic(b"news")
 READER = SubscriberId(b"reader")
@@ -44,16 +45,6 @@ def hub(tmp_path: Path) -> Iterator[RunningHub]:
 def client(hub: RunningHub) -> Iterator[BlockingClient]:
     with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as opened:
         yield opened
-
-
-@contextmanager
-def born_with(disposition: signal.Handlers, number: signal.Signals) -> Iterator[None]:
-    """Have processes that are started meanwhile ignore a signal from birth, as shells and nohup do, or not."""
-    previous = signal.signal(number, disposition)
-    try:
-        yield
-    finally:
-        signal.signal(number, previous)
 
 
 @contextmanager
