@@ -79,7 +79,7 @@ final class Recording {
             boolean isThroughout = begun < beginNs && finished > endNs;
             throughout += isThroughout ? 1 : 0;
             offered += begun >= beginNs ? 1 : 0;
-            count += error == null && beginNs <= finished && finished <= endNs ? 1 : 0;
+            count += error == null && beginNs < finished && finished <= endNs ? 1 : 0;
             if (error == null) {
                 second.finished++;
                 second.times.recordValue(us);
