@@ -10,7 +10,7 @@ from hedwig.errors import ConfigurationError, InvalidArgumentError, NoMetadataEr
 from hedwig.model import Topic
 from metadata import KeyRange, StoreOptions, open_metadata, read_layout
 from pipeline.places import check_shared
-from pipeline.tables import OnCorrupt, Table
+from pipeline.tables import ROWS_PER_PARTITION, OnCorrupt, Table
 
 __all__ = ["PARTITIONS_MAX", "NameRange", "ScanConfig", "plan"]
 
@@ -61,7 +61,7 @@ class ScanConfig:
     table: Table
     columns: tuple[str, ...] | None = None
     names: NameRange = NameRange()
-    rows_per_partition: int = 100_000
+    rows_per_partition: int = ROWS_PER_PARTITION
     fetch_rows: int = 8_192
     batch_rows: int = 8_192
     on_corrupt: OnCorrupt = OnCorrupt.FAIL

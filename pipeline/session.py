@@ -1,6 +1,7 @@
 """The Spark session of a job: what is set in it, whatever it runs on, and why."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +36,11 @@ _LOCAL_MASTER: Final = "local[*,4]"
 """On all processors; a task may fail three times, as on a cluster: local[*] alone would end the job with the first."""
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = "log4j2-quiet.properties"
+_COLLECTOR: Final = "-XX:+UseParallelGC"
+"""Nobody waits for an answer of the tasks in it: the collector with the least work, and not that with short pauses."""
+_A_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w*GC\b")
+"""A virtual machine that is told of two does not start."""
+_OF_ALL_JAVA: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +71,14 @@ def open_session(job: str, wish: SessionWish, tell: Callable[[str], None]) -> It
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"hedwig-pipeline {job}")
     chosen = dict(_ALWAYS)
+    is_local = master is not None and master.startswith("local")
     if master is not None:
         builder = builder.master(master)
-        if master.startswith("local"):
-            chosen |= _LOCAL
+    if is_local:
+        chosen |= _LOCAL
     chosen |= settings
-    if not is_submitted and not wish.debug:
-        # Beside those that were given, not in their place.
-        chosen[_JAVA_OPTIONS] = _quiet_options(settings)
+    if not is_submitted and (options := _java_options(settings, is_local=is_local, debug=wish.debug)):
+        chosen[_JAVA_OPTIONS] = options
     for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -85,8 +91,15 @@ def open_session(job: str, wish: SessionWish, tell: Callable[[str], None]) -> It
         spark.stop()
 
 
-def _quiet_options(settings: Mapping[str, str]) -> str:
-    """Return Java options by which Spark's own log stays off standard error from the first line on."""
+def _java_options(settings: Mapping[str, str], *, is_local: bool, debug: bool) -> str:
+    """Return Java options of the driver: those that were given, and ours beside them."""
     given = settings.get(_JAVA_OPTIONS, "")
+    options = [given] if given else []
     file = Path(__file__).with_name(_QUIET)
-    return f"-Dlog4j2.configurationFile={file.as_uri()} {given}".strip() if file.is_file() else given
+    if not debug and file.is_file():
+        # Spark's own log stays off standard error from the first line on.
+        options.insert(0, f"-Dlog4j2.configurationFile={file.as_uri()}")
+    known = " ".join([given, *(os.environ.get(name, "") for name in _OF_ALL_JAVA)])
+    if is_local and _A_COLLECTOR.search(known) is None:
+        options.insert(0, _COLLECTOR)
+    return " ".join(options)

@@ -11,7 +11,15 @@ from pipeline.apply import ApplyConfig
 from pipeline.places import check_shared
 from pipeline.plan import NameRange, ScanConfig
 from pipeline.policies import Policy
-from pipeline.tables import BATCH_ROWS_MAX, CONNECTIONS_MAX, ROWS_PER_PARTITION_MAX, TIMEOUT_MAX_S, OnCorrupt, Table
+from pipeline.tables import (
+    BATCH_ROWS_MAX,
+    CONNECTIONS_MAX,
+    ROWS_PER_PARTITION,
+    ROWS_PER_PARTITION_MAX,
+    TIMEOUT_MAX_S,
+    OnCorrupt,
+    Table,
+)
 
 __all__ = ["OnConflict", "SourceOptions"]
 
@@ -74,7 +82,7 @@ _TABLE: Final = _choice("table", Table)
 _PREFIX: Final = _topic("prefix")
 _START: Final = _topic("start")
 _STOP: Final = _topic("stop", None)
-_ROWS_PER_PARTITION: Final = _number("rowsPerPartition", 100_000, ROWS_PER_PARTITION_MAX)
+_ROWS_PER_PARTITION: Final = _number("rowsPerPartition", ROWS_PER_PARTITION, ROWS_PER_PARTITION_MAX)
 _FETCH_ROWS: Final = _number("fetchRows", 8_192, 100_000)
 _READ_BATCH_ROWS: Final = _number("batchRows", 8_192, 100_000)
 _WRITE_BATCH_ROWS: Final = _number("batchRows", 512, BATCH_ROWS_MAX)

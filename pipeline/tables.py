@@ -5,11 +5,21 @@ from typing import Any, Final
 
 from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 
-__all__ = ["BATCH_ROWS_MAX", "CONNECTIONS_MAX", "ROWS_PER_PARTITION_MAX", "TIMEOUT_MAX_S", "OnCorrupt", "Table"]
+__all__ = [
+    "BATCH_ROWS_MAX",
+    "CONNECTIONS_MAX",
+    "ROWS_PER_PARTITION",
+    "ROWS_PER_PARTITION_MAX",
+    "TIMEOUT_MAX_S",
+    "OnCorrupt",
+    "Table",
+]
 
 BATCH_ROWS_MAX: Final = 8_192
 """So many rows Spark hands to whoever writes them at once, so that no batch to a store has more."""
 CONNECTIONS_MAX: Final = 64
+ROWS_PER_PARTITION: Final = 250_000
+"""So many rows a task reads, about: a few seconds of work, beside which what each task costs by itself is little."""
 ROWS_PER_PARTITION_MAX: Final = 10_000_000
 TIMEOUT_MAX_S: Final = 3_600
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import click
 
 from hedwig.names import parse_name
-from pipeline.tables import BATCH_ROWS_MAX, CONNECTIONS_MAX, ROWS_PER_PARTITION_MAX, TIMEOUT_MAX_S
+from pipeline.tables import BATCH_ROWS_MAX, CONNECTIONS_MAX, ROWS_PER_PARTITION, ROWS_PER_PARTITION_MAX, TIMEOUT_MAX_S
 
 __all__ = ["ScanWish", "WriteWish", "corrupt_option", "folder_name", "scan_options", "timeout_option", "write_options"]
 
@@ -65,7 +65,7 @@ _SCAN: Final = {
     "rows_per_partition": click.option(
         "--rows-per-partition",
         type=click.IntRange(1, ROWS_PER_PARTITION_MAX),
-        help="How many rows a task reads, about.  [default: 100,000]",
+        help=f"How many rows a task reads, about.  [default: {ROWS_PER_PARTITION:,}]",
     ),
     **_ON_CORRUPT,
 }

@@ -32,9 +32,21 @@ DRIVER: Final = textwrap.dedent(
 pytestmark = pytest.mark.full
 
 
-def _run(*words: object) -> "subprocess.CompletedProcess[str]":
-    kept = ("PYSPARK_GATEWAY", "HEDWIG_SPARK_MASTER")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
+COLLECTOR: Final = textwrap.dedent(
+    """
+    from pipeline.session import SessionWish, open_session
+
+    wish = SessionWish(settings={"spark.driver.memory": "512m"} | SETTINGS)
+    with open_session("test", wish, lambda text: None) as spark:
+        beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+        print(beans.get(0).getName().split()[0], spark.range(5).count())
+    """
+)
+
+
+def _run(*words: object, **variables: str) -> "subprocess.CompletedProcess[str]":
+    left = ("PYSPARK_GATEWAY", "HEDWIG_SPARK_MASTER", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(left)} | variables
     command = [sys.executable, *map(str, words)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=JOB_S, check=False)
 
@@ -56,3 +68,16 @@ def test_what_fails_each_time_is_told_once(tmp_path: Path) -> None:
     # What Java says of itself comes before anything that fails.
     (error,) = (line for line in lines if not line.startswith(("load: ", "WARNING: Using incubator modules")))
     assert error.startswith("error: the line 'topic without a subscriber' cannot be loaded")
+
+
+def test_the_collector_is_that_of_the_user_if_there_is_one_and_else_ours() -> None:
+    """Java does not start with two."""
+
+    def told(settings: dict[str, str], **variables: str) -> str:
+        ran = _run("-c", COLLECTOR.replace("SETTINGS", repr(settings)), **variables)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.splitlines()[-1]
+
+    assert told({}) == "PS 5"
+    assert told({"spark.driver.extraJavaOptions": "-Dx=y -XX:+UseSerialGC"}) == "Copy 5"
+    assert told({}, JDK_JAVA_OPTIONS="-XX:+UseG1GC") == "G1 5"
