@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import Any, Final
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.metadata_ground import PREDECESSOR, Batch, FillTask, Managers
+from benchmarks.metadata_ground import Batch, Managers, Task
 from benchmarks.metadata_pace import Pace, Seconds
 from benchmarks.recording import Summary
 from hedwig.errors import BadVersionError, HedwigError
@@ -29,7 +29,7 @@ _LOOK_EVERY_S: Final = 60.0
 
 async def fill_aloud(
     store: Managers,
-    task: FillTask,
+    task: Task,
     tell: Callable[[dict[str, float]], None],
     *,
     has_full_heap: Callable[[], Awaitable[bool]] | None = None,
@@ -63,7 +63,7 @@ async def fill_aloud(
 
 
 async def fill(
-    store: Managers, task: FillTask, *, pace: Pace | None = None, now_ns: Callable[[], int] = time.monotonic_ns
+    store: Managers, task: Task, *, pace: Pace | None = None, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> tuple[Summary, str | None]:
     """Make the records of a task.
 
@@ -137,7 +137,7 @@ async def _make_until_done(
 
 async def _make(store: Managers, batch: Batch) -> None:
     topics = [Write(RecordKey(topic), LedgerRanges(), NEW) for topic in batch.topics]
-    owners = [Write(RecordKey(topic), PREDECESSOR, NEW) for topic in batch.owned]
+    owners = [Write(RecordKey(topic), batch.owner, NEW) for topic in batch.owned]
     subscriptions = [Write(key, batch.data, NEW) for key in batch.subscriptions]
     made: list[Sequence[Outcome[Any]]] = []
     if topics:

@@ -4,7 +4,7 @@ Topics are numbered. Each has an empty record of ledger ranges and its subscript
 owner, those with an odd one never had one, until a workload claims it. Beside them are a few wide topics.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol, Self
 
@@ -23,6 +23,7 @@ __all__ = [
     "FillTask",
     "Ground",
     "Managers",
+    "Task",
     "owned",
     "unowned",
     "wide_count",
@@ -107,6 +108,18 @@ class Ground:
         return Topic(topic_name(f"wide-{wide}", number % wide_count(wide)))
 
 
+class Task(Protocol):
+    """Records that are to be made. seconds_max: then it is given up."""
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def seconds_max(self) -> float: ...
+
+    def batches(self) -> Iterable["Batch"]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillTask:
     """What is to be made: topics from `first` up to `last`, excluded, or the wide ones of some numbers.
@@ -157,12 +170,13 @@ class FillTask:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records that are made together: topics, owners of some of them, subscriptions."""
+    """Records that are made together: topics, owners of topics, all the same, and subscriptions."""
 
     topics: list[Topic]
     owned: list[Topic]
     subscriptions: list[RecordKey]
     data: SubscriptionData = DATA
+    owner: HubInfo = PREDECESSOR
 
     @property
     def records(self) -> int:

@@ -24,7 +24,7 @@ from benchmarks.report_words import driver_title
 from benchmarks.results import Result
 from benchmarks.resumption import resumed
 from benchmarks.runs import carry_out, end_run
-from benchmarks.takeover_run import REGIONS
+from benchmarks.takeover_run import REGIONS, TakeoverRuns
 from benchmarks.takeover_sizes import TakeoverSizes
 from benchmarks.takeover_storms import Storms
 from benchmarks.takeover_tables import PROGRAM
@@ -151,6 +151,9 @@ def takeover(
         assert result is not None, "servers are started for storms only"
         note_flags(result.environment, where, flags)
 
+    def runs_in(directory: Path, sizes: TakeoverSizes) -> TakeoverRuns:
+        return TakeoverRuns(directory, sizes, settings, seed, _progress, note)
+
     folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
     with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
@@ -162,7 +165,7 @@ def takeover(
             )
             if resume and path.exists():
                 result = resumed(result, Result.read(path), "--result")
-            runs = stack.enter_context(Storms(Path(place), storms, settings, seed, _progress, note))
+            runs = stack.enter_context(Storms(Path(place), storms, runs_in))
             cases = [Case(_workload(sizes, seed), "client", sizes.metadata) for sizes in storms.values()]
             rounds = next(iter(storms.values())).rounds
             carry_out(cases, runs.measure, rounds, result, path, named=_named)

@@ -1,23 +1,21 @@
 """Owners of the topics of a storm: who has them, and records that say so of topics that nobody has asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.metadata_fill import fill
+from benchmarks.metadata_ground import Batch
 from benchmarks.workloads import topic_name
 from hedwig.model import HubInfo, Topic
-from hedwig.versions import NEW
-from metadata import MetadataStore, StoreOptions, open_metadata
-from metadata.bulk import load_batches
-from metadata.operations import RecordKey, Write
+from metadata import StoreOptions, open_metadata
 
 __all__ = ["Owners", "read_owners", "write_owners"]
 
 _READING: Final = 500
 _BATCH: Final = 256
-_BATCHES_IN_FLIGHT: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +48,33 @@ async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
 
 
 async def write_owners(url: str, prefix: str, topics: Sequence[int], infos: Mapping[str, HubInfo]) -> Owners:
-    """Give topics, none of which has an owner, to hubs in turn. Raises BenchmarkError - one has; and as stores do."""
+    """Give topics, none of which has an owner, to hubs in turn. Raises BenchmarkError - not all got one."""
     hubs = list(infos)
-    shares = {hub: list(topics[place :: len(hubs)]) for place, hub in enumerate(hubs)}
-    owner_of = {topic: infos[hub] for hub, own in shares.items() for topic in own}
+    owners = Owners({hub: list(topics[place :: len(hubs)]) for place, hub in enumerate(hubs)}, infos)
     async with await open_metadata(url, StoreOptions(gather=True)) as store:
-
-        async def write(batch: Sequence[int]) -> None:
-            await _write(store, [Write(RecordKey(_name(prefix, topic)), owner_of[topic], NEW) for topic in batch])
-
-        await load_batches(_batches(topics), write, lambda _batch, _made: None, in_flight_max=_BATCHES_IN_FLIGHT)
-    return Owners(shares, infos)
+        _, why = await fill(store, _OwnersTask(owners, prefix))
+    if why is not None:
+        raise BenchmarkError(f"not all topics could be given an owner: {why}")
+    return owners
 
 
-async def _write(store: MetadataStore, writes: Sequence["Write[HubInfo]"]) -> None:
-    for outcome in await store.ownership.apply(writes):
-        if outcome.error is not None:
-            raise BenchmarkError(f"an owner could not be written: {type(outcome.error).__name__}: {outcome.error}")
+@dataclass(frozen=True, slots=True)
+class _OwnersTask:
+    """The records that say whose topics are."""
 
+    owners: Owners
+    prefix: str
+    seconds_max: float = 3600.0
 
-async def _batches(topics: Sequence[int]) -> AsyncIterator[Sequence[int]]:
-    for first in range(0, len(topics), _BATCH):
-        yield topics[first : first + _BATCH]
+    @property
+    def records(self) -> int:
+        return sum(map(len, self.owners.topics.values()))
+
+    def batches(self) -> Iterator[Batch]:
+        for hub, own in self.owners.topics.items():
+            for first in range(0, len(own), _BATCH):
+                names = [_name(self.prefix, topic) for topic in own[first : first + _BATCH]]
+                yield Batch([], names, [], owner=self.owners.infos[hub])
 
 
 def _name(prefix: str, topic: int) -> Topic:

@@ -1,13 +1,12 @@
 """Takeover storms of several stores and sizes, in turn."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from benchmarks.hub_suite import Case
-from benchmarks.jvm_flags import NoteFlags
 from benchmarks.results import Measurement
 from benchmarks.takeover_run import TakeoverRuns
 from benchmarks.takeover_sizes import TakeoverSizes
@@ -25,18 +24,12 @@ class Storms:
         self,
         directory: Path,
         sizes: Mapping[tuple[str, int], TakeoverSizes],
-        settings: Sequence[str],
-        seed: int,
-        progress: Callable[[str], None],
-        note_flags: NoteFlags,
+        runs: Callable[[Path, TakeoverSizes], TakeoverRuns],
     ) -> None:
-        """Prepare storms. Args: sizes - by the store of the metadata and the number of topics; else as TakeoverRuns."""
+        """Prepare storms. Args: sizes - by the store of the metadata and the number of topics; runs - prepares some."""
         self._directory = directory
         self._sizes = sizes
-        self._settings = settings
-        self._seed = seed
-        self._progress = progress
-        self._note_flags = note_flags
+        self._runs = runs
         self._present: TakeoverRuns | None = None
         self._place = directory
         self._made = 0
@@ -57,9 +50,7 @@ class Storms:
             self._made += 1
             self._place = self._directory / f"{sizes.metadata}-{sizes.topics}-{self._made}"
             self._place.mkdir()
-            self._present = TakeoverRuns(
-                self._place, sizes, self._settings, self._seed, self._progress, self._note_flags
-            )
+            self._present = self._runs(self._place, sizes)
         return self._present.measure(case, number)
 
     def _end(self) -> None:
