@@ -12,6 +12,7 @@ from benchmarks.report_drawing import Palette
 from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
 from benchmarks.report_page import Chart, Section
 from benchmarks.report_storm import storm_chart
+from benchmarks.report_storms import storms_chart
 from benchmarks.report_sweeps import contention_charts, depth_chart
 from benchmarks.report_walls import wall_kind, wall_of, wall_words
 from benchmarks.report_words import case_words, count, driver_title, side_words
@@ -125,7 +126,7 @@ def listing_sections(result: Result) -> list[Section]:
 
 
 def takeover_sections(result: Result) -> list[Section]:
-    """Return the sections on a result of `hedwig-bench takeover`, a timeline for each round."""
+    """Return the section on a result of `hedwig-bench takeover`: sizes beside each other, and a timeline of each."""
     stores = str(result.terms.get("metadata", "HBase")).split("; ")
     charts = [
         storm_chart(
@@ -143,7 +144,8 @@ def takeover_sections(result: Result) -> list[Section]:
         for each in result.measurements
         if (why := wall_words(each)) is not None
     ]
-    return [Section(title="The takeover storm", says=walls, charts=charts)]
+    sizes = storms_chart(result.measurements)
+    return [Section(title="The takeover storm", says=walls, charts=[*([sizes] if sizes is not None else []), *charts])]
 
 
 def _store_of(measurement: Measurement, stores: Sequence[str]) -> str:

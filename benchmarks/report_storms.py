@@ -1,0 +1,49 @@
+"""Storms of several sizes beside each other: how long the topics of a killed hub were away, against how many it had."""
+
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.compare_figures import good
+from benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
+from benchmarks.report_drawing import Palette
+from benchmarks.report_page import Chart
+from benchmarks.report_walls import wall_kind, wall_of
+from benchmarks.report_words import driver_title, short_count
+from benchmarks.results import Measurement, alike
+
+__all__ = ["storms_chart"]
+
+
+def storms_chart(measurements: Sequence[Measurement]) -> Chart | None:
+    """Return seconds until all lost topics were served again, for each store; None of storms of one size alone."""
+    if len({each.workload.topics for each in measurements}) < 2:
+        return None
+    palette = Palette()
+    curves, told = [], []
+    for store in dict.fromkeys(each.on for each in measurements):
+        points, walls = [], []
+        for group in alike([each for each in measurements if each.on == store]):
+            topics = group[0].workload.topics
+            if measured := good(group):
+                values = [each.values["all_served_s"] for each in measured]
+                points.append(Point(topics, statistics.median(values), min(values), max(values)))
+            if (why := wall_of(group)) is not None:
+                walls.append(Wall(topics, wall_kind(why)))
+        points.sort(key=lambda point: point.x)
+        curves.append(Curve(label=driver_title(store), ink=palette.ink(store), points=points, walls=walls))
+        times = ", ".join(f"{point.y:.1f} s of {point.x:,.0f} topics" for point in points)
+        told += [f"{driver_title(store)}: {times}."] if points else []
+        told += [f"{driver_title(store)} met a wall at {wall.x:,.0f} topics: {wall.kind}." for wall in walls]
+    first = measurements[0]
+    hubs, session_s = first.values.get("hubs"), first.values.get("session_timeout_s")
+    terms = [] if hubs is None else [f"one of {hubs:.0f} hubs, which own all topics between them"]
+    terms += [] if session_s is None else [f"session timeout {session_s:g} s"]
+    return curves_chart(
+        name="takeover-sizes",
+        title="A hub is killed: seconds until all its topics are served again",
+        subtitle="; ".join(terms),
+        says=" ".join(told),
+        curves=curves,
+        x=Axis(label="topics of all hubs", form=short_count),
+        y=Axis(label="seconds", ending=" s", form=lambda value: f"{value:.3g}"),
+    )
