@@ -162,9 +162,10 @@ class TakeoverRuns:
         """Make topics as hubs leave them. Raises BenchmarkError - not all could be made."""
         task = FillTask(first=0, last=self.sizes.stored, subscribers=1, seconds_max=_STORED_S, is_released=True)
         async with await open_metadata(url, StoreOptions(gather=True)) as store:
-            _, why = await fill(store, task)
+            summary, why = await fill(store, task)
         if why is not None:
-            raise BenchmarkError(f"the store could not be filled: {why}")
+            failed = ", ".join(f"{count:,} {name}" for name, count in summary.errors.most_common())
+            raise BenchmarkError(f"the store could not be filled: {why}; attempts that failed: {failed or 'none'}")
 
     def _hub_settings(self, url: str, number: int) -> list[str]:
         zookeeper = self._servers.address("zookeeper")
