@@ -33,6 +33,8 @@ from metadata.store import format_metadata
 __all__ = [
     "BACKENDS",
     "HADOOP_3",
+    "LASTING_HBASE",
+    "LASTING_SESSIONS",
     "RESTARTED",
     "SYNCED",
     "SYNCED_LOG",
@@ -53,6 +55,11 @@ _REGIONS: Final = 16
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
 """Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
 _SESSION_MS: Final = "40000"
+LASTING_SESSIONS: Final = {"maxSessionTimeout": _SESSION_MS}
+"""What the ZooKeeper of an HBase needs for these."""
+LASTING_HBASE: Final = {"zookeeper.session.timeout": _SESSION_MS}
+"""At the dev servers' 4 s one collection of a large heap is enough for a region server to be taken for dead, and to
+end."""
 _LOG_PROVIDER: Final = "filesystem"
 """Not the default, `asyncfs`, which is made for HDFS: on local files it forced the log nearly twice as often, and made
 some 0.6 times as many subscriptions a second."""
@@ -60,8 +67,7 @@ _HBASE_DEFAULTS: Final = {
     "hbase.wal.provider": _LOG_PROVIDER,
     "hbase.regionserver.msginterval": "3000",
     "hbase.hregion.memstore.mslab.enabled": "true",
-    # At the dev servers' 4 s a busy machine is enough for a region server to be taken for dead.
-    "zookeeper.session.timeout": _SESSION_MS,
+    **LASTING_HBASE,
 }
 SYNCED_LOG: Final = {"hbase.wal.hsync": "true", "hbase.unsafe.stream.capability.enforce": "true"}
 UNSYNCED_LOG: Final = {"hbase.wal.hsync": "false", "hbase.unsafe.stream.capability.enforce": "true"}
@@ -118,7 +124,7 @@ class MetadataPlaces:
                 java_flags=dict.fromkeys(heaps, _BOTH_COMPILERS),
                 # There is no gateway of this build; it writes no log itself.
                 classpaths={"hbase-master": HADOOP_3, "regionserver": HADOOP_3},
-                zookeeper_properties={"maxSessionTimeout": _SESSION_MS},
+                zookeeper_properties=LASTING_SESSIONS,
                 hbase_properties=_HBASE_DEFAULTS | (SYNCED_LOG if synced else UNSYNCED_LOG),
             )
 

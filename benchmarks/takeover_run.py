@@ -19,7 +19,15 @@ from benchmarks.hub_suite import Case
 from benchmarks.jvm_flags import NoteFlags, flags_of_servers
 from benchmarks.metadata_fill import fill
 from benchmarks.metadata_ground import FillTask
-from benchmarks.metadata_places import HADOOP_3, SYNCED, SYNCED_LOG, UNSYNCED, UNSYNCED_LOG
+from benchmarks.metadata_places import (
+    HADOOP_3,
+    LASTING_HBASE,
+    LASTING_SESSIONS,
+    SYNCED,
+    SYNCED_LOG,
+    UNSYNCED,
+    UNSYNCED_LOG,
+)
 from benchmarks.results import Measurement
 from benchmarks.sampling import Sampler
 from benchmarks.store_load import StoreLoad
@@ -78,9 +86,10 @@ class TakeoverRuns:
             java_flags=dict.fromkeys(_KINDS, _BOTH_COMPILERS),
             # The other build never syncs: unsynced, too, it is the same one.
             classpaths=dict.fromkeys(("hbase-master", "regionserver"), HADOOP_3),
-            zookeeper_properties={} if sizes.is_synced else {"forceSync": "no"},
+            zookeeper_properties=LASTING_SESSIONS | ({} if sizes.is_synced else {"forceSync": "no"}),
             hbase_properties={
                 **(SYNCED_LOG if sizes.is_synced else UNSYNCED_LOG),
+                **LASTING_HBASE,
                 "hbase.regionserver.msginterval": "3000",
                 "hbase.hregion.memstore.mslab.enabled": "true",
                 # Its page tells how many requests it has served.
