@@ -13,7 +13,7 @@ from metadata.hbase.native.lanes import Gathering, Lane
 from metadata.hbase.native.links import DATA, MASTER, Links, Route
 from metadata.hbase.native.locations import Locations
 from metadata.hbase.native.meta import find_region, has_table, list_regions, meta_region
-from metadata.hbase.native.places import META_TABLE, Region, Server
+from metadata.hbase.native.places import META_TABLE, NowhereError, Region, Server
 from metadata.hbase.native.registry import Registry
 
 __all__ = ["Cluster"]
@@ -68,7 +68,7 @@ class Cluster:
         """
         known = self._locations.get(table)
         if known is None:
-            known = self._locations[table] = Locations(table, self)
+            known = self._locations[table] = Locations(table, self, self._clock)
         found = known.find(row)
         if found is not None:
             return found
@@ -79,7 +79,7 @@ class Cluster:
         # A table may be there with all its HBase regions closed.
         if known.is_missing and not await self.table_exists(table, deadline):
             raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
-        raise NotAppliedError(f"the HBase region of a row of {table} is open nowhere at the moment")
+        raise NowhereError(f"the HBase region of a row of {table} is open nowhere at the moment")
 
     def lane(self, server: Server) -> Lane:
         """Return the lane for actions on rows to a region server."""
@@ -182,6 +182,8 @@ class Cluster:
                 # A look leaves nothing behind, and says nothing of a write that waits for it.
                 raise NotAppliedError(f"hbase:meta cannot be read: {failure.java_class}: {failure}") from failure
             self.failed(meta, failure)
+        except NowhereError:
+            raise  # That is what it says.
         except (NotAppliedError, OutcomeUnknownError) as exc:
             raise NotAppliedError(f"hbase:meta cannot be read: {exc}") from exc
 

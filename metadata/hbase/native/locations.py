@@ -3,19 +3,25 @@
 from bisect import bisect_right, insort
 from typing import Final, Protocol
 
-from hedwig.clock import Deadline
+from hedwig.clock import Clock, Deadline
 from hedwig.outcomes import NotAppliedError
-from metadata.hbase.native.places import Region, Server
+from metadata.hbase.native.places import NowhereError, Region, Server
 from metadata.hbase.native.shared_work import SharedWork
 
 __all__ = ["Directory", "Locations"]
 
 _LOOKUPS_MAX: Final = 8
 """So many regions are looked up one by one; then the whole table is read again."""
+_REST_FIRST_S: Final = 0.01
+_REST_MAX_S: Final = 0.25
+"""How long the directory is let alone when it did not answer. All who wait for it would else ask it in turn."""
 
 
 class Directory(Protocol):
-    """What knows where regions are, and takes a round trip to tell."""
+    """What knows where regions are, and takes a round trip to tell.
+
+    Raises in both looks: NotAppliedError - it does not answer for now.
+    """
 
     def describe(self) -> str:
         """Say how the cluster is reached, for people."""
@@ -26,19 +32,25 @@ class Directory(Protocol):
         ...
 
     async def region(self, table: str, row: bytes) -> Region | None:
-        """Return the open region that holds `row`; None if there is no such table."""
+        """Return the open region that holds `row`; None if there is no such table.
+
+        Raises: NowhereError - it is open nowhere.
+        """
         ...
 
 
 class Locations:
     """What is known of the regions of one table."""
 
-    def __init__(self, table: str, directory: Directory) -> None:
+    def __init__(self, table: str, directory: Directory, clock: Clock) -> None:
         self._table = table
         self._directory = directory
+        self._clock = clock
         self._regions: list[Region] = []
-        self._lookup: SharedWork[None] = SharedWork(f"find the HBase regions of {table} ({directory.describe()})")
+        self._lookup: SharedWork[bool] = SharedWork(f"find the HBase regions of {table} ({directory.describe()})")
         self._lookups_left = 0
+        self._rest_s = 0.0
+        self._failed_at = 0.0
         self.is_missing = False
         """Whether the last look found no such table."""
 
@@ -65,35 +77,56 @@ class Locations:
     async def look_up(self, row: bytes, deadline: Deadline) -> None:
         """Learn where `row` is, with one look at a time: whoever comes meanwhile waits, and looks again if need be.
 
+        Where the region is open nowhere, that may be raised, or nothing is known of it afterwards.
+
         Raises: what the directory raises; NotAppliedError - it is not over before the deadline; AbortedError - closed.
         """
         while True:
             is_mine = not self._lookup.is_under_way
+            is_whole = False
             try:
-                await self._lookup.join(lambda: self._look_up(row), deadline)
-            except NotAppliedError:
+                is_whole = await self._lookup.join(lambda: self._look_up(row), deadline)
+            except NowhereError:
                 # Another row's trouble is not ours.
                 if is_mine or deadline.expired:
                     raise
-            if is_mine or self.find(row) is not None:
+            if is_mine or is_whole or self.find(row) is not None:
                 return
 
     async def close(self) -> None:
         """Give up a look that is under way."""
         await self._lookup.close()
 
-    async def _look_up(self, row: bytes) -> None:
+    async def _look_up(self, row: bytes) -> bool:
+        """Look once, after a rest if the directory did not answer just now. Returns: whether at the whole table."""
+        rest_s = self._failed_at + self._rest_s - self._clock.monotonic()
+        if self._rest_s and rest_s > 0:
+            await self._clock.sleep(rest_s)
+        try:
+            is_whole = await self._ask(row)
+        except NowhereError:
+            self._rest_s = 0.0
+            raise
+        except NotAppliedError:
+            self._rest_s = min(_REST_MAX_S, max(_REST_FIRST_S, 2 * self._rest_s))
+            self._failed_at = self._clock.monotonic()
+            raise
+        self._rest_s = 0.0
+        return is_whole
+
+    async def _ask(self, row: bytes) -> bool:
         if self._lookups_left > 0:
             self._lookups_left -= 1
             found = await self._directory.region(self._table, row)
             self.is_missing = found is None
             if found is not None:
                 self._learn(found)
-            return
+            return False
         regions = await self._directory.regions(self._table)
         self.is_missing = not regions
         self._regions = sorted(regions, key=_start)
         self._lookups_left = _LOOKUPS_MAX
+        return True
 
     def _learn(self, region: Region) -> None:
         """Put a region in the place of all that overlap with it: its parents, or its daughters."""

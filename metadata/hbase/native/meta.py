@@ -12,7 +12,7 @@ from hedwig.outcomes import NotAppliedError
 from metadata.hbase.driver import Row
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.hbase_pb2 import Column, RegionInfo, Scan
-from metadata.hbase.native.places import META_TABLE, Region, Server
+from metadata.hbase.native.places import META_TABLE, NowhereError, Region, Server
 from metadata.hbase.native.scanning import row_of, scan_region
 
 __all__ = ["find_region", "has_table", "list_regions", "meta_region"]
@@ -57,7 +57,7 @@ async def find_region(
 ) -> Region | None:
     """Return the open region of `table` that holds `row`, None if the table has no region at all.
 
-    Raises: NotAppliedError - the region is being moved, split or merged, or is closed.
+    Raises: NowhereError - the region is being moved, split or merged, or is closed.
     """
     # Backwards from behind every region that begins at or before the row; of one start key, the newest comes first.
     scan = Scan(
@@ -73,7 +73,7 @@ async def find_region(
         return None
     found = _region(rows[0], table)
     if found is None or not found.holds(row):
-        raise NotAppliedError(f"the HBase region of a row of {table} is open nowhere at the moment")
+        raise NowhereError(f"the HBase region of a row of {table} is open nowhere at the moment")
     return found
 
 

@@ -3,12 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from hedwig.outcomes import NotAppliedError
 from metadata.hbase.native.codec import delimited
 from metadata.hbase.native.hbase_pb2 import TableName
 
-__all__ = ["META_TABLE", "Region", "Server", "table_name"]
+__all__ = ["META_TABLE", "NowhereError", "Region", "Server", "table_name"]
 
 META_TABLE: Final = "hbase:meta"
+
+
+class NowhereError(NotAppliedError):
+    """The HBase region of a row is open nowhere at the moment, and others may be."""
 
 
 class Server(NamedTuple):

@@ -1,13 +1,14 @@
 """What is believed of where rows are is corrected by each look, one at a time, and by nothing else."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from hedwig.clock import Deadline, SystemClock
 from hedwig.outcomes import AbortedError, NotAppliedError
 from metadata.hbase.native.locations import Locations
-from metadata.hbase.native.places import Region, Server
+from metadata.hbase.native.places import NowhereError, Region, Server
 
 ONE, TWO = Server("one", 1), Server("two", 1)
 
@@ -24,24 +25,30 @@ class Map:
         self.pages = self.looks = 0
         self.gate = asyncio.Event()
         self.gate.set()
+        self.answers = True
 
     def describe(self) -> str:
         return "a map"
 
     async def regions(self, table: str) -> list[Region]:
         self.pages += 1
-        await self.gate.wait()
+        await self._ready()
         return list(self.open)
 
     async def region(self, table: str, row: bytes) -> Region | None:
         self.looks += 1
-        await self.gate.wait()
+        await self._ready()
         if not self.open:
             return None
         for one in self.open:
             if one.holds(row):
                 return one
-        raise NotAppliedError("moving")
+        raise NowhereError("moving")
+
+    async def _ready(self) -> None:
+        await self.gate.wait()
+        if not self.answers:
+            raise NotAppliedError("no answer")
 
 
 def soon() -> Deadline:
@@ -50,7 +57,7 @@ def soon() -> Deadline:
 
 async def known(*regions: Region) -> tuple[Locations, Map]:
     directory = Map(*regions)
-    locations = Locations("t", directory)
+    locations = Locations("t", directory, SystemClock())
     await locations.look_up(b"a", soon())
     return locations, directory
 
@@ -125,7 +132,7 @@ async def test_many_lost_regions_are_read_together() -> None:
     starts = [b"%02d" % number for number in range(50)]
     regions = [region(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)]
     directory = Map(*regions)
-    locations = Locations("t", directory)
+    locations = Locations("t", directory, SystemClock())
     await locations.look_up(b"00", soon())
     locations.forget_server(ONE)
     for start in starts:
@@ -138,7 +145,7 @@ async def test_many_lost_regions_are_read_together() -> None:
 
 async def test_whoever_comes_during_a_look_shares_it() -> None:
     directory = Map(region(b"", b""))
-    locations = Locations("t", directory)
+    locations = Locations("t", directory, SystemClock())
     directory.gate.clear()
     looks = [asyncio.ensure_future(locations.look_up(b"%d" % number, soon())) for number in range(20)]
     await asyncio.sleep(0)
@@ -163,6 +170,60 @@ async def test_a_row_that_moves_is_no_trouble_for_the_others() -> None:
     assert locations.find(b"a") is not None
 
 
+async def test_all_who_wait_hear_of_a_directory_that_does_not_answer() -> None:
+    """Each would else ask it once more, and wake all the others with every answer."""
+    locations, directory = await known(region(b"", b"m"), region(b"m", b""))
+    locations.forget_server(ONE)
+    directory.answers = False
+    directory.gate.clear()
+    looks = [asyncio.ensure_future(locations.look_up(b"%d" % number, soon())) for number in range(500)]
+    await asyncio.sleep(0)
+    directory.gate.set()
+    failures = await asyncio.gather(*looks, return_exceptions=True)
+    assert {str(failure) for failure in failures} == {"no answer"}
+    assert (directory.pages, directory.looks) == (1, 1)
+
+
+async def test_a_directory_that_does_not_answer_is_asked_less_and_less_often_until_it_does() -> None:
+    locations, directory = await known(region(b"", b"m"), region(b"m", b""))
+    locations.forget_server(ONE)
+    directory.answers = False
+
+    async def persistent() -> None:
+        while locations.find(b"a") is None:
+            with suppress(NotAppliedError):
+                await locations.look_up(b"a", soon())
+
+    callers = [asyncio.ensure_future(persistent()) for _ in range(50)]
+    await asyncio.sleep(1.5)
+    # After 10, 20, 40, 80, 160 ms, and then every quarter of a second.
+    asked = directory.pages + directory.looks
+    assert 6 <= asked <= 12
+    directory.answers = True
+    async with asyncio.timeout(1.0):
+        await asyncio.gather(*callers)
+    assert directory.pages + directory.looks <= asked + 2
+    # Where it has answered nobody waits any more.
+    locations.forget_server(ONE)
+    async with asyncio.timeout(0.1):
+        await locations.look_up(b"a", soon())
+
+
+async def test_rows_that_are_nowhere_are_looked_for_together() -> None:
+    """A look at the whole table tells of every row, whoever began it."""
+    starts = [b"%03d" % number for number in range(300)]
+    regions = [region(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)]
+    locations, directory = await known(*regions)
+    locations.forget_server(ONE)
+    directory.open = directory.open[:1]
+    looks = [asyncio.ensure_future(locations.look_up(start, soon())) for start in starts[1:]]
+    async with asyncio.timeout(10):
+        await asyncio.gather(*looks, return_exceptions=True)
+    assert locations.find(starts[0]) is not None
+    assert directory.looks <= 8
+    assert directory.pages == 2
+
+
 async def test_many_rows_that_nobody_knows_are_found_one_after_the_other() -> None:
     starts = [b"%d" % number for number in range(6)]
     regions = [region(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)]
@@ -180,7 +241,7 @@ async def test_many_rows_that_nobody_knows_are_found_one_after_the_other() -> No
 
 async def test_a_missing_table_is_told_from_a_missing_region() -> None:
     directory = Map()
-    locations = Locations("t", directory)
+    locations = Locations("t", directory, SystemClock())
     await locations.look_up(b"a", soon())
     assert locations.is_missing
     directory.open = [region(b"", b"")]
@@ -190,7 +251,7 @@ async def test_a_missing_table_is_told_from_a_missing_region() -> None:
 
 async def test_a_look_that_takes_too_long_goes_on_for_the_others() -> None:
     directory = Map(region(b"", b""))
-    locations = Locations("t", directory)
+    locations = Locations("t", directory, SystemClock())
     directory.gate.clear()
     with pytest.raises(NotAppliedError):
         await locations.look_up(b"a", Deadline.after(SystemClock(), 0.01))
@@ -203,7 +264,7 @@ async def test_a_look_that_takes_too_long_goes_on_for_the_others() -> None:
 
 async def test_closing_ends_a_look() -> None:
     directory = Map(region(b"", b""))
-    locations = Locations("t", directory)
+    locations = Locations("t", directory, SystemClock())
     directory.gate.clear()
     look = asyncio.ensure_future(locations.look_up(b"a", soon()))
     await asyncio.sleep(0)
