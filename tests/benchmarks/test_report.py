@@ -512,10 +512,31 @@ def test_a_storm_has_no_colour_of_a_backend_and_says_how_often_topics_are_asked_
 
 
 def test_a_storm_says_which_topics_were_asked_for_at_once() -> None:
-    page = report_page([("x", Result.read(COMMITTED / "takeover-zookeeper-among-a-million.json"))])
-    chart, _ = page.charts()
-    assert re.search(r"Of the killed hub \d+ topics in use and 1[89],\d{3} others were asked for", chart.says)
-    assert "The others were asked for once, all of them right after it was killed." in chart.says
+    page = report_page([("x", Result.read(COMMITTED / "takeover-among-a-million.json"))])
+    _, first, *_ = page.charts()
+    assert re.search(r"Of the killed hub \d+ topics in use and 2,[45]\d{2} others were asked for", first.says)
+    assert "The others were asked for once, all of them right after it was killed." in first.says
+
+
+def test_storms_of_several_sizes_stand_beside_each_other() -> None:
+    result = Result.read(COMMITTED / "takeover-among-a-million.json")
+    sizes, *timelines = report_page([("x", result)]).charts()
+    assert len(timelines) == len(result.measurements) == 6
+    assert sizes.title == "A hub is killed: seconds until all its topics are served again"
+    assert sizes.says == (
+        "ZooKeeper: 14.0 s of 10,000 topics, 44.4 s of 100,000 topics, 397.9 s of 1,000,000 topics. "
+        "HBase: 12.7 s of 10,000 topics, 29.8 s of 100,000 topics, 222.7 s of 1,000,000 topics."
+    )
+    for colour in (BLUE, ORANGE):
+        assert _share(_picture(sizes), colour) > 0.001
+    lost = next(each for each in result.measurements if each.on == "hbase" and each.workload.topics == 1_000_000)
+    lost.wall, lost.count, lost.series = "the store could not be filled: it came to a standstill", 0, {}
+    sizes, *timelines = report_page([("x", result)]).charts()
+    assert len(timelines) == 5
+    assert sizes.says.endswith("HBase met a wall at 1,000,000 topics: standstill.")
+    # Of one size there is nothing to compare.
+    result.measurements = result.measurements[:2]
+    assert len(report_page([("x", result)]).charts()) == 2
 
 
 def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:
