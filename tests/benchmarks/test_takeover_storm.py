@@ -130,7 +130,8 @@ def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path
     assert "topics 60, 10 of them published to, 5 with a subscriber; 120, 10 of them" in text
     for on, topics in found:
         assert f"{on}, {topics} topics: topics of the killed hub, session timeout 2 s" in run.stdout
-    charts = [chart.title for chart in report_page([("x", result)]).charts()]
+    beside, *charts = [chart.title for chart in report_page([("x", result)]).charts()]
+    assert beside == "A hub is killed: seconds until all its topics are served again"
     names = {"zookeeper": "ZooKeeper", "hbase": "HBase 2.6.1-hadoop3"}
     assert charts == [f"A hub is killed: {topics} topics, 2 hubs, metadata in {names[on]}" for on, topics in found]
     assert list(data.iterdir()) == []
