@@ -19,6 +19,7 @@ from benchmarks.hub_places import HEAP_MB, METADATA
 from benchmarks.hub_suite import Case
 from benchmarks.interrupts import interrupt_when_told_to_end
 from benchmarks.jvm_flags import note_flags
+from benchmarks.metadata_places import LASTING_HBASE
 from benchmarks.numbers_option import numbers
 from benchmarks.report_words import driver_title
 from benchmarks.results import Result
@@ -254,7 +255,9 @@ def _store(sizes: TakeoverSizes) -> str:
     synced = "synced to the disk" if sizes.is_synced else "not synced to the disk"
     if sizes.metadata == "zookeeper":
         return f"ZooKeeper, {synced}"
-    return f"HBase 2.6.1-hadoop3, one region server, {REGIONS} regions a table, {synced}"
+    session_s = int(LASTING_HBASE["zookeeper.session.timeout"]) // 1000
+    server = f"one region server, its session {session_s} s"
+    return f"HBase 2.6.1-hadoop3, {server}, {REGIONS} regions a table, {synced}"
 
 
 def _named(case: Case) -> str:
