@@ -34,14 +34,15 @@ def storms_chart(measurements: Sequence[Measurement]) -> Chart | None:
         times = ", ".join(f"{point.y:.1f} s of {point.x:,.0f} topics" for point in points)
         told += [f"{driver_title(store)}: {times}."] if points else []
         told += [f"{driver_title(store)} met a wall at {wall.x:,.0f} topics: {wall.kind}." for wall in walls]
-    first = measurements[0]
-    hubs, session_s = first.values.get("hubs"), first.values.get("session_timeout_s")
-    terms = [] if hubs is None else [f"one of {hubs:.0f} hubs, which own all topics between them"]
-    terms += [] if session_s is None else [f"session timeout {session_s:g} s"]
+    known = next((each.values for each in good(measurements)), {})
+    subtitle = ""
+    if known:
+        subtitle = f"one of {known['hubs']:.0f} hubs, which own all topics between them; "
+        subtitle += f"session timeout {known['session_timeout_s']:g} s"
     return curves_chart(
         name="takeover-sizes",
         title="A hub is killed: seconds until all its topics are served again",
-        subtitle="; ".join(terms),
+        subtitle=subtitle,
         says=" ".join(told),
         curves=curves,
         x=Axis(label="topics of all hubs", form=short_count),

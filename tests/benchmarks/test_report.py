@@ -1,7 +1,6 @@
 """Prove that `hedwig-bench report` shows what results say, in pages and pictures that need nothing else."""
 
 import os
-import re
 import subprocess
 import sys
 from base64 import b64decode
@@ -9,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -36,10 +34,10 @@ from benchmarks.stored_suite import FAIL_OVER
 from benchmarks.workloads import Workload
 from hedwig.histograms import PERCENTILES
 from tests.benchmarks.known_times import LONGER, timed
+from tests.benchmarks.pictures import BLUE, GREEN, ORANGE, picture, share
 from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall
 
 SOURCES = Path(__file__).parents[2]
-BLUE, ORANGE, GREEN = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73)
 _VOID = frozenset({"meta", "img", "br"})
 
 
@@ -146,28 +144,17 @@ def test_the_terms_stand_above_all_tables(made: Path) -> None:
             assert words in above, (name, words)
 
 
-def _share(image: Image.Image, colour: Sequence[int]) -> float:
-    """Return which share of a picture is nearly of a colour."""
-    counts = image.convert("RGB").getcolors(image.width * image.height)
-    assert counts is not None
-    total = 0
-    for count, shown in counts:
-        assert isinstance(shown, tuple)
-        total += count if all(abs(shown[part] - colour[part]) < 12 for part in range(3)) else 0
-    return total / (image.width * image.height)
-
-
 def test_each_backend_is_drawn_in_its_colour(made: Path) -> None:
     with Image.open(made / "rate-synced-1-read-owner-64-in-flight.png") as image:
         image.load()
         assert image.format == "PNG"
         assert (image.width, image.height) == (990, 645)
         for colour in (BLUE, ORANGE, GREEN):
-            assert 0.001 < _share(image, colour) < 0.1
+            assert 0.001 < share(image, colour) < 0.1
     with Image.open(made / "restart-synced-1.png") as image:
         # SQLite has no server to restart.
-        assert _share(image, BLUE) > 0.001
-        assert _share(image, GREEN) < 0.0001
+        assert share(image, BLUE) > 0.001
+        assert share(image, GREEN) < 0.0001
 
 
 def test_all_pictures_show_something(made: Path) -> None:
@@ -332,7 +319,7 @@ def test_walls_are_drawn_and_told_where_they_stood(made_of_walls: Path) -> None:
     # A case that never came, because filling failed before, has its mark too.
     for name in ("rate-synced-2-fill", "rate-synced-2-claim-64-in-flight", "rate-synced-2-read-owner-64-in-flight"):
         assert with_wall[name].png != without[name].png
-        assert _share(_picture(with_wall[name]), GREEN) > _share(_picture(without[name]), GREEN) + 0.001
+        assert share(picture(with_wall[name]), GREEN) > share(picture(without[name]), GREEN) + 0.001
 
 
 def test_memory_up_to_a_wall_is_drawn() -> None:
@@ -381,11 +368,7 @@ def test_memory_is_what_lives_and_not_what_a_collector_has_touched() -> None:
     (other,) = stages_of([each for each in measured if each is not lost])
     without = memory_chart(other, Palette())
     assert without is not None
-    assert _share(_picture(chart), ORANGE) > _share(_picture(without), ORANGE) + 0.001
-
-
-def _picture(chart: Chart) -> Image.Image:
-    return Image.open(BytesIO(chart.png))
+    assert share(picture(chart), ORANGE) > share(picture(without), ORANGE) + 0.001
 
 
 @pytest.mark.parametrize(
@@ -427,7 +410,7 @@ def test_times_of_a_load_that_was_not_reached_are_not_drawn() -> None:
     )
     assert chart is not None
     assert chart.says.endswith("Not drawn, because the offered load was not reached: HBase.")
-    assert _share(_picture(chart), BLUE) == 0
+    assert share(picture(chart), BLUE) == 0
 
 
 # ----------------------------------------------------------------------------------------------------- kinds of results
@@ -500,45 +483,6 @@ def test_each_kind_of_result_has_its_charts(name: str, titles: Sequence[str], wo
     assert words in markdown_page(page, "")
 
 
-def test_a_storm_has_no_colour_of_a_backend_and_says_how_often_topics_are_asked_for() -> None:
-    page = report_page([("x", Result.read(COMMITTED / "takeover-80000-topics.json"))])
-    (chart,) = page.charts()
-    for colour in (BLUE, ORANGE, GREEN):
-        assert _share(_picture(chart), colour) == 0
-    assert "Metadata in HBase 2.6.1." in chart.says
-    assert "the others" not in chart.says.lower(), "nobody asked for topics that were not in use"
-    # 800 topics, 400 messages a second.
-    assert "A topic in use is published to once in 2 s, and asked for only then" in chart.says
-
-
-def test_a_storm_says_which_topics_were_asked_for_at_once() -> None:
-    page = report_page([("x", Result.read(COMMITTED / "takeover-among-a-million.json"))])
-    _, first, *_ = page.charts()
-    assert re.search(r"Of the killed hub \d+ topics in use and 2,[45]\d{2} others were asked for", first.says)
-    assert "The others were asked for once, all of them right after it was killed." in first.says
-
-
-def test_storms_of_several_sizes_stand_beside_each_other() -> None:
-    result = Result.read(COMMITTED / "takeover-among-a-million.json")
-    sizes, *timelines = report_page([("x", result)]).charts()
-    assert len(timelines) == len(result.measurements) == 6
-    assert sizes.title == "A hub is killed: seconds until all its topics are served again"
-    assert sizes.says == (
-        "ZooKeeper: 14.0 s of 10,000 topics, 44.4 s of 100,000 topics, 397.9 s of 1,000,000 topics. "
-        "HBase: 12.7 s of 10,000 topics, 29.8 s of 100,000 topics, 222.7 s of 1,000,000 topics."
-    )
-    for colour in (BLUE, ORANGE):
-        assert _share(_picture(sizes), colour) > 0.001
-    lost = next(each for each in result.measurements if each.on == "hbase" and each.workload.topics == 1_000_000)
-    lost.wall, lost.count, lost.series = "the store could not be filled: it came to a standstill", 0, {}
-    sizes, *timelines = report_page([("x", result)]).charts()
-    assert len(timelines) == 5
-    assert sizes.says.endswith("HBase met a wall at 1,000,000 topics: standstill.")
-    # Of one size there is nothing to compare.
-    result.measurements = result.measurements[:2]
-    assert len(report_page([("x", result)]).charts()) == 2
-
-
 def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:
     def killed(on: str, serves_s: float, all_s: float) -> Measurement:
         workload = Workload(name=FAIL_OVER, topics=1000, sample=100, operations=100, in_flight=100)
@@ -554,7 +498,7 @@ def test_a_fail_over_is_drawn_by_the_seconds_that_topics_were_away() -> None:
     assert serves.title == "fail-over: seconds until the hub served again"
     assert "1.5 s" in serves.says
     for colour in (BLUE, ORANGE):
-        assert _share(_picture(all_served), colour) > 0.005
+        assert share(picture(all_served), colour) > 0.005
     assert not any("operations/s" in chart.title for chart in (all_served, serves))
 
 

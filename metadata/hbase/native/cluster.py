@@ -79,7 +79,7 @@ class Cluster:
         # A table may be there with all its HBase regions closed.
         if known.is_missing and not await self.table_exists(table, deadline):
             raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
-        raise NowhereError(f"the HBase region of a row of {table} is open nowhere at the moment")
+        raise NowhereError(table)
 
     def lane(self, server: Server) -> Lane:
         """Return the lane for actions on rows to a region server."""

@@ -100,7 +100,7 @@ class Locations:
     async def _look_up(self, row: bytes) -> bool:
         """Look once, after a rest if the directory did not answer just now. Returns: whether at the whole table."""
         rest_s = self._failed_at + self._rest_s - self._clock.monotonic()
-        if self._rest_s and rest_s > 0:
+        if rest_s > 0:
             await self._clock.sleep(rest_s)
         try:
             is_whole = await self._ask(row)

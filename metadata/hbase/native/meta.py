@@ -73,7 +73,7 @@ async def find_region(
         return None
     found = _region(rows[0], table)
     if found is None or not found.holds(row):
-        raise NowhereError(f"the HBase region of a row of {table} is open nowhere at the moment")
+        raise NowhereError(table)
     return found
 
 

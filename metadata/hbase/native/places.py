@@ -15,6 +15,9 @@ META_TABLE: Final = "hbase:meta"
 class NowhereError(NotAppliedError):
     """The HBase region of a row is open nowhere at the moment, and others may be."""
 
+    def __init__(self, table: str) -> None:
+        super().__init__(f"the HBase region of a row of {table} is open nowhere at the moment")
+
 
 class Server(NamedTuple):
     """Where a server listens."""

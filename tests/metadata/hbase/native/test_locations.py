@@ -43,7 +43,7 @@ class Map:
         for one in self.open:
             if one.holds(row):
                 return one
-        raise NowhereError("moving")
+        raise NowhereError(table)
 
     async def _ready(self) -> None:
         await self.gate.wait()
@@ -164,7 +164,7 @@ async def test_a_row_that_moves_is_no_trouble_for_the_others() -> None:
     other = asyncio.ensure_future(locations.look_up(b"a", soon()))
     await asyncio.sleep(0)
     directory.gate.set()
-    with pytest.raises(NotAppliedError, match="moving"):
+    with pytest.raises(NotAppliedError, match="open nowhere"):
         await moving
     await other
     assert locations.find(b"a") is not None
