@@ -26,12 +26,15 @@ _Bytes = npt.NDArray[np.uint8]
 
 _LIVE_BYTE: Final = LIVE[0]
 _TOMBSTONE_BYTE: Final = TOMBSTONE[0]
+_KEY_REST_WITHOUT_NAMES: Final = KEY_REST_BYTES - 2
+_OTHER_COLUMN: Final = -1
+"""Stands for all columns with longer names than ours, such as receipts of the gateway's driver."""
 
 
 def packed_columns(
     block: CellBlock, columns: TableColumns, *, has_subscriber: bool, version_tag: bytes
 ) -> PackedColumns | None:
-    """Return the live records of a block, whose rows have no other columns than these.
+    """Return the live records of a block. What its rows have in other columns is passed over.
 
     Tombstones are left out, and rows that have no version: for all others that read them, these are no records.
 
@@ -75,13 +78,19 @@ class _Cells:
     """Where what stands in the cells of a block: arrays with a place for each cell, or for each row."""
 
     def __init__(
-        self, data: _Bytes, counts: _Places, starts: _Places, row_sizes: _Places, value_starts: _Places, ends: _Places
+        self,
+        data: _Bytes,
+        counts: _Places,
+        starts: _Places,
+        row_sizes: _Places,
+        columns: _Places,
+        value_starts: _Places,
+        ends: _Places,
     ) -> None:
         self._data = data
+        self._columns = columns
         self._value_starts = value_starts
         self._ends = ends
-        families = starts + HEAD_BYTES + row_sizes
-        self._columns = data[families + 1].astype(np.int64) << 8 | data[families + 2]
         self._rows = np.repeat(np.arange(len(counts)), counts)
         firsts = np.cumsum(counts) - counts
         self._row_starts = starts[firsts]
@@ -90,7 +99,7 @@ class _Cells:
 
     @classmethod
     def of(cls, data: _Bytes, block: CellBlock) -> "_Cells | None":
-        """Return the cells of a block; None if their lengths are not those of columns like ours."""
+        """Return the cells of a block; None if their lengths contradict each other, or a name is shorter than ours."""
         starts: _Places = np.array(block.starts, np.int64)
         counts: _Places = np.array(block.counts, np.int64)
         if not starts.size or starts[-1] + HEAD_BYTES + 2 >= data.size or not counts.all():
@@ -98,12 +107,18 @@ class _Cells:
         heads = np.lib.stride_tricks.sliding_window_view(data, HEAD_BYTES)[starts]
         sizes, key_sizes, value_sizes = (_numbers(heads[:, at : at + 4], ">u4") for at in (0, 4, 8))
         row_sizes = _numbers(heads[:, 12:14], ">u2")
-        if (sizes != 8 + key_sizes + value_sizes).any() or (key_sizes - row_sizes != KEY_REST_BYTES).any():
+        rest_sizes = key_sizes - row_sizes
+        if (sizes != 8 + key_sizes + value_sizes).any() or (rest_sizes < KEY_REST_BYTES).any():
             return None
-        if (data[starts + HEAD_BYTES + row_sizes] != 1).any():
+        families = starts + HEAD_BYTES + row_sizes
+        family_sizes = data[families]
+        is_short = rest_sizes == KEY_REST_BYTES
+        if np.where(is_short, family_sizes != 1, family_sizes > rest_sizes - _KEY_REST_WITHOUT_NAMES).any():
             return None
+        names = data[families + 1].astype(np.int64) << 8 | data[families + 2]
         value_starts = starts + 12 + key_sizes
-        return cls(data, counts, starts, row_sizes, value_starts, value_starts + value_sizes)
+        columns = np.where(is_short, names, _OTHER_COLUMN)
+        return cls(data, counts, starts, row_sizes, columns, value_starts, value_starts + value_sizes)
 
     def spans(self, column: bytes) -> tuple[_Places, _Places]:
         """Return where the values of a column begin and end, for each row; an absent one is empty."""

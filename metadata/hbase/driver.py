@@ -181,6 +181,8 @@ class HBaseDriver(Protocol):
     def stream(self, table: str, rows: ScanRange, page_rows: int) -> RowStream | None:
         """Return the rows of a range as a stream of pages, of `page_rows` rows each at most; close it in the end.
 
+        They have all cells of the column families of `rows.columns`, also such as nobody asked for.
+
         None: this access path has none. `scan_values`, page by page, is what there is.
         """
         ...

@@ -22,9 +22,13 @@ REPLY_BYTES: Final = 4 << 20
 
 
 def scan_of(rows: ScanRange, start: bytes, read_type: "Scan.ReadType") -> Scan:
-    """Return what a server is to read of a range, from `start` on."""
+    """Return what a server is to read of a range, from `start` on; whoever streams gets whole column families.
+
+    Of columns that it knows by name a server looks for the next one behind each cell, and behind the last for the next
+    row, in files and in memory: a fifth of what it takes to read a table.
+    """
     return Scan(
-        column=_columns(rows.columns),
+        column=_families(rows.columns) if read_type == Scan.STREAM else _columns(rows.columns),
         start_row=start,
         stop_row=rows.stop,
         filter=filter_of(rows),
@@ -136,6 +140,10 @@ def values_of(columns: Sequence[bytes]) -> Callable[[Any], RowValues]:
         return cells[0].row, tuple(found.get(name) for name in names)
 
     return values
+
+
+def _families(names: Sequence[bytes]) -> list[Column]:
+    return [Column(family=family) for family in sorted({name.partition(b":")[0] for name in names})]
 
 
 def _columns(names: Sequence[bytes]) -> list[Column]:

@@ -45,7 +45,10 @@ _READ_AS_IT_GOES: Final = 1
 _FEW_ROWS: Final = 100
 
 _RECEIPT_QUALIFIER: Final = b"~"
-"""Sorts after every column that we read by name, so that reads never step over receipts."""
+"""Sorts after every column that we read by name, so that reads never step over receipts.
+
+Streams, which are for whole tables (`native/streams.py`), read them along until they expire.
+"""
 
 _TTL_ATTRIBUTE: Final = b"_ttl"
 _ASCII_PREFIX: Final = re.compile(rb"[\x01-\x7f]*")

@@ -61,6 +61,25 @@ async def test_a_stream_has_the_rows_of_its_range_through_all_regions(namespace:
             assert all(value == (key, b"\0") for key, value in values if key.endswith(b"some"))
 
 
+async def test_what_others_have_written_into_the_same_families_comes_along(namespace: Namespace, doors: Doors) -> None:
+    driver = await doors.driver()
+    row, receipt = b"fffe-with a receipt", b"o:~token"
+    put = ConditionalPut(
+        table=namespace.table,
+        row=row,
+        column=b"o:v",
+        expected=None,
+        values={b"o:v": b"1", b"o:d": b"2", receipt: b"3"},
+        token=row,
+        show=COLUMNS,
+    )
+    assert await driver.put_all([put], soon()) == [None]
+    wanted = ScanRange(start=row, stop=row + b"\0", columns=COLUMNS)
+    with closing(driver.stream(namespace.table, wanted, 10)) as stream:
+        (block,) = [block async for block in pages(stream)]
+    assert block.rows((*COLUMNS, receipt)) == [(row, (b"1", b"2", b"3"))]
+
+
 async def test_a_page_is_bounded_in_bytes(namespace: Namespace, doors: Doors) -> None:
     driver = await doors.driver()
     size = 400 << 10
