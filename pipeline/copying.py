@@ -119,7 +119,7 @@ def write_tables(
     for table, frame in frames.items():
         expected = None if rows is None else rows[table]
         with job.progress(spark, str(table), expected, writes=True):
-            written.statistics[table] = found = write_table(frame, configs[table])
+            written.statistics[table] = found = write_table(frame, configs[table], expected)
         job.tell(f"{table}: {found}")
         if expected is not None and found.rows != expected:
             raise JobError(f"of {expected:,} rows of {table}, {found.rows:,} are accounted for: {job.again}")

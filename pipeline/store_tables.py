@@ -19,7 +19,7 @@ from pipeline.shares import frame_of_shares, shares_in
 from pipeline.spark_types import spark_field
 from pipeline.statistics import Statistics
 from pipeline.tables import OnCorrupt, Table
-from pipeline.writing import apply_rows
+from pipeline.writing import apply_rows, tasks_to_write
 
 __all__ = [
     "TableToCopy",
@@ -92,9 +92,14 @@ def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], opti
     return found
 
 
-def write_table(frame: DataFrame, config: ApplyConfig) -> Statistics:
-    """Write a frame into a table of a store, in one action; return what became of its rows."""
-    return Statistics.of_rows(apply_rows(frame, config).collect())
+def write_table(frame: DataFrame, config: ApplyConfig, rows: int | None) -> Statistics:
+    """Write a frame, of so many rows if that is known, into a table of a store, in one action.
+
+    Returns: what became of its rows.
+    """
+    processors = frame.sparkSession.sparkContext.defaultParallelism
+    partitions = None if rows is None else tasks_to_write(rows, processors)
+    return Statistics.of_rows(apply_rows(frame, config, partitions=partitions).collect())
 
 
 def apply_config(url: str, table: Table, options: Mapping[str, Any]) -> ApplyConfig:

@@ -1,5 +1,6 @@
 """Writing a DataFrame with a report of what became of its rows, which a data source's writer cannot return."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,10 +20,14 @@ from pipeline.spark_types import check_frame, spark_field
 from pipeline.speculation import check_policy, is_speculating
 from pipeline.statistics import STATISTICS_SCHEMA
 
-__all__ = ["apply_rows", "check_writable"]
+__all__ = ["apply_rows", "check_writable", "tasks_to_write"]
 
 _PLACE: Final = "_place"
 """A column, since an expression would be reckoned anew in each comparison of a sort."""
+_ROWS_PER_TASK: Final = 250_000
+"""About half a minute of work: so often something is heard of it, and no more is done again when a task is lost."""
+_ROWS_PER_TASK_MIN: Final = 5_000
+"""Less than a second of work, for which no other task is worth its start."""
 
 
 def check_writable(frame: DataFrame, config: ApplyConfig) -> ApplyConfig:
@@ -39,6 +44,15 @@ def check_writable(frame: DataFrame, config: ApplyConfig) -> ApplyConfig:
     return config
 
 
+def tasks_to_write(rows: int, processors: int) -> int:
+    """Return how many tasks are to write so many rows: each processor has something to do, where that is worth it.
+
+    Left to itself Spark goes by bytes, and has 1.4 of 10 million subscriptions written by one task.
+    """
+    wanted = max(processors, math.ceil(rows / _ROWS_PER_TASK))
+    return max(1, min(wanted, math.ceil(rows / _ROWS_PER_TASK_MIN)))
+
+
 def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None = None) -> DataFrame:
     """Return a frame that writes the rows of `frame` when it is collected, which must happen once.
 
@@ -47,7 +61,7 @@ def apply_rows(frame: DataFrame, config: ApplyConfig, *, partitions: int | None 
     frame that reads a live store reads it twice, and the rows that come the second time are written: where that matters
     write it to Parquet first, or cache it, as the jobs do.
 
-    Args: partitions - how many tasks write; the session's `spark.sql.shuffle.partitions` if it is not given.
+    Args: partitions - how many tasks write; as many as Spark thinks right if it is not given.
     Returns: a row for each task with STATISTICS_SCHEMA; `Statistics.of_rows` adds them up.
     Raises: as `check_writable`.
     """

@@ -36,9 +36,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
         monkeypatch.setattr(module, name, noted(getattr(module, name)))
     write = store_tables.write_table
 
-    def writing(frame: DataFrame, config: ApplyConfig) -> Any:
+    def writing(frame: DataFrame, config: ApplyConfig, rows: int | None) -> Any:
         found.add(config.operation_timeout_s)
-        return write(frame, config)
+        return write(frame, config, rows)
 
     monkeypatch.setattr(copying, "write_table", writing)
 
