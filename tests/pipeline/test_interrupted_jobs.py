@@ -2,10 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,14 +40,20 @@ def _filled(folder: Path) -> str:
     return url
 
 
-def _start(*arguments: object) -> "subprocess.Popen[str]":
+def _start(*arguments: object, temporary: Path | None = None) -> "subprocess.Popen[str]":
     how = ("--master", "local[1]", "--conf", "spark.driver.memory=512m")
     words = [sys.executable, "-m", "pipeline", *map(str, arguments), *how]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    if temporary is not None:
+        environment["TMPDIR"] = str(temporary)
     # A session of its own: what ends a run of the tests ends these jobs by the test alone, and not half way.
     return subprocess.Popen(
         words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+
+
+def _has_files_of_tasks(snapshot: Path) -> bool:
+    return bool(list(snapshot.glob("ledgers/_temporary/0/task*")))
 
 
 def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> None:
@@ -55,7 +65,7 @@ def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> N
     try:
         deadline = time.monotonic() + START_S
         for number, job in jobs.items():
-            while not list(places[number].glob("ledgers/_temporary/0/task*")):
+            while not _has_files_of_tasks(places[number]):
                 assert job.poll() is None, job.communicate()[1]
                 assert time.monotonic() < deadline, "no task has written anything"
                 time.sleep(0.05)
@@ -74,16 +84,7 @@ def test_a_signal_in_the_middle_of_a_snapshot_takes_it_away(tmp_path: Path) -> N
 def test_what_kill_9_leaves_of_a_snapshot_is_nothing_to_anybody(tmp_path: Path) -> None:
     store, place, target = _filled(tmp_path), tmp_path / "taken", new_store(tmp_path, "target")
     job = _start("snapshot", store, place, "--rows-per-partition", 5)
-    try:
-        deadline = time.monotonic() + START_S
-        while not list(place.glob("ledgers/_temporary/0/task*")):
-            assert job.poll() is None, job.communicate()[1]
-            assert time.monotonic() < deadline, "no task has written anything"
-            time.sleep(0.05)
-    finally:
-        # With the virtual machine that it has started.
-        os.killpg(job.pid, signal.SIGKILL)
-        job.communicate()
+    _kill_9_once(job, partial(_has_files_of_tasks, place), "no task has written anything")
     assert list(place.iterdir())
     for others, code, words in (
         (("restore", place, target), ExitCode.NOT_FOUND, "no whole snapshot"),
@@ -94,6 +95,58 @@ def test_what_kill_9_leaves_of_a_snapshot_is_nothing_to_anybody(tmp_path: Path) 
         _, err = other.communicate(timeout=START_S)
         assert (other.returncode, words in err) == (code, True), err
     assert records(target, Table.TOPICS) == {}
+
+
+def _kill_9_once(job: "subprocess.Popen[str]", is_so: Callable[[], bool], what: str) -> None:
+    """Kill a job, with the virtual machine that it has started, when that holds."""
+    try:
+        deadline = time.monotonic() + START_S
+        while not is_so():
+            assert job.poll() is None, job.communicate()[1]
+            assert time.monotonic() < deadline, what
+            time.sleep(0.05)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["with its snapshot", "without it"])
+def test_a_migration_that_was_killed_as_it_wrote_is_ended_by_the_next(tmp_path: Path, keeps: bool) -> None:
+    store, target = _filled(tmp_path), new_store(tmp_path, "target")
+    way = ("--through", tmp_path / "through") if keeps else ()
+    words = ("migrate", store, target, *way)
+    slowly = ("--batch-rows", 1, "--connections", 1)
+    job = _start(*words, *slowly, temporary=tmp_path)
+    _kill_9_once(job, lambda: len(records(target, Table.TOPICS)) > TOPICS // 10, "nothing was ever written")
+    before = records(target, Table.TOPICS)
+    assert len(before) < TOPICS, "it was killed in the middle"
+    out, err = (again := _start(*words, "--json", temporary=tmp_path)).communicate(timeout=START_S)
+    assert again.returncode == 0, out + err
+    result = json.loads(out)
+    counts = result["tables"]["ledgers"]
+    assert (counts["same"], counts["created"]) == (len(before), TOPICS - len(before))
+    assert result["verified"]
+    goes_on = [warning for warning in result["warnings"] if warning.startswith("this goes on with")]
+    assert len(goes_on) == keeps
+    after = records(target, Table.TOPICS)
+    assert set(after) == set(records(store, Table.TOPICS))
+    assert {key: after[key] for key in before} == before, "no row is written twice"
+
+
+def test_a_migration_that_was_killed_as_it_read_has_written_nothing(tmp_path: Path) -> None:
+    store, target, through = _filled(tmp_path), new_store(tmp_path, "target"), tmp_path / "through"
+    words = ("migrate", store, target, "--through", through, "--rows-per-partition", 5)
+    _kill_9_once(_start(*words), partial(_has_files_of_tasks, through), "no task has written anything")
+    assert records(target, Table.TOPICS) == {}
+    again = _start(*words)
+    _, err = again.communicate(timeout=START_S)
+    assert (again.returncode, "or one that made it was killed" in err) == (ExitCode.USAGE, True), err
+    shutil.rmtree(through)
+    again = _start(*words)
+    _, err = again.communicate(timeout=START_S)
+    assert again.returncode == 0, err
+    assert set(records(target, Table.TOPICS)) == set(records(store, Table.TOPICS))
 
 
 def test_a_signal_in_the_middle_of_a_comparison_takes_its_folder_away(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ The jobs are those that people start, so rows are written by `apply_rows`, into 
 from a real ZooKeeper, whose shares name what is in them.
 """
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -24,7 +26,7 @@ import pytest
 
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.versions import ANY, NEW, Version
-from metadata import MetadataStore, RecordKey, Write
+from metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata
 from pipeline.tables import Table
 from tests.metadata.place import BACKENDS, Place, Surroundings
 from tests.pipeline.standalone_cluster import StandaloneCluster
@@ -129,19 +131,35 @@ def _snapshot_of_rows(tmp_path: Path) -> Path:
     return taken
 
 
+def _zookeeper_of_rows(servers: RunningServers) -> str:
+    """Return the URL of a store of a real ZooKeeper that has them: a file of SQLite is of one machine."""
+    url = f"zookeeper://{servers.address('zookeeper')}/hedwig/{uuid.uuid4().hex}"
+    asyncio.run(format_metadata(url, StoreOptions(operation_timeout_s=60)))
+    with_store(url, _fill)
+    return url
+
+
 async def _fill(store: MetadataStore) -> None:
     for outcome in await store.persistence.apply([Write(_key(name), LedgerRanges(), NEW) for name in NAMES]):
         outcome.check()
 
 
-@pytest.mark.parametrize(("work", "table"), [("load", "topics"), ("restore", "ledgers")], ids=["loaded", "restored"])
+@pytest.mark.parametrize(
+    ("work", "table"),
+    [("load", "topics"), ("restore", "ledgers"), ("migrate", "ledgers")],
+    ids=["loaded", "restored", "migrated"],
+)
 def test_rows_that_a_job_writes_are_written_once(
-    work: str, table: str, cluster: StandaloneCluster, place: Place, tmp_path: Path
+    work: str, table: str, cluster: StandaloneCluster, place: Place, servers: RunningServers, tmp_path: Path
 ) -> None:
-    if work == "load":
-        words: tuple[object, ...] = ("load", place.url, "--from", _folder_of_rows(tmp_path))
-    else:
-        words = ("restore", _snapshot_of_rows(tmp_path), place.url)
+    words: tuple[object, ...]
+    match work:
+        case "load":
+            words = (work, place.url, "--from", _folder_of_rows(tmp_path))
+        case "restore":
+            words = (work, _snapshot_of_rows(tmp_path), place.url)
+        case _:
+            words = (work, _zookeeper_of_rows(servers), place.url, "--through", tmp_path / "through")
     # Small batches, one after the other, so that there is a middle.
     how = ("--batch-rows", 5, "--connections", 1)
     with _job(cluster, *words, *how) as job:

@@ -1,35 +1,26 @@
 """Audits that ask real hubs: who is registered in a real ZooKeeper, which ledgers a hub and real bookies have."""
 
 import asyncio
-import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
-from hedwig.client import BlockingClient, ClientOptions, HubAddress
-from hedwig.clock import SystemClock
 from hedwig.exit_codes import ExitCode
-from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.model import HubInfo, Topic
 from hedwig.versions import ANY, NEW
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.liveness import ClusterLiveness, LivenessOptions
-from metadata import MetadataStore, format_metadata
+from metadata import MetadataStore
+from metadata.url import zookeeper_place
 from pipeline.errors import JobError
 from pipeline.living_hubs import cluster_hubs
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.planted import ranges, set_ranges
-from tests.hub.ledgers.bookkeeper.sessions import session_with
-from tests.hub.running import RunningHub
 from tests.pipeline.conftest import Run
+from tests.pipeline.hub_on_bookies import hub_on_bookies
 from tests.pipeline.stores import new_store, with_store
 from tests.servers import RunningServers
 
@@ -126,55 +117,17 @@ def test_open_ledgers_of_a_running_hub_say_how_far_they_go(run: Run, tmp_path: P
     assert [each["last_message"] for each in result["backlogs"]] == [10]
 
 
-def _with_ledgers(zookeeper: str, work: Callable[[ZookeeperLedgerMetadata], Awaitable[Any]]) -> Any:
-    async def run() -> Any:
-        async with session_with(zookeeper) as session:
-            return await work(await ZookeeperLedgerMetadata.open(session, LEDGERS_ROOT, SystemClock()))
-
-    return asyncio.run(run())
-
-
-def _orphan(zookeeper: str, cluster: str, topic: bytes) -> int:
-    """Make the record of a ledger that the hubs of a cluster made two hours ago."""
-    metadata = LedgerMetadata(
-        quorums=Quorums(ensemble=1, write=1, ack=1),
-        state=LedgerState.CLOSED,
-        ensembles=(Ensemble(first_entry_id=0, bookies=("127.0.0.1:3181",)),),
-        last_entry_id=4,
-        digest=DigestKind.CRC32C,
-        password=b"",
-        created_ms=int((time.time() - 7200) * 1000),
-        custom={"application": b"hedwig", "deployment": cluster.encode(), "topic": topic},
-    )
-
-    async def make(ledgers: ZookeeperLedgerMetadata) -> int:
-        made = await ledgers.new_ledger_id()
-        assert await ledgers.create(made, metadata) is not None
-        return made
-
-    ledger_id: int = _with_ledgers(zookeeper, make)
-    return ledger_id
-
-
 @pytest.mark.full
 def test_ledgers_on_bookies_are_held_against_the_records_of_a_cluster(
     run: Run, servers: RunningServers, tmp_path: Path
 ) -> None:
-    servers.address("bookkeeper")
-    zookeeper, name = servers.address("zookeeper"), uuid.uuid4().hex
-    url = f"zookeeper://{zookeeper}/hedwig/{name}"
-    bookkeeper = f"zookeeper://{zookeeper}{LEDGERS_ROOT}"
-    asyncio.run(format_metadata(url))
-    settings = (f"metadata={url}", f"cluster.zookeeper={url}", f"bookkeeper.zookeeper={bookkeeper}")
-    with RunningHub(tmp_path / "hub", *settings) as hub:
-        with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
-            client.subscribe(Topic(b"eu/news"), SubscriberId(b"reader")).close()
-            for topic, messages in ((b"eu/news", 9), (b"us/news", 1)):
-                for _ in range(messages):
-                    client.publish(Topic(topic), b"message")
-        orphan = _orphan(zookeeper, url, b"eu/news")
-        given = ("--cluster", url, "--bookkeeper", bookkeeper)
-        result = run("audit", url, tmp_path / "audit", *given)
+    messages = {b"eu/news": 9, b"us/news": 1}
+    with (
+        hub_on_bookies(servers, tmp_path / "hub", messages, reader=b"eu/news") as hub,
+        hub.orphan(b"eu/news") as orphan,
+    ):
+        given = ("--cluster", hub.url, "--bookkeeper", hub.bookkeeper)
+        result = run("audit", hub.url, tmp_path / "audit", *given)
         assert result["rows"]["owned topics"] == 2
         assert result["open_ledgers"] == {"open": 2, "told": 2, "untold": []}
         (behind,) = result["backlogs"]
@@ -183,17 +136,11 @@ def test_ledgers_on_bookies_are_held_against_the_records_of_a_cluster(
         assert 8 <= behind["backlog_messages"] <= 9
         assert {kind: count for kind, count in result["findings"].items() if count} == {"orphan-ledger": 1}
         assert f"no topic refers to ledger {orphan}" in (tmp_path / "audit" / "audit.html").read_text()
-        raw = KazooClient(zookeeper)
+        raw = KazooClient(hub.zookeeper)
         raw.start(30)
-        raw.create(f"/hedwig/{name}-other/hosts", makepath=True)
+        raw.create(f"{zookeeper_place(hub.url)[1]}-other/hosts", makepath=True)
         raw.stop()
         raw.close()
-        other = run("audit", url, tmp_path / "other", "--cluster", f"{url}-other", "--bookkeeper", bookkeeper)
+        other = run("audit", hub.url, tmp_path / "other", "--cluster", f"{hub.url}-other", *given[2:])
         assert other["findings"]["dead-owner"] == 2
         assert "ledgers there was made by hubs of" in other["unchecked"]["orphan-ledger"]
-    _with_ledgers(zookeeper, lambda ledgers: _delete(ledgers, orphan))
-
-
-async def _delete(ledgers: ZookeeperLedgerMetadata, ledger_id: int) -> None:
-    """Leave no ledger that bookies were never told of to other tests."""
-    await ledgers.delete_at(ledger_id, (await ledgers.read(ledger_id)).version)

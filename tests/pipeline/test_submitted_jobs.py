@@ -18,6 +18,7 @@ import pyspark
 import pytest
 
 from metadata import StoreOptions, format_metadata
+from tests.pipeline.hub_on_bookies import hub_on_bookies
 from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
 
@@ -118,3 +119,18 @@ def test_metadata_goes_through_every_job_on_a_cluster(
     assert (migrated["rows"], migrated["verified"]) == (rows, True)
     reported = _submit(cluster, place, "bench-report", str(tmp_path / "report"), str(RESULTS / "listing-*.json"))
     assert reported["files"] == len(list(RESULTS.glob("listing-*.json")))
+
+
+def test_an_audit_on_a_cluster_asks_hubs_and_bookies(
+    cluster: StandaloneCluster, place: Path, servers: RunningServers, tmp_path: Path
+) -> None:
+    with hub_on_bookies(servers, tmp_path / "hub", {b"eu/news": 9, b"us/news": 1}, reader=b"eu/news") as hub:
+        given = ("--cluster", hub.url, "--bookkeeper", hub.bookkeeper)
+        with hub.orphan(b"eu/news"):
+            found = _submit(cluster, place, "audit", hub.url, str(tmp_path / "audit"), *given)
+    assert found["rows"]["owned topics"] == 2
+    assert [each["is_alive"] for each in found["hubs"]] == [True]
+    assert found["open_ledgers"] == {"open": 2, "told": 2, "untold": []}, "the tasks have asked the bookies"
+    assert [(each["topic"], each["end_from"]) for each in found["backlogs"]] == [("eu/news", "ledger")]
+    assert {kind: count for kind, count in found["findings"].items() if count} == {"orphan-ledger": 1}
+    assert found["unchecked"] == {}
