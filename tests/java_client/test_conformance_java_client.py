@@ -397,8 +397,10 @@ def test_a_client_recovers_its_subscription_when_the_hub_restarts(
     finally:
         hub.start()
     assert client.publish(topic, b"eighth") == 8
-    if shared and not ours:
-        return  # The original hub does not always serve a shared channel's subscriptions again; ours has to.
+    if not ours:
+        # The original does not always serve subscriptions again, least of all on a shared channel: a request that comes
+        # while it takes the topic over may stay without answer, and the client waits for that for ever. Ours has to.
+        return
     for subscription in subscriptions:
         # How much comes again depends on how often the hub stores what was consumed; then it goes on without gap.
         first = subscription.ids(1)[0]
