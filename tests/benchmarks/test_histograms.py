@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from hdrh.histogram import HdrHistogram
 
 from hedwig.histograms import PERCENTILES, Histogram
 
@@ -34,6 +35,13 @@ def test_count_mean_and_largest_time() -> None:
     assert histogram.count == len(times)
     assert histogram.mean_us == pytest.approx(sum(times) / len(times), rel=0.002)
     assert histogram.max_us == pytest.approx(max(times), rel=0.001)
+
+
+@pytest.mark.parametrize("digits", [2, 3])
+@pytest.mark.parametrize("times", [[0], [1, 1, 2], [2047, 2048, 4097], _times(1_000), [3_600_000_000]])
+def test_mean_is_the_one_the_library_finds(times: list[int], digits: int) -> None:
+    text = _of(times, digits).encode()
+    assert Histogram.decode(text).mean_us == HdrHistogram.decode(text).get_mean_value()
 
 
 def test_merging_is_the_same_as_recording_everything_in_one() -> None:
