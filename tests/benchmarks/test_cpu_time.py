@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmarks.cpu_time import CpuTimes, CpuTimesBeside, cpu_s_of
+from benchmarks.cpu_time import CpuTimes, CpuTimesBeside
 from tests.benchmarks.passing_hours import PassingHours
 
 SECOND_NS = 1_000_000_000
@@ -61,20 +61,16 @@ def test_the_processes_of_a_role_add_up() -> None:
     assert both == pytest.approx(used + alone, abs=0.01)
 
 
-def test_between_two_looks_time_is_taken_to_be_used_evenly() -> None:
-    times = CpuTimes(([os.getpid()],))
-    times.look()
-    first_ns, before = time.monotonic_ns(), cpu_s_of(os.getpid())
-    _burn(USED_S)
-    times.look()
-    last_ns, after = time.monotonic_ns(), cpu_s_of(os.getpid())
-    assert before is not None
-    assert after is not None
+def test_between_two_looks_time_is_taken_to_be_used_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two looks an hour apart, of a process that uses a quarter of a processor."""
+    hours = PassingHours(3600.0, hours=1.0)
+    monkeypatch.setattr("benchmarks.cpu_time.time", hours)
+    monkeypatch.setattr("benchmarks.cpu_time.cpu_s_of", lambda _: hours.seconds / 4)
+    times = CpuTimes(([1],))
+    hours.pass_by(times.look)
     # A border three hundredths of the window away from a look.
-    off_ns = (last_ns - first_ns) * 3 // 100
-    (found,) = times.between(first_ns + off_ns, last_ns - off_ns)
-    assert found == pytest.approx(0.94 * (after - before), abs=0.002)
-    assert times.between(first_ns + 10 * off_ns, last_ns - off_ns) == [None]
+    assert times.between(*hours.moments_ns(0.03, 0.97)) == pytest.approx([0.94 * hours.all_s / 4])
+    assert times.between(*hours.moments_ns(0.3, 0.97)) == [None]
 
 
 def test_what_was_not_seen_is_not_known() -> None:
