@@ -15,7 +15,8 @@ from benchmarks.results import Measurement
 from benchmarks.workloads import Among, Operation, Workload
 
 TOPICS = 200
-OPERATIONS = 4_000
+OPERATIONS = 20_000
+"""About half a second of them: in a tenth of that a process beside them may get no processor where others are at work."""
 BURN = """
 import sys
 print("at work", flush=True)
