@@ -16,7 +16,7 @@ from benchmarks.workloads import Among, Operation, Workload
 
 TOPICS = 200
 OPERATIONS = 20_000
-"""About half a second of them: in a tenth of that a process beside them may get no processor where others are at work."""
+"""About half a second of them: in a tenth of that a process beside them may get no processor on a busy machine."""
 BURN = """
 import sys
 print("at work", flush=True)
