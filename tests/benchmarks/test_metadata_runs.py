@@ -148,6 +148,7 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
     _assert_done(result, "sqlite")
 
 
+@pytest.mark.full
 def test_a_fill_that_takes_longer_than_it_may_is_a_wall(tmp_path: Path) -> None:
     run = _run(tmp_path / "run", "claim", "--backend", "sqlite", "--topics", "3000000", "--fill-max", "11")
     assert run.returncode == 0, run.stderr

@@ -108,6 +108,7 @@ def test_a_run_that_was_killed_leaves_nothing_that_is_measured_later(tmp_path: P
     assert not (directory / "servers").exists()
 
 
+@pytest.mark.full
 def test_what_is_left_of_a_stage_that_is_done_is_removed_too(tmp_path: Path) -> None:
     command = _command(tmp_path / "run", "claim", "--backend", "sqlite", "--topics", "20")
     for _ in range(2):
@@ -128,6 +129,7 @@ def test_a_second_run_in_the_same_place_is_refused(tmp_path: Path) -> None:
     assert f"another run is at work in {directory / 'servers'}: wait for it, or give another --run" in run.stderr
 
 
+@pytest.mark.full
 def test_who_loses_the_terminal_ends_the_run_as_ctrl_c_does(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     with ExitStack() as stack:
@@ -171,6 +173,7 @@ def test_a_full_disk_ends_the_run_and_its_servers_and_keeps_what_was_written(tmp
     assert not kept.is_complete
 
 
+@pytest.mark.full
 def test_a_server_that_does_not_start_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> None:
     """Of a Java that runs no ZooKeeper, in two stages; the other backend has all its cases."""
     java = tmp_path / "java" / "bin" / "java"
