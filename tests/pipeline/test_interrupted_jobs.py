@@ -136,8 +136,9 @@ def test_a_migration_that_was_killed_as_it_wrote_is_ended_by_the_next(tmp_path: 
 
 def test_a_migration_that_was_killed_as_it_read_has_written_nothing(tmp_path: Path) -> None:
     store, target, through = _filled(tmp_path), new_store(tmp_path, "target"), tmp_path / "through"
-    words = ("migrate", store, target, "--through", through, "--rows-per-partition", 5)
-    _kill_9_once(_start(*words), partial(_has_files_of_tasks, through), "no task has written anything")
+    words = ("migrate", store, target, "--through", through)
+    slowly = ("--rows-per-partition", 5)
+    _kill_9_once(_start(*words, *slowly), partial(_has_files_of_tasks, through), "no task has written anything")
     assert records(target, Table.TOPICS) == {}
     again = _start(*words)
     _, err = again.communicate(timeout=START_S)

@@ -34,7 +34,8 @@ from tests.pipeline.stores import new_store, records, with_store
 from tests.servers import RunningServers
 
 ROWS: Final = 30_000
-SOME: Final = 1_000
+SOME: Final = 6_000
+"""So many that both executors have written by then, also if one of them started some seconds after the other."""
 NAMES: Final = [b"topic-%05d" % number for number in range(ROWS)]
 BEFORE_S: Final = 240.0
 JOB_S: Final = 240.0
