@@ -1,5 +1,6 @@
 """A generator process, seen from the process that measures."""
 
+import contextlib
 import json
 import queue
 import subprocess
@@ -66,7 +67,10 @@ class GeneratorProcess:
         self._process.kill()
         self._process.wait(_END_S)
         self._reader.join(_END_S)
-        self._process.stdin.close()
+        # A line that it did not take is still in the pipe's buffer, as after Ctrl-C within `tell`. Raised in place of
+        # what ends this, a broken pipe would be taken by click for that of standard output: exit 1, without a word.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     @property
     def pid(self) -> int:

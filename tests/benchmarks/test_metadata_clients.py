@@ -128,3 +128,19 @@ def test_who_waits_does_so_for_all_that_is_said_until_the_deadline() -> None:
         with pytest.raises(BenchmarkError, match="did not say 'filled' in time"):
             process.hear("filled", began + 2.0)
         assert 2.0 <= time.monotonic() - began < 30.0
+
+
+def test_ctrl_c_that_leaves_a_line_untold_is_still_ctrl_c() -> None:
+    """A broken pipe in its place would be taken for the end of who reads our output: exit 1, without a word."""
+    script = "input(); print('{\"ready\": true}', flush=True)"
+
+    def interrupted() -> None:
+        with GeneratorProcess({}, (sys.executable, "-c", script)) as process:
+            process.hear("ready", time.monotonic() + 30.0)
+            with pytest.raises(BenchmarkError, match="ended without a word"):
+                process.hear("more", time.monotonic() + 30.0)
+            process.tell({"fill": {}})  # Nobody takes it, so it stays in the buffer.
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()

@@ -125,12 +125,16 @@ def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) ->
     command = _command(directory, "--backend", "sqlite")
     with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
+        told: list[str] = []
         for line in run.stderr:
+            told.append(line)
             if "sqlite, consume" in line:
                 break
+        else:
+            pytest.fail(f"it ended by itself: {''.join(told)}")
         run.send_signal(signal.SIGINT)
         out, err = run.communicate(timeout=120)
-    assert run.returncode == INTERRUPTED, err
+    assert run.returncode == INTERRUPTED, "".join([*told, err])
     assert "Traceback" not in err
     assert "the run was not finished" in out
     assert not processes_over(directory)
