@@ -55,9 +55,9 @@ class Job:
         What fails inside of a task is raised as what made it fail, where that is an error of ours.
         """
         from pipeline.datasource import register
-        from pipeline.errors import SPARK_ERRORS, from_spark
+        from pipeline.errors import CONNECTION_ERRORS, SPARK_ERRORS, JobError, from_spark
         from pipeline.interruption import ending_queries
-        from pipeline.session import SessionWish, open_session
+        from pipeline.session import SessionWish, has_ended, open_session
 
         how = SessionWish(master=self.master, settings=self.settings, debug=self.debug)
         with open_session(self.name, how, self.tell) as spark:
@@ -70,6 +70,13 @@ class Job:
                 if reason is None:
                     raise
                 raise reason from exc
+            except CONNECTION_ERRORS as exc:
+                if not has_ended(spark):
+                    raise
+                raise JobError(
+                    "Spark's Java process has ended: it was killed, perhaps for want of memory on the machine; with "
+                    f"room for it, or another --conf spark.driver.memory=SIZE, {self.again}"
+                ) from exc
 
     def progress(
         self, spark: "SparkSession", what: str, rows: int | None = None, *, writes: bool = False, copies: bool = False

@@ -4,7 +4,7 @@ import importlib
 import re
 from typing import Final
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
 from hedwig.errors import (
@@ -16,7 +16,7 @@ from hedwig.errors import (
 )
 from hedwig.exit_codes import ExitCode, exit_code_of_error
 
-__all__ = ["SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
+__all__ = ["CONNECTION_ERRORS", "SPARK_ERRORS", "JobError", "explain", "from_spark", "in_one_line"]
 
 _NOTE: Final = "exit code of the job: "
 _RAISED: Final = re.compile(
@@ -39,6 +39,8 @@ _CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)\b:? *(.
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 """What a query raises when it fails; some of Spark's own errors come as Java's."""
+CONNECTION_ERRORS: Final = (Py4JError, ConnectionError, EOFError)
+"""What a call to Spark's JVM raises when its connection fails: py4j wraps only some of these."""
 
 
 class JobError(HedwigError):

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.human_units import duration_text
+from pipeline.errors import CONNECTION_ERRORS
 
 __all__ = ["progress"]
 
@@ -97,8 +98,8 @@ class _Watching:
         while not self._over.wait(every_s):
             try:
                 sight = self._look()
-            except Py4JError:
-                return  # The session is being stopped.
+            except CONNECTION_ERRORS:
+                return  # The session is being stopped, or its JVM has ended, of which the job tells.
             text = f"{self._title}: {self._words(sight)}"
             click.echo(f"\r\x1b[K{text}" if self._is_terminal else text, nl=not self._is_terminal, err=True)
 

@@ -2,7 +2,9 @@
 
 import os
 import re
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,9 +13,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from pipeline.errors import CONNECTION_ERRORS
 from pipeline.tables import BATCH_ROWS_MAX
 
-__all__ = ["SessionWish", "open_session"]
+__all__ = ["SessionWish", "has_ended", "open_session"]
 
 _ALWAYS: Final = {
     # Two attempts at the same rows at once come to the same end, but the slower one may still write after the job.
@@ -40,6 +43,8 @@ _COLLECTOR: Final = "-XX:+UseParallelGC"
 """Nobody waits for an answer of the tasks in it: the collector with the least work, and not that with short pauses."""
 _A_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w*GC\b")
 """A virtual machine that is told of two does not start."""
+_ENDING_S: Final = 2.0
+_ASK_EVERY_S: Final = 0.1
 _OF_ALL_JAVA: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
@@ -88,7 +93,31 @@ def open_session(job: str, wish: SessionWish, tell: Callable[[str], None]) -> It
             spark.sparkContext.setLogLevel("OFF")
         yield spark
     finally:
-        spark.stop()
+        try:
+            spark.stop()
+        except CONNECTION_ERRORS:
+            if not has_ended(spark):
+                raise
+
+
+def has_ended(spark: SparkSession) -> bool:
+    """Say whether the JVM of a session is gone, after a call to it has failed with one of `CONNECTION_ERRORS`.
+
+    py4j raises the same where only its own connection is in disorder; so the JVM's port is asked.
+    """
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None, "the session was opened"
+    address = gateway.gateway_parameters.address, gateway.gateway_parameters.port
+    until = time.monotonic() + _ENDING_S
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(address, timeout=_ENDING_S).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        time.sleep(_ASK_EVERY_S)  # Of a process that is killed not everything ends at once.
+    return False
 
 
 def _java_options(settings: Mapping[str, str], *, is_local: bool, debug: bool) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import pipeline
 from hedwig.exit_codes import ExitCode
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import NEW
@@ -100,15 +101,48 @@ def test_what_kill_9_leaves_of_a_snapshot_is_nothing_to_anybody(tmp_path: Path) 
 def _kill_9_once(job: "subprocess.Popen[str]", is_so: Callable[[], bool], what: str) -> None:
     """Kill a job, with the virtual machine that it has started, when that holds."""
     try:
-        deadline = time.monotonic() + START_S
-        while not is_so():
-            assert job.poll() is None, job.communicate()[1]
-            assert time.monotonic() < deadline, what
-            time.sleep(0.05)
+        _wait_until(job, is_so, what)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-        job.communicate()
+        _kill_all_of(job)
+
+
+def _wait_until(job: "subprocess.Popen[str]", is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + START_S
+    while not is_so():
+        assert job.poll() is None, job.communicate()[1]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def _kill_all_of(job: "subprocess.Popen[str]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+    job.communicate()
+
+
+def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path) -> None:
+    """So does a machine that is short of memory: it kills whoever has most of it."""
+    place = tmp_path / "half"
+    job = _start("snapshot", _filled(tmp_path), place, "--rows-per-partition", 5)
+    try:
+        _wait_until(job, partial(_has_files_of_tasks, place), "no task has written anything")
+        os.kill(_virtual_machine_of(job.pid), signal.SIGKILL)
+        _, err = job.communicate(timeout=START_S)
+    finally:
+        _kill_all_of(job)
+    assert job.returncode == ExitCode.FAILED, err
+    # PySpark's server for accumulators may tell of its own connection by a traceback.
+    assert f"{Path(pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
+    *_, warned, last = err.splitlines()
+    assert warned.startswith(f"warning: {place} is not whole and could not be deleted, remove it: ")
+    assert last.startswith("error: Spark's Java process has ended: it was killed, ")
+    assert last.endswith(" run the same job again")
+
+
+def _virtual_machine_of(job: int) -> int:
+    children = map(int, Path(f"/proc/{job}/task/{job}/children").read_text().split())
+    (found,) = (child for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n")
+    return found
 
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["with its snapshot", "without it"])
