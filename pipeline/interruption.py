@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipeline.command import Terminated
+from pipeline.errors import CONNECTION_ERRORS
 from pipeline.running_tasks import patience_of, wait_for_tasks
 
 __all__ = ["ending_queries", "heed_signals"]
@@ -75,5 +75,5 @@ def _end(spark: SparkSession, until: float) -> None:
     try:
         spark.sparkContext.cancelAllJobs()
         wait_for_tasks(spark, until)
-    except Py4JError:
+    except CONNECTION_ERRORS:
         return  # Its JVM has ended, and all tasks on this machine with it.

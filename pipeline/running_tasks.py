@@ -26,7 +26,7 @@ def patience_of(error: BaseException) -> float:
 def wait_for_tasks(spark: SparkSession, until: float) -> None:
     """Wait until no task of any query of `spark` is at work, or it is `until` (monotonic clock).
 
-    Raises: Py4JError - its JVM has ended, and all tasks on this machine with it.
+    Raises: one of `CONNECTION_ERRORS` - its JVM has ended, and all tasks on this machine with it.
     """
     while _tasks(spark) and time.monotonic() < until:
         time.sleep(_LOOK_EVERY_S)

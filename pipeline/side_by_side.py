@@ -11,11 +11,11 @@ from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPo
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
+from pipeline.errors import CONNECTION_ERRORS
 from pipeline.interruption import heed_signals
 from pipeline.running_tasks import PATIENCE_S, patience_of
 
@@ -94,7 +94,7 @@ def _end(context: SparkContext, tag: str, running: Sequence["Future[Any]"], unti
         each.cancel()
     while left := wait(running, timeout=0).not_done:
         # Without its JVM each fails by itself.
-        with suppress(Py4JError):
+        with suppress(*CONNECTION_ERRORS):
             context.cancelJobsWithTag(tag)
         left = wait(left, timeout=_AGAIN_S).not_done
         if left and time.monotonic() >= until:

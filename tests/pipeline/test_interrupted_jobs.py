@@ -139,6 +139,23 @@ def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path
     assert last.endswith(" run the same job again")
 
 
+def test_ctrl_c_that_ends_the_virtual_machine_too_is_ctrl_c(tmp_path: Path) -> None:
+    """Under spark-submit a terminal sends it to both; the virtual machine ends at once."""
+    place = tmp_path / "half"
+    job = _start("snapshot", _filled(tmp_path), place, "--rows-per-partition", 5)
+    try:
+        _wait_until(job, partial(_has_files_of_tasks, place), "no task has written anything")
+        os.kill(_virtual_machine_of(job.pid), signal.SIGKILL)
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=START_S)
+    finally:
+        _kill_all_of(job)
+    assert job.returncode == ExitCode.INTERRUPTED, err
+    assert f"{Path(pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
+    assert f"warning: {place} is not whole and could not be deleted, remove it: " in err
+    assert err.endswith("interrupted; to go on, run the same job again\n")
+
+
 def _virtual_machine_of(job: int) -> int:
     children = map(int, Path(f"/proc/{job}/task/{job}/children").read_text().split())
     (found,) = (child for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n")
