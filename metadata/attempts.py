@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.errors import MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
 from metadata.backend import StoreOptions
 
@@ -78,13 +78,25 @@ class Attempts:
         `attempt` sends the same write with the same token each time and returns None once the store says it is done.
         `judge` reads the record of a refusal that follows a lost attempt.
 
-        Raises: MetadataUnavailableError - surely not applied by the deadline; UncertainStateError - no telling.
+        Raises: MetadataUnavailableError - surely not applied by the deadline; UncertainStateError - no telling; a
+            MetadataError that `attempt` raises, unless an earlier attempt was lost.
         """
         lost: OutcomeUnknownError | None = None
         failure: Exception
         while True:
             try:
                 refusal = await attempt(self.deadline)
+                if refusal is None or lost is None or refusal.proven:
+                    return refusal
+                return self._settled(refusal, judge(refusal.current), lost)
+            except MetadataError as exc:
+                if lost is None or not exc.definite:
+                    raise
+                # It says why this attempt had no effect. The one that was lost may have had its effect before.
+                raise UncertainStateError(
+                    f"{self._what}: an answer was lost ({lost}), and the next attempt was refused: {exc}; "
+                    "read before deciding"
+                ) from exc
             except AbortedError as exc:
                 if exc.sent or lost is not None:
                     raise UncertainStateError(f"{self._what}: sent, but {exc}") from exc
@@ -93,10 +105,6 @@ class Attempts:
                 lost = failure = exc
             except NotAppliedError as exc:
                 failure = exc
-            else:
-                if refusal is None or lost is None or refusal.proven:
-                    return refusal
-                return self._settled(refusal, judge(refusal.current), lost)
             if not await self._pause():
                 if lost is not None:
                     raise UncertainStateError(f"{self._what}: sent, but {self._gave_up(failure)}") from failure

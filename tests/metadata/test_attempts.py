@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from hedwig.clock import Deadline
-from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.errors import CorruptRecordError, MetadataError, MetadataUnavailableError, UncertainStateError
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from metadata.attempts import Attempts, Refusal, Verdict
 from metadata.backend import StoreOptions
@@ -82,6 +82,26 @@ async def test_after_a_lost_attempt_the_record_decides(verdict: Verdict, outcome
 async def test_what_the_record_cannot_decide_is_uncertain() -> None:
     with pytest.raises(UncertainStateError, match="connection reset"):
         await attempts().write(scripted([LOST, NO]), lambda _: Verdict.UNCERTAIN)
+
+
+async def test_an_error_of_the_store_is_passed_on_as_it_is_if_no_attempt_was_lost() -> None:
+    refused = MetadataError("read only")
+    with pytest.raises(MetadataError) as caught:
+        await attempts().write(scripted([NOT_APPLIED, refused]), unasked)
+    assert caught.value is refused
+
+
+async def test_an_error_of_the_store_after_a_lost_attempt_is_uncertain() -> None:
+    with pytest.raises(UncertainStateError, match=r"connection reset.*read only"):
+        await attempts().write(scripted([LOST, NOT_APPLIED, MetadataError("read only")]), unasked)
+
+
+async def test_a_record_that_cannot_be_judged_after_a_lost_attempt_is_uncertain() -> None:
+    def judge(_: str | None) -> Verdict:
+        raise CorruptRecordError("no stamp")
+
+    with pytest.raises(UncertainStateError, match="no stamp"):
+        await attempts().write(scripted([LOST, NO]), judge)
 
 
 async def test_a_proven_refusal_needs_no_judgement() -> None:

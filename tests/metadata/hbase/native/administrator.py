@@ -1,4 +1,4 @@
-"""What an administrator does to HBase regions while others work: splitting, merging and moving them."""
+"""What an administrator does to tables and their HBase regions while others work."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,12 +12,15 @@ from metadata.hbase.native.codec import delimited
 from metadata.hbase.native.connection import Connection
 from metadata.hbase.native.failures import ServerFailure
 from metadata.hbase.native.hbase_pb2 import (
+    BytesBytesPair,
     MetaRegionLocations,
     ProcedureResponse,
     ProcedureResult,
     ProcedureResultRequest,
     RegionInfo,
     RegionSpecifier,
+    TableDescriptors,
+    TableDescriptorsRequest,
 )
 from metadata.hbase.native.links import DATA, MASTER, REGISTRY
 from metadata.hbase.native.meta import list_regions, meta_region
@@ -27,6 +30,7 @@ __all__ = ["Administrator"]
 
 _TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.05
+_READ_ONLY: Final = b"READONLY"
 
 
 class Administrator:
@@ -102,6 +106,16 @@ class Administrator:
     async def move(self, region: Region) -> None:
         """Move a region to another server of the master's choice; it goes on after this returns."""
         await self._ask("MoveRegion", delimited(b"\x0a", _encoded_specifier(region)))
+
+    async def set_read_only(self, table: str, *, is_read_only: bool) -> None:
+        """Let a table take no writes, or take them again, and wait until all its regions do so."""
+        wanted = TableDescriptorsRequest(table_names=[table_name(table)]).SerializeToString()
+        (schema,) = TableDescriptors.FromString(await self._ask("GetTableDescriptors", wanted)).table_schema
+        kept = [pair for pair in schema.attributes if pair.first != _READ_ONLY]
+        del schema.attributes[:]
+        schema.attributes.extend([*kept, BytesBytesPair(first=_READ_ONLY, second=b"%r" % is_read_only)])
+        name = table_name(table).SerializeToString()
+        await self._carry_out("ModifyTable", delimited(b"\x0a", name) + delimited(b"\x12", schema.SerializeToString()))
 
     async def _carry_out(self, method: str, request: bytes) -> None:
         procedure = ProcedureResponse.FromString(await self._ask(method, request)).proc_id

@@ -1,0 +1,107 @@
+"""Prove that a store which refuses a write after it lost the answer to it is never taken for one that did nothing.
+
+Property: an unknown outcome is never reported as known. SQLite is not here: it makes one attempt at a write.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Final, TypeAlias
+
+import pytest
+from kazoo.client import KazooClient
+
+from hedwig.errors import UncertainStateError
+from hedwig.versions import NEW
+from metadata import MetadataUrl
+from metadata.hbase.schema import Tables
+from tests.faults.network import NETWORKED, Networked
+from tests.faults.proxy import PASS, Action, Step, scripted
+from tests.metadata.clients import Clients
+from tests.metadata.doors import CALLS, Call
+from tests.metadata.hbase.native.administrator import Administrator
+from tests.metadata.hbase.native.tables import drop_tables
+from tests.metadata.place import Place, Surroundings
+from tests.servers import RunningServers
+
+Refuse: TypeAlias = Callable[[RunningServers, Place, Call], Awaitable[None]]
+
+NEIGHBOUR: Final = CALLS[0]
+DOOR: Final = CALLS[1]
+
+
+async def _read_only(servers: RunningServers, place: Place, door: Call) -> None:
+    """Let the table take no more writes, though it can be read."""
+    async with Administrator(servers.address("hbase")) as administrator:
+        table = Tables(MetadataUrl.parse(place.url).path.strip("/")).name(door.kind)
+        await administrator.set_read_only(table, is_read_only=True)
+
+
+async def _dropped(servers: RunningServers, place: Place, _door: Call) -> None:
+    """Drop the tables, which only another access path than the one under test does in one go."""
+    await drop_tables(f"hbase://{servers.address('zookeeper')}{MetadataUrl.parse(place.url).path}")
+
+
+async def _removed(_servers: RunningServers, place: Place, _door: Call) -> None:
+    """Remove the whole tree of a store in ZooKeeper."""
+    await asyncio.to_thread(_remove_tree, place)
+
+
+def _remove_tree(place: Place) -> None:
+    url = MetadataUrl.parse(place.url)
+    client = KazooClient(url.hosts)
+    client.start()
+    client.delete(url.path, recursive=True)
+    client.stop()
+    client.close()
+
+
+REFUSALS: Final[dict[str, dict[str, Refuse]]] = {
+    "zookeeper": {"removed": _removed},
+    "hbase": {"read-only": _read_only, "dropped": _dropped},
+    "hbase+thrift": {"dropped": _dropped},
+}
+_ROWS: Final = {row.label: row for row in NETWORKED}
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["create", "update"])
+@pytest.mark.parametrize(
+    ("networked", "refuse"),
+    [
+        pytest.param(_ROWS[label], refuse, id=f"{label}-{name}")
+        for label, refusals in REFUSALS.items()
+        for name, refuse in refusals.items()
+    ],
+)
+async def test_refusal_after_a_lost_answer_is_uncertain(
+    networked: Networked,
+    refuse: Refuse,
+    is_new: bool,
+    servers: RunningServers,
+    surroundings: Surroundings,
+    clients: Clients,
+) -> None:
+    """Lose the answer to a write that was applied, and have the store refuse the same write when it is sent again."""
+    place = networked.row.place(surroundings)
+    await place.format()
+    key, first, second = DOOR.key(b"topic"), DOOR.value(1), DOOR.value(2)
+    direct = await clients.open(place)
+    # In ZooKeeper the first record of a topic takes more requests, by which its node is made.
+    await NEIGHBOUR.write(direct, NEIGHBOUR.key(b"topic"), NEIGHBOUR.value(1), NEW)
+    version = NEW if is_new else await DOOR.write(direct, key, first, NEW)
+    was_applied = []
+
+    async def meanwhile() -> None:
+        found = await DOOR.read(direct, key)
+        was_applied.append(found is not None and found.value == second)
+        await refuse(servers, place, DOOR)
+
+    kind = "create" if is_new else "update"
+    steps = [*[PASS] * (networked.decisive.get(kind, 1) - 1), Step(Action.CUT_REPLY, meanwhile=meanwhile)]
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(networked.proxy(place, scripted(networked.write, steps)))
+        store = await stack.enter_async_context(await networked.behind(proxy, place).open())
+        with pytest.raises(UncertainStateError) as caught:
+            await DOOR.write(store, key, second, version)
+    assert was_applied == [True], "the write whose answer was lost is in the store"
+    assert not caught.value.definite
