@@ -7,7 +7,8 @@ since), so the record decides: see `Verdict`.
 """
 
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -16,13 +17,14 @@ from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavail
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
 from metadata.backend import StoreOptions
 
-__all__ = ["Attempts", "Refusal", "Verdict"]
+__all__ = ["Attempts", "ListingTime", "Refusal", "Verdict"]
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 _BACKOFF_FIRST_S: Final = 0.01
 _BACKOFF_MAX_S: Final = 1.0
+_RECORD_S: Final = 0.001
 
 
 class Verdict(enum.Enum):
@@ -42,6 +44,31 @@ class Refusal(Generic[S]):
 
     current: S | None
     proven: bool = False
+
+
+class ListingTime:
+    """How long the listing of one topic may still wait for the store, over all of its pages.
+
+    It begins with the operation timeout. The time that a caller takes between two pages is not counted. Each record
+    that came adds a millisecond, so that a store which answers steadily can list a topic of any size.
+    """
+
+    def __init__(self, options: StoreOptions) -> None:
+        self._clock = options.clock
+        self._left_s = options.operation_timeout_s
+
+    @contextmanager
+    def waiting(self) -> Iterator[Deadline]:
+        """Count the time within; yield by when the store has to answer."""
+        begun_at = self._clock.monotonic()
+        try:
+            yield Deadline.after(self._clock, max(0.0, self._left_s))
+        finally:
+            self._left_s -= self._clock.monotonic() - begun_at
+
+    def add(self, records: int) -> None:
+        """Add the time for N records that came."""
+        self._left_s += records * _RECORD_S
 
 
 class Attempts:

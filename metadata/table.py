@@ -14,8 +14,9 @@ and `delete` follow is in docs/metadata.md and in the conformance suite:
 
 Beyond these, MetadataUnavailableError means that the store could not be asked, UncertainStateError that the outcome
 could not be learned, InvalidArgumentError that nothing was sent, CorruptRecordError that stored bytes cannot be read.
-Every operation ends within the timeout that the backend was opened with, and may be cancelled at any await: the outcome
-of a cancelled write is unknown, and the table stays usable.
+Every operation on one record or one topic ends within the timeout that the backend was opened with, `scan` and
+`count_of` over all of their pages (see `ListingTime`); of one that goes through the whole table, each request does.
+Each may be cancelled at any await: the outcome of a cancelled write is unknown, and the table stays usable.
 """
 
 import asyncio

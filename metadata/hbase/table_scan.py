@@ -5,14 +5,15 @@ writes.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
+from hedwig.clock import Deadline
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Versioned
-from metadata.attempts import Attempts
+from metadata.attempts import Attempts, ListingTime
 from metadata.backend import StoreOptions
 from metadata.hbase.cell_blocks import CellBlock
 from metadata.hbase.driver import Cell, HBaseDriver, Row, RowStream, RowValues, ScanRange
@@ -55,7 +56,7 @@ class TableScan(Generic[R]):
     async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         RecordKey(topic).check()
         start = topic_key(topic)
-        rows = self._rows(start, past_prefix(start), self._columns.all)
+        rows = self._rows(start, past_prefix(start), self._columns.all, ListingTime(self._options))
         async for row in rows:
             key = RecordKey(topic, split_row(row.key)[1])
             stamp = self._codec.stamp(key, row)
@@ -66,7 +67,7 @@ class TableScan(Generic[R]):
         RecordKey(topic).check()
         start = topic_key(topic)
         number = 0
-        async for _ in self._rows(start, past_prefix(start), (self._columns.version,)):
+        async for _ in self._rows(start, past_prefix(start), (self._columns.version,), ListingTime(self._options)):
             number += 1
         return number
 
@@ -124,12 +125,21 @@ class TableScan(Generic[R]):
         return number
 
     async def row_pages(
-        self, start: bytes, stop: bytes, columns: Sequence[bytes], *, letter: bytes = LIVE
+        self,
+        start: bytes,
+        stop: bytes,
+        columns: Sequence[bytes],
+        *,
+        letter: bytes = LIVE,
+        time: ListingTime | None = None,
     ) -> AsyncIterator[list[Row]]:
-        """Iterate over the rows of live records, or of tombstones, page by page."""
+        """Iterate over the rows of live records, or of tombstones, page by page; without `time` a page has its own."""
         limit = self._options.page_rows
         while True:
-            page = await self._page(start, stop, columns, limit, letter=letter)
+            with nullcontext() if time is None else time.waiting() as deadline:
+                page = await self._page(start, stop, columns, limit, letter=letter, deadline=deadline)
+            if time is not None:
+                time.add(len(page))
             yield page
             if len(page) < limit:
                 return
@@ -249,9 +259,11 @@ class TableScan(Generic[R]):
             # The rest of a topic's subscriptions is stepped over, however many there are.
             start = past_prefix(topic_key(topics[-1]))
 
-    async def _rows(self, start: bytes, stop: bytes, columns: Sequence[bytes]) -> AsyncIterator[Row]:
+    async def _rows(
+        self, start: bytes, stop: bytes, columns: Sequence[bytes], time: ListingTime | None = None
+    ) -> AsyncIterator[Row]:
         """Iterate over the rows of live records."""
-        async for page in self.row_pages(start, stop, columns):
+        async for page in self.row_pages(start, stop, columns, time=time):
             for row in page:
                 yield row
 
@@ -264,9 +276,10 @@ class TableScan(Generic[R]):
         *,
         letter: bytes = LIVE,
         prefix: bytes = b"",
+        deadline: Deadline | None = None,
     ) -> list[Row]:
         rows = self._asked(start, stop, columns, letter=letter, prefix=prefix)
-        attempts = Attempts(self._options, f"list {self._table}")
+        attempts = Attempts(self._options, f"list {self._table}", deadline)
         return await attempts.read(lambda deadline: self._driver.scan(self._table, rows, limit, deadline))
 
     def _asked(

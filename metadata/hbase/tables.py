@@ -56,7 +56,6 @@ class _Begun(NamedTuple):
     """A write whose first attempt travelled with others, and which is carried on alone."""
 
     mine: Stamp
-    deadline: Deadline
     answer: Refusal[Row] | Exception
 
 
@@ -168,8 +167,8 @@ class HBaseTable(Generic[R]):
             )
         )
 
-    async def _get(self, key: RecordKey) -> Row | None:
-        attempts = Attempts(self._options, _Work("read", self._kind.noun, key))
+    async def _get(self, key: RecordKey, deadline: Deadline | None = None) -> Row | None:
+        attempts = Attempts(self._options, _Work("read", self._kind.noun, key), deadline)
         return await attempts.read(
             lambda deadline: self._driver.get(self._table, _row(key), self._columns.all, deadline)
         )
@@ -195,18 +194,24 @@ class HBaseTable(Generic[R]):
             if answer is None:
                 outcomes[place] = Outcome(version=version_of(mine))
             else:
-                work = self._create(writes[place].key, parts, _Begun(mine, deadline, answer))
+                work = self._create(writes[place].key, parts, deadline, _Begun(mine, answer))
                 carried_on.append((place, work))
         found = await asyncio.gather(*(_outcome_of(work) for _, work in carried_on))
         for (place, _), outcome in zip(carried_on, found, strict=True):
             outcomes[place] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
 
-    async def _create(self, key: RecordKey, parts: tuple[bytes | None, ...], begun: _Begun | None = None) -> Version:
+    async def _create(
+        self,
+        key: RecordKey,
+        parts: tuple[bytes | None, ...],
+        deadline: Deadline | None = None,
+        begun: _Begun | None = None,
+    ) -> Version:
         """Create a record where none is: in an absent row, or in one that holds a tombstone."""
         values = self._codec.values(parts, keep_absent=True)
         work = _Work("create", self._kind.noun, key)
-        attempts = Attempts(self._options, work, None if begun is None else begun.deadline)
+        attempts = Attempts(self._options, work, deadline)
         condition: bytes | None = None
         mine = Stamp.first(self._options.clock, make_token(self._options.random)) if begun is None else begun.mine
         answer = None if begun is None else begun.answer
@@ -220,9 +225,16 @@ class HBaseTable(Generic[R]):
             condition = None if found is None else found.encode()
             mine, answer = self._following(found, mine.token), None
 
-    async def _replace(self, key: RecordKey, condition: bytes, mine: Stamp, values: dict[bytes, bytes]) -> Version:
+    async def _replace(
+        self,
+        key: RecordKey,
+        condition: bytes,
+        mine: Stamp,
+        values: dict[bytes, bytes],
+        deadline: Deadline | None = None,
+    ) -> Version:
         """Write over the record whose version column holds `condition`; with a tombstone, delete it."""
-        attempts = Attempts(self._options, _Work("write" if mine.live else "delete", self._kind.noun, key))
+        attempts = Attempts(self._options, _Work("write" if mine.live else "delete", self._kind.noun, key), deadline)
         refusal = await self._put_if(attempts, key, condition, mine, values)
         if refusal is not None:
             raise self._conflict(key, refusal.current)
@@ -231,12 +243,13 @@ class HBaseTable(Generic[R]):
     async def _write_any(self, key: RecordKey, parts: tuple[bytes | None, ...], *, merge: bool) -> Version:
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         while True:
-            condition, found = await self._whatever_is(key)
+            condition, found = await self._whatever_is(key, deadline)
             try:
                 if condition is None or (found is not None and not found.live):
-                    return await self._create(key, parts)
+                    return await self._create(key, parts, deadline)
                 mine = self._following(found, make_token(self._options.random))
-                return await self._replace(key, condition, mine, self._codec.values(parts, keep_absent=merge))
+                values = self._codec.values(parts, keep_absent=merge)
+                return await self._replace(key, condition, mine, values, deadline)
             except (BadVersionError, NoRecordError):
                 if deadline.expired:
                     raise
@@ -244,20 +257,20 @@ class HBaseTable(Generic[R]):
     async def _delete_any(self, key: RecordKey) -> None:
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         while True:
-            condition, found = await self._whatever_is(key)
+            condition, found = await self._whatever_is(key, deadline)
             if condition is None or (found is not None and not found.live):
                 raise self._kind.missing(key)
             mine = self._following(found, make_token(self._options.random), live=False)
             try:
-                await self._replace(key, condition, mine, self._codec.emptied())
+                await self._replace(key, condition, mine, self._codec.emptied(), deadline)
                 return
             except BadVersionError:
                 if deadline.expired:
                     raise
 
-    async def _whatever_is(self, key: RecordKey) -> tuple[bytes | None, Stamp | None]:
+    async def _whatever_is(self, key: RecordKey, deadline: Deadline) -> tuple[bytes | None, Stamp | None]:
         """Return the stored version column, and its stamp unless that cannot be read, which ANY is there to repair."""
-        condition = self._codec.compared(await self._get(key))
+        condition = self._codec.compared(await self._get(key, deadline))
         with suppress(ValueError):
             return condition, None if condition is None else Stamp.decode(condition)
         return condition, None

@@ -44,14 +44,16 @@ class Lane:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, what: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
         """Return what `work` returns, called in the lane's thread inside a transaction.
+
+        Args: deadline - until when, if not for the operation timeout.
 
         Raises: what `work` raises; MetadataUnavailableError - not begun by the deadline, or rolled back;
             UncertainStateError - begun and not over by the deadline, or the commit itself failed; of reads the former
             is a MetadataUnavailableError, too: there is nothing that may or may not have been done.
         """
-        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        deadline = deadline or Deadline.after(self._options.clock, self._options.operation_timeout_s)
         try:
             return await self._queue.run(work, deadline)
         except NotBegunError as exc:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
 from metadata.backend import StoreOptions
 from metadata.sqlite.lane import Lane
@@ -49,7 +50,7 @@ class ReadOnlyLane(Lane):
         connection, self._is_alone = connect_to_read(path)
         super().__init__(name, connection, options, writes=False)
 
-    async def run(self, what: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
         """As Lane.run. Raises MetadataUnavailableError too if somebody has written to the file."""
 
         def checked(connection: sqlite3.Connection) -> T:
@@ -62,7 +63,7 @@ class ReadOnlyLane(Lane):
                         f"{what}: somebody has begun to write to {self._file} while it was read; try again"
                     )
 
-        return await super().run(what, checked)
+        return await super().run(what, checked, deadline)
 
     def _look(self) -> tuple[int, ...] | None:
         try:

@@ -7,9 +7,11 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgpack
 
+from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
+from metadata.attempts import ListingTime
 from metadata.backend import StoreOptions
 from metadata.key_ranges import KeyRange
 from metadata.kinds import RecordKind
@@ -117,8 +119,11 @@ class SqliteTable(Generic[R]):
             "ORDER BY subscriber LIMIT ?"
         )
         last = b""
+        time = ListingTime(self._options)
         while True:
-            page = await self._page("scan", statement, (topic, last, self._options.page_rows))
+            with time.waiting() as deadline:
+                page = await self._page("scan", statement, (topic, last, self._options.page_rows), deadline)
+            time.add(len(page))
             for subscriber, *row in page:
                 name = SubscriberId(subscriber)
                 yield name, self._versioned(RecordKey(topic, name), row)
@@ -241,9 +246,11 @@ class SqliteTable(Generic[R]):
         assert isinstance(number, int), "count(*) is a number"
         return number
 
-    async def _page(self, what: str, statement: str, values: tuple[object, ...]) -> list[tuple[bytes, ...]]:
+    async def _page(
+        self, what: str, statement: str, values: tuple[object, ...], deadline: Deadline | None = None
+    ) -> list[tuple[bytes, ...]]:
         return await self._reader.run(
-            f"{what} {self._kind.name}", lambda connection: connection.execute(statement, values).fetchall()
+            f"{what} {self._kind.name}", lambda connection: connection.execute(statement, values).fetchall(), deadline
         )
 
     def _found(self, row: Sequence[bytes]) -> tuple[RecordKey, Outcome[R]]:

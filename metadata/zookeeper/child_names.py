@@ -69,18 +69,25 @@ class ChildNames:
         return heapq.merge(*map(_names_of, left))
 
 
-async def count_children(bridge: Bridge, options: StoreOptions, paths: Sequence[str], what: str) -> list[int | None]:
+async def count_children(
+    bridge: Bridge, options: StoreOptions, paths: Sequence[str], what: str, deadline: Deadline | None = None
+) -> list[int | None]:
     """Return how many children each node has, None for one that is not there."""
 
     async def attempt(deadline: Deadline) -> list[int | None]:
         stats = map(answer, await bridge.send(deadline, *map(exists, paths)))
         return [None if stat is None else int(stat.numChildren) for stat in stats]
 
-    return await reading(options, what, attempt)
+    return await reading(options, what, attempt, deadline)
 
 
 async def read_children(
-    bridge: Bridge, options: StoreOptions, paths: Sequence[str], numbers: Sequence[int], what: str
+    bridge: Bridge,
+    options: StoreOptions,
+    paths: Sequence[str],
+    numbers: Sequence[int],
+    what: str,
+    deadline: Deadline | None = None,
 ) -> list[ChildNames]:
     """Return the names of the children of each node; none for one that is not there.
 
@@ -103,7 +110,7 @@ async def read_children(
         replies = await bridge.send(deadline, *map(_children, wanted))
         return [b"" if isinstance(answer(reply, NoNodeError), NoNodeError) else reply for reply in replies]
 
-    replies = await reading(options, what, attempt)
+    replies = await reading(options, what, attempt, deadline)
     parsed = iter(_parsed(replies) if sum(numbers) < _AT_ONCE else await asyncio.to_thread(_parsed, replies))
     return [next(parsed) if number else _NOTHING for number in numbers]
 

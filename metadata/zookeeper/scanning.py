@@ -7,6 +7,7 @@ from typing import Final
 from hedwig.clock import Deadline
 from hedwig.model import SubscriberId
 from hedwig.zookeeper import Bridge
+from metadata.attempts import ListingTime
 from metadata.backend import StoreOptions
 from metadata.zookeeper.child_names import count_children, read_children
 from metadata.zookeeper.names import subscriber_of
@@ -28,8 +29,10 @@ async def scan_children(
     vanishes before its page is read is left out; so is one that nobody's subscriber id can have named.
     """
 
-    numbers = [number or 0 for number in await count_children(bridge, options, [parent], what)]
-    (known,) = await read_children(bridge, options, [parent], numbers, what)
+    time = ListingTime(options)
+    with time.waiting() as deadline:
+        numbers = [number or 0 for number in await count_children(bridge, options, [parent], what, deadline)]
+        (known,) = await read_children(bridge, options, [parent], numbers, what, deadline)
     names = iter(known)
     while page := list(islice(names, min(options.page_rows, _READS_AT_ONCE))):
 
@@ -38,7 +41,9 @@ async def scan_children(
             guard = None if answer(stat) is None else stat.version
             return guard, [found_node(node) for node in nodes]
 
-        guard, nodes = await reading(options, what, contents)
+        with time.waiting() as deadline:
+            guard, nodes = await reading(options, what, contents, deadline)
+        time.add(len(page))
         for name, found in zip(page, nodes, strict=True):
             subscriber = subscriber_of(name)
             if found is not None and subscriber is not None:

@@ -93,10 +93,12 @@ def found_node(node: Any) -> Found | None:
     return Found(data or b"", stat.czxid, stat.version, bool(stat.ephemeralOwner))
 
 
-async def reading(options: StoreOptions, what: str, attempt: Callable[[Deadline], Awaitable[T]]) -> T:
-    """Carry a read through, within the operation timeout. Raises MetadataUnavailableError."""
+async def reading(
+    options: StoreOptions, what: str, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline | None = None
+) -> T:
+    """Carry a read through, by `deadline` or within the operation timeout. Raises MetadataUnavailableError."""
     try:
-        return await Attempts(options, what).read(attempt)
+        return await Attempts(options, what, deadline).read(attempt)
     except AbortedError as exc:
         raise MetadataUnavailableError(f"{what}: {exc}") from exc
 
