@@ -1,7 +1,7 @@
 """Questions to ZooKeeper, and what it means that one is not answered: that something cannot be told."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ZookeeperError
@@ -11,7 +11,9 @@ from hedwig.errors import ServiceDownError
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, Request
 
-__all__ = ["answer", "ask", "children", "create", "exists", "get", "read", "sync"]
+__all__ = ["answer", "ask", "children", "commit", "create", "exists", "get", "read"]
+
+_ANY_VERSION: Final = -1
 
 
 async def ask(bridge: Bridge, deadline: Deadline, what: str, *requests: Request) -> list[Any]:
@@ -58,10 +60,17 @@ def create(path: str) -> Request:
     return lambda client: client.create_async(path, b"")
 
 
-def sync(path: str) -> Request:
-    """Let the server that we talk to catch up with the leader, before the requests that follow are served."""
+def commit() -> Request:
+    """Commit a transaction that changes nothing, so that the requests that follow see all that was committed before.
+
+    A `sync` does not do: a leader answers it without asking anybody, also when the others follow another one already.
+    Refused or not, a transaction is answered once a majority of the servers has it. Only an error in place of its
+    results says that it was not.
+    """
 
     def submit(client: KazooClient) -> Any:
-        return client.sync_async(path)
+        transaction = client.transaction()
+        transaction.check("/", _ANY_VERSION)
+        return transaction.commit_async()
 
     return submit

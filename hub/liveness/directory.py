@@ -9,7 +9,7 @@ from hedwig.clock import Clock, Deadline, SystemClock
 from hedwig.errors import InvalidArgumentError
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
-from hub.liveness.asking import answer, ask, children, get, read, sync
+from hub.liveness.asking import answer, ask, children, commit, get, read
 from hub.liveness.live_hub import Endpoint, LiveHub, decode_load
 from hub.liveness.places import Places
 
@@ -25,7 +25,9 @@ async def read_hubs(
     """
     places = Places(prefix)
     deadline = Deadline.after(clock or SystemClock(), timeout_s)
-    await ask(bridge, deadline, f"list the hubs under {places.hosts}", sync("/"))
+    what = f"list the hubs under {places.hosts}"
+    # Whoever is not listed is taken for dead.
+    await read(bridge, deadline, what, commit())
     endpoints = {epoch: endpoint for _, endpoint, epoch in await read_endpoints(bridge, places, deadline)}
     return tuple(
         LiveHub(hub.info, hub.load, endpoints[hub.info.epoch].admin if hub.info.epoch in endpoints else None)

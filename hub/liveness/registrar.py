@@ -22,7 +22,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, Runt
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
 from hedwig.zookeeper import Bridge, Connection, Request
-from hub.liveness.asking import answer, ask, create, exists, get, read, sync
+from hub.liveness.asking import answer, ask, commit, create, exists, get, read
 from hub.liveness.directory import read_endpoints
 from hub.liveness.live_hub import Endpoint, encode_load
 from hub.liveness.options import LivenessOptions
@@ -88,7 +88,8 @@ class Registrar:
 
         Raises: ServiceDownError - there is one of which that is not certain.
         """
-        _, found = await ask(self._bridge, deadline, self._what, sync(self._host), get(self._host))
+        committed, found = await ask(self._bridge, deadline, self._what, commit(), get(self._host))
+        answer(self._what, committed)
         if isinstance(answer(self._what, found, NoNodeError), NoNodeError):
             return []
         stat = found[1]

@@ -50,7 +50,7 @@ class Registration:
     async def is_alive(self, hub: HubInfo) -> bool:
         """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told.
 
-        An incarnation is an address and an epoch. That one is dead is read from its host node, after a `sync`; but not
+        An incarnation is an address and an epoch. That one is dead is read from its host node, after a commit; but not
         of those that were at this address before: the node of this one is in the place of theirs, and the live set may
         still have to hear of that.
         """

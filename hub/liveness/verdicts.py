@@ -10,7 +10,7 @@ from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
-from hub.liveness.asking import answer, ask, get, sync
+from hub.liveness.asking import answer, ask, commit, get
 from hub.liveness.live_set import LiveSet
 from hub.liveness.options import LivenessOptions
 from hub.liveness.places import Places
@@ -38,10 +38,11 @@ class Verdicts:
     async def is_alive(self, hub: HubInfo) -> bool:
         """Say whether this very incarnation is alive. Raises ServiceDownError if that cannot be told."""
         incarnation = hub.address, hub.epoch
-        if incarnation in self._dead:
-            return False
+        # First: a verdict is kept for good, and should one be wrong, whoever is seen to live is not harmed by it.
         if self._live_set.is_watched and self._live_set.has(hub):
             return True
+        if incarnation in self._dead:
+            return False
         if (reading := self._under_way.get(incarnation)) is None:
             # Whoever asks later may share it: the incarnation that they ask about had begun before it was sent.
             reading = asyncio.create_task(self._read(incarnation))
@@ -71,8 +72,8 @@ class Verdicts:
         what = f"tell whether hub {address} is alive"
         path = self._places.host(address)
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
-        synced, found = await ask(self._bridge, deadline, what, sync(path), get(path))
-        answer(what, synced)
+        committed, found = await ask(self._bridge, deadline, what, commit(), get(path))
+        answer(what, committed)
         is_alive = not isinstance(answer(what, found, NoNodeError), NoNodeError) and found[1].czxid == epoch
         if not is_alive:
             self._dead[incarnation] = None

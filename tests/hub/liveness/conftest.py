@@ -3,10 +3,12 @@
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
+from cli.dev import DevServers
 from hub.liveness import LivenessOptions
 from tests.hub.liveness.hubs import SESSION_S, Hubs
 from tests.servers import RunningServers
@@ -37,3 +39,14 @@ def raw(options: LivenessOptions) -> Iterator[KazooClient]:
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture
+def quorum(tmp_path: Path) -> Iterator[DevServers]:
+    """Three servers of one ZooKeeper."""
+    launcher = DevServers(tmp_path / "quorum")
+    try:
+        launcher.up(["zookeeper"], zookeepers=3)
+        yield launcher
+    finally:
+        launcher.down()

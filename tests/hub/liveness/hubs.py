@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,12 +15,13 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
+from cli.dev import ServerStatus
 from hedwig.model import HubInfo
 from hub.liveness import ClusterLiveness, LivenessOptions, Registration
 from hub.liveness.boot_clock import boot_time_s
 from tests.faults.waiting import until
 
-__all__ = ["SESSION_S", "Apart", "Hubs", "Member", "czxid_of", "gone_at", "hub_at", "proven_until"]
+__all__ = ["SESSION_S", "Apart", "Hubs", "Member", "czxid_of", "gone_at", "hub_at", "is_leader", "proven_until"]
 
 SESSION_S: Final = 4.0
 """The least that a server with ticks of two seconds grants."""
@@ -141,6 +143,13 @@ async def proven_until(is_proven: Callable[[], bool]) -> float:
             return last
         last = now
         await asyncio.sleep(0.001)
+
+
+def is_leader(server: ServerStatus) -> bool:
+    """Say whether a ZooKeeper server leads a quorum."""
+    with socket.create_connection((server.host, server.port), 5) as connection:
+        connection.sendall(b"srvr")
+        return b"Mode: leader" in b"".join(iter(lambda: connection.recv(4096), b""))
 
 
 async def _serve(number: int, zookeeper: str, prefix: str) -> None:

@@ -1,8 +1,7 @@
 """Prove that a hub stops by its own clock before ZooKeeper can have told others that it is gone, and begins anew."""
 
 import asyncio
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,14 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers, ServerStatus
+from cli.dev import DevServers
 from hedwig.errors import ServiceDownError
 from hub.liveness import LivenessOptions
 from hub.liveness.boot_clock import boot_time_s
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step, scripted
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
-from tests.hub.liveness.hubs import SESSION_S, Apart, Hubs, Member, czxid_of, gone_at, hub_at, proven_until
+from tests.hub.liveness.hubs import SESSION_S, Apart, Hubs, Member, czxid_of, gone_at, hub_at, is_leader, proven_until
 
 
 async def _stop_past_the_session(apart: Apart, raw: KazooClient, options: LivenessOptions) -> None:
@@ -202,29 +201,12 @@ async def test_no_zookeeper_is_said_in_time(hubs: Hubs) -> None:
         _ = member.liveness.registration
 
 
-@pytest.fixture
-def quorum(tmp_path: Path) -> Iterator[DevServers]:
-    """Three servers of one ZooKeeper."""
-    launcher = DevServers(tmp_path / "quorum")
-    try:
-        launcher.up(["zookeeper"], zookeepers=3)
-        yield launcher
-    finally:
-        launcher.down()
-
-
-def _is_leader(server: ServerStatus) -> bool:
-    with socket.create_connection((server.host, server.port), 5) as connection:
-        connection.sendall(b"srvr")
-        return b"Mode: leader" in b"".join(iter(lambda: connection.recv(4096), b""))
-
-
 async def test_a_silent_server_of_a_quorum_costs_no_registration_of_who_knows_others(
     quorum: DevServers, hubs: Hubs
 ) -> None:
     """Who knows that server only stops before the leader, which heard of its session later, lets that expire."""
-    follower = next(server for server in quorum.status() if not _is_leader(server))
-    leader = next(server for server in quorum.status() if _is_leader(server))
+    follower = next(server for server in quorum.status() if not is_leader(server))
+    leader = next(server for server in quorum.status() if is_leader(server))
     hubs.options = replace(hubs.options, zookeeper=quorum.address("zookeeper"))
     members = [await hubs.start(number) for number in range(6)]
     lonely = [await hubs.start(number, zookeeper=f"{follower.host}:{follower.port}") for number in range(6, 12)]

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from cli.dev import DevServers
 from hedwig.errors import ServiceDownError
 from hedwig.zookeeper import Bridge, BridgeOptions
 from hub.liveness import LivenessOptions, Registration
 from hub.liveness.boot_clock import boot_time_s
+from hub.liveness.directory import read_hubs
 from hub.liveness.lease import Lease
 from hub.liveness.live_set import LiveSet
 from hub.liveness.places import Places
@@ -17,7 +19,7 @@ from hub.liveness.verdicts import Verdicts
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
-from tests.hub.liveness.hubs import Hubs, hub_at
+from tests.hub.liveness.hubs import Hubs, hub_at, is_leader
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Asker:
 
     @property
     def requests(self) -> dict[str, int]:
-        return {name: count for name, count in self.proxy.seen.items() if name in ("sync", "get")}
+        return {name: count for name, count in self.proxy.seen.items() if name in ("multi", "get")}
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ async def test_a_hub_that_the_watch_missed_is_alive(hubs: Hubs, asker: Asker) ->
     assert await asker.verdicts.is_alive(me)
     assert not await asker.verdicts.is_alive(replace(me, epoch=me.epoch + 1))
     assert not await asker.verdicts.is_alive(hub_at(2))
-    assert asker.requests == {"sync": 3, "get": 3}
+    assert asker.requests == {"multi": 3, "get": 3}
 
 
 async def test_a_new_incarnation_is_not_taken_for_the_old_one_in_a_set_that_stands_still(
@@ -117,12 +119,12 @@ async def test_questions_at_once_are_one_and_a_dead_verdict_is_kept(asker: Asker
     dead = replace(hub_at(1), epoch=7)
     assert not any(await asyncio.gather(*(asker.verdicts.is_alive(dead) for _ in range(100))))
     assert not await asker.verdicts.is_alive(dead)
-    assert asker.requests == {"sync": 1, "get": 1}
+    assert asker.requests == {"multi": 1, "get": 1}
     # Others push it out, in time.
     for epoch in (8, 9, 10):
         assert not await asker.verdicts.is_alive(replace(dead, epoch=epoch))
     assert not await asker.verdicts.is_alive(dead)
-    assert asker.requests == {"sync": 5, "get": 5}
+    assert asker.requests == {"multi": 5, "get": 5}
 
 
 async def test_who_stops_waiting_does_not_end_the_question_for_others(asker: Asker) -> None:
@@ -132,7 +134,7 @@ async def test_who_stops_waiting_does_not_end_the_question_for_others(asker: Ask
     first.cancel()
     assert not await second
     assert first.cancelled()
-    assert asker.requests == {"sync": 1, "get": 1}
+    assert asker.requests == {"multi": 1, "get": 1}
 
 
 async def test_what_cannot_be_told_is_not_told(hubs: Hubs, asker: Asker) -> None:
@@ -152,6 +154,46 @@ async def test_what_cannot_be_told_is_not_told(hubs: Hubs, asker: Asker) -> None
                 break
             except ServiceDownError:
                 continue
+
+
+async def test_a_leader_that_nobody_follows_calls_nobody_dead(quorum: DevServers, options: LivenessOptions) -> None:
+    """Such a leader answers a `sync` and a read by itself, and may know nothing of what others agreed to."""
+    leader = next(server for server in quorum.status() if is_leader(server))
+    others = [server for server in quorum.status() if server.name != leader.name]
+    options = replace(options, zookeeper=f"{leader.host}:{leader.port}", operation_timeout_s=1.0)
+    bridge = Bridge(options.zookeeper, BridgeOptions())
+    await bridge.connect()
+    places = Places(options.prefix)
+    verdicts = Verdicts(bridge, places, LiveSet(bridge, places, options), options)
+    dead = replace(hub_at(1), epoch=7)
+    for server in others:
+        quorum.pause(server.name)
+    with pytest.raises(ServiceDownError, match="cannot tell whether hub"):
+        await verdicts.is_alive(dead)
+    with pytest.raises(ServiceDownError, match="cannot list the hubs"):
+        await read_hubs(bridge, options.prefix, timeout_s=1.0)
+    for server in others:
+        quorum.resume(server.name)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                assert not await verdicts.is_alive(dead)
+                break
+            except ServiceDownError:
+                continue
+    assert await read_hubs(bridge, options.prefix) == ()
+    await verdicts.aclose()
+    await bridge.close()
+
+
+async def test_whoever_is_seen_to_live_is_alive_whatever_was_told_before(hubs: Hubs, asker: Asker) -> None:
+    member = await hubs.start(1)
+    me = member.liveness.registration.hub
+    asker.verdicts._dead[me.address, me.epoch] = None
+    assert not await asker.verdicts.is_alive(me)
+    asker.live_set.start()
+    await until(lambda: asker.live_set.has(me), "it is seen")
+    assert await asker.verdicts.is_alive(me)
 
 
 async def test_closing_answers_whoever_asks(asker: Asker) -> None:
