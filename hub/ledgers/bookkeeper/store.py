@@ -5,6 +5,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Final, Self
 
@@ -113,7 +114,11 @@ class BookkeeperLedgerStore:
                 raise LedgerStoreUnavailableError(f"no ledger could be made: {exc}") from exc
             if version is not None:
                 held = Versioned(metadata, version)
-                self._writers[ledger_id] = LedgerWriter(cluster, ledger_id, held, self._digest, self._key)
+                # What others recover is more than a writer that failed knows, so nothing may be read by it.
+                forget = partial(self._writers.pop, ledger_id, None)
+                self._writers[ledger_id] = LedgerWriter(
+                    cluster, ledger_id, held, self._digest, self._key, on_failure=forget
+                )
                 return ledger_id
         raise LedgerStoreUnavailableError(f"{_CREATIONS_MAX} new ledger ids were taken: is the id counter damaged?")
 
@@ -138,7 +143,7 @@ class BookkeeperLedgerStore:
             return _failed(LedgerStoreClosedError("the ledger store was closed"))
         if writer is None:
             return _failed(self._why_refused(ledger_id))
-        if writer.failure is None and entry_id != writer.next_entry_id:
+        if entry_id != writer.next_entry_id:
             text = f"entry {entry_id} of ledger {ledger_id} is out of turn: {writer.next_entry_id} is next"
             return _failed(EntryOrderError(text))
         try:

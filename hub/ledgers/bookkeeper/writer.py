@@ -13,7 +13,7 @@ What may happen to an entry, and why acknowledging is safe:
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final
 
@@ -64,7 +64,8 @@ class _Pending:
 class LedgerWriter:
     """Appends to one ledger, whose record is `held`, behind `lac`. For recovery, adds pass the fence.
 
-    A recovering writer keeps changes of the ensemble to itself, in `held`, until the ledger is closed.
+    A recovering writer keeps changes of the ensemble to itself, in `held`, until the ledger is closed. `on_failure` is
+    called once, as soon as nothing can be appended any more.
     """
 
     def __init__(
@@ -78,8 +79,10 @@ class LedgerWriter:
         lac: int = -1,
         length: int = 0,
         is_recovery: bool = False,
+        on_failure: Callable[[], object] = lambda: None,
     ) -> None:
         self._cluster = cluster
+        self._on_failure = on_failure
         self._options = cluster.options
         self._ledger_id = ledger_id
         self.held = held
@@ -276,6 +279,9 @@ class LedgerWriter:
                 pending.future.set_exception(LedgerWriteError(text))
                 pending.future.exception()  # Whoever was cancelled does not look at it.
         self._wake()
+        if self._mending is not None and self._mending is not asyncio.current_task():
+            self._mending.cancel()
+        self._on_failure()
 
     def _wake(self) -> None:
         if self._idle is not None:

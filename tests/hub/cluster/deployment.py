@@ -50,6 +50,8 @@ class Deployment:
         stack: AsyncExitStack,
     ) -> None:
         self.zookeeper = zookeeper
+        self.bookkeeper = zookeeper
+        """The ZooKeeper of the bookies."""
         self.prefix = f"/hedwig/{uuid.uuid4().hex}"
         self.networked: Networked = _NETWORKED[backend]
         # As the hub opens its store.
@@ -80,7 +82,7 @@ class Deployment:
             "admin_port": -1,
             "retention_interval_s": 3600.0,
             "cluster": ClusterOptions(zookeeper=f"zookeeper://{zookeeper or self.zookeeper}{self.prefix}", **given),
-            "bookkeeper": BookieOptions(zookeeper=f"zookeeper://{self.zookeeper}{LEDGERS_ROOT}"),
+            "bookkeeper": BookieOptions(zookeeper=f"zookeeper://{self.bookkeeper}{LEDGERS_ROOT}"),
         }
         return HubOptions(**{**made, **changes})
 
@@ -113,7 +115,7 @@ class Deployment:
             f"cluster.zookeeper=zookeeper://{self.zookeeper}{self.prefix}",
             f"cluster.session_timeout_s={SESSION_S:g}",
             "cluster.rebalance_interval_s=0",
-            f"bookkeeper.zookeeper=zookeeper://{self.zookeeper}{LEDGERS_ROOT}",
+            f"bookkeeper.zookeeper=zookeeper://{self.bookkeeper}{LEDGERS_ROOT}",
         )
 
     async def connect(self, hub: Hub | RunningHub) -> WireClient:

@@ -71,6 +71,46 @@ def test_an_entry_on_one_bookie_of_three_may_be_kept_and_is_then_on_enough() -> 
     run(work)
 
 
+def test_what_others_recovered_is_read_past_a_writer_that_failed() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=10.0))
+        ledger_id = await room.filled(4)
+        for name in room.members(ledger_id):
+            room.model[name].held_back = []
+        # Stored, and nobody is told.
+        assert await outcome(room.store.append(ledger_id, 4, b"entry 4")) == "LedgerWriteError"
+        for name in room.members(ledger_id):
+            room.model[name].held_back = None
+        other = room.client()
+        assert await other.open_and_fence(ledger_id) == 4
+        assert await room.store.last_entry_id(ledger_id) == 4
+        found = await room.store.read(ledger_id, 0, entries_max=9, bytes_max=999)
+        assert found == [b"entry %d" % entry for entry in range(5)]
+        assert await outcome(room.store.append(ledger_id, 5, b"late")) == "LedgerFencedError"
+
+    run(work)
+
+
+def test_a_writer_that_failed_leaves_nothing_in_memory() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(append_timeout_s=3.0))
+        ledgers = [await room.filled(1) for _ in range(10)]
+        for name in room.model.bookies:
+            room.model.crash(name)
+        futures = [room.store.start_append(ledger_id, 1, bytes(1000)) for ledger_id in ledgers]
+        assert (await room.store.stats()).open_ledgers == len(ledgers)
+        assert [await outcome(future) for future in futures] == ["LedgerWriteError"] * len(ledgers)
+        after = await room.store.stats()
+        assert (after.open_ledgers, after.queued_bytes) == (0, 0)
+        # Those who mended the ledgers have ended too.
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        room.model.heal()
+        assert [await room.store.close(ledger_id) for ledger_id in ledgers] == [0] * len(ledgers)
+
+    run(work)
+
+
 def test_fencing_needs_so_many_that_no_quorum_is_left() -> None:
     async def work() -> None:
         room = Room(3, TWO_OF_THREE)
