@@ -15,6 +15,7 @@ from typing import Final, Self, TypeAlias
 
 from hedwig.errors import (
     BadVersionError,
+    EntryOrderError,
     HedwigError,
     LedgerError,
     LedgerStoreUnavailableError,
@@ -190,17 +191,45 @@ class DurableLog:
         if self._outstanding is None:
             self._outstanding = deque()
         self._outstanding.append((future, stored, self._remote, done))
-        future.add_done_callback(self._appended)
+        if future.done():
+            # Refused at once; a publish behind it would be out of turn.
+            self._appended(future)
+        else:
+            future.add_done_callback(self._appended)
         options = self._store.options
         if (
             0 < options.ledger_messages_max <= local - self._start + 1 or 0 < options.ledger_bytes_max <= self._bytes
         ) and self._changing is None:
             self._begin_ledger()
 
-    def _appended(self, _: "asyncio.Future[None]") -> None:
-        """Take the outcomes that are there, in order: an append may be refused while one before it is on its way."""
+    def _appended(self, future: "asyncio.Future[None]") -> None:
+        """Take the outcomes that are there, in order; what was surely not stored need not wait for those before it."""
+        if not self._failed and not future.cancelled() and future.exception() is not None:
+            self._take_back()
         while self._outstanding and self._outstanding[0][0].done():
             self._take(*self._outstanding.popleft())
+
+    def _take_back(self) -> None:
+        """Refuse the last publishes if they are surely not stored: their positions are free again."""
+        refused = 0
+        for count, (future, *_) in enumerate(reversed(self._outstanding or ()), 1):
+            error = future.exception() if future.done() and not future.cancelled() else None
+            if isinstance(error, LedgerStoreUnavailableError) and error.definite:
+                refused = count
+            elif not isinstance(error, EntryOrderError):
+                break
+        if not refused:
+            return
+        assert self._outstanding is not None
+        taken = [self._outstanding.pop() for _ in range(refused)]
+        self._last -= refused
+        self._bytes -= sum(len(stored) for _, stored, _, _ in taken)
+        told: HedwigError
+        for future, _, _, done in reversed(taken):
+            # Those that were out of turn were so because of the one before them.
+            if isinstance(error := future.exception(), LedgerStoreUnavailableError):
+                told = error
+            done(0, (), told)
 
     def _take(
         self, future: "asyncio.Future[None]", stored: bytes, remote: tuple[RegionSeqId, ...], done: Published
@@ -412,6 +441,9 @@ class DurableLog:
         while self._changing is not None or self._outstanding:
             if self._changing is not None:
                 await asyncio.wait([self._changing])
+            elif self._ledger_id is not None:
+                # Where no bookie is left, it does not wait for one as an append does.
+                await self._store.within(self._store.ledgers.close(self._ledger_id))
             await self._settle()
         if self._failed:
             return

@@ -7,6 +7,8 @@ What may happen to an entry, and why acknowledging is safe:
   the one behind the last acknowledged.
 - A bookie that fails is replaced, and gets every entry that is not acknowledged. Without a spare the others carry on as
   long as they make an ack quorum; when a spare or the bookie itself comes back, it gets what is not acknowledged.
+- Where no bookie of an entry can be connected to, and there is no spare, it is refused if it was never sent to any, and
+  none behind it was: the entry id is free again. One that was sent waits for its bookies to come back.
 - An entry that waits too long, a bookie that says that the ledger was taken over, and metadata that say so end the
   writer. Entries that were sent and not acknowledged are uncertain then: whoever recovers the ledger may keep them.
 """
@@ -14,6 +16,7 @@ What may happen to an entry, and why acknowledging is safe:
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -45,11 +48,17 @@ _log = logging.getLogger(__name__)
 _WAITS_MAX: Final = 65_536
 """How many entries of one ledger may wait for their quorum."""
 
+_SOON_S: Final = 0.2
+"""After how long bookies whose connections ended are tried again if no other is left: dead ones refuse by then."""
+
 
 class _Pending:
-    """An entry that is not acknowledged. `stored` has the bit of each position of the ensemble that has it."""
+    """An entry that is not acknowledged. `stored` has the bit of each position of the ensemble that has it.
 
-    __slots__ = ("deadline", "entry_id", "future", "length", "request", "size", "stored")
+    `sent` counts the requests that a bookie may have taken, or may still take: 0 says that surely nobody has the entry.
+    """
+
+    __slots__ = ("deadline", "entry_id", "future", "length", "request", "sent", "size", "stored")
 
     def __init__(self, request: AddEntry, length: int, deadline: float, future: "asyncio.Future[None]") -> None:
         self.entry_id = request.entry_id
@@ -59,6 +68,7 @@ class _Pending:
         self.deadline = deadline
         self.future = future
         self.stored = 0
+        self.sent = 0
 
 
 class LedgerWriter:
@@ -101,8 +111,12 @@ class LedgerWriter:
         self._pushed_length = length
         self._queue: dict[int, _Pending] = {}
         """What is not acknowledged, from the entry behind `lac` on. An empty deque would take ten times the room."""
-        self._broken: dict[int, str] = {}
-        """The positions whose bookie failed, with the reason, until they are mended."""
+        self._broken: dict[int, Answer] = {}
+        """The positions whose bookie failed, with its answer, until they are mended."""
+        self._lacks_spare = False
+        """Whether what is broken has to wait, since nobody can take its place now."""
+        self._none_left: asyncio.Event | None = None
+        """Set once no bookie is left, while it waits."""
         self._is_changing = False
         self._mending: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -122,7 +136,8 @@ class LedgerWriter:
         """Give the payload the next entry id and send it; the future is done once it is acknowledged.
 
         Raises: LedgerFencedError, LedgerClosedError, InvalidArgumentError, LedgerStoreUnavailableError - too much
-            waits; nothing was appended, and the entry id is still the next. The future: LedgerWriteError - not known.
+            waits, or no bookie can be reached; nothing was appended, and the entry id is still the next. The future:
+            LedgerStoreUnavailableError - the same; LedgerWriteError - not known.
         """
         self._check_open(len(payload))
         entry_id = self.next_entry_id
@@ -153,23 +168,15 @@ class LedgerWriter:
         Raises: LedgerFencedError - somebody took it over, or the writer had to give up; LedgerStoreUnavailableError -
             the record could not be changed, which may be tried again.
         """
-        self._is_sealed = True
-        self._teller.end()
-        while self._queue and self.failure is None:
-            if self._idle is None:
-                self._idle = self._loop.create_future()
-            await asyncio.shield(self._idle)
+        await self._drain()
         if self.failure is not None:
             raise LedgerFencedError(f"ledger {self._ledger_id} cannot be closed by its writer: {self.failure}")
         await self._stop_mending()
         self.held = await update(self._cluster.metadata, self._ledger_id, self.held, self._closing)
 
     async def drained(self) -> None:
-        """Wait until nothing is at hand, for recovery. Raises: what made the writer fail."""
-        while self._queue and self.failure is None:
-            if self._idle is None:
-                self._idle = self._loop.create_future()
-            await asyncio.shield(self._idle)
+        """Take no more, and wait until nothing is at hand. Raises: what made the writer fail."""
+        await self._drain()
         await self._stop_mending()
         if self.failure is not None:
             raise self.failure
@@ -194,16 +201,30 @@ class LedgerWriter:
             )
         if len(self._queue) >= _WAITS_MAX:
             raise LedgerStoreUnavailableError(f"{len(self._queue)} entries of ledger {self._ledger_id} wait already")
+        if self._is_unreachable(self.next_entry_id):
+            raise self._unreachable()
+
+    async def _drain(self) -> None:
+        self._is_sealed = True
+        self._teller.end()
+        self._drop_unreachable()
+        while self._queue and self.failure is None:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
 
     def _send(self, pending: _Pending, position: int) -> None:
+        pending.sent += 1
         bookie = self._ensemble[position]
         done = partial(self._answered, pending, position, bookie)
         self._cluster.bookies.send(bookie, pending.request, self._options.add_timeout_s, done)
 
     def _answered(self, pending: _Pending, position: int, bookie: str, answer: Answer) -> None:
+        outcome = answer.outcome
+        if outcome is Outcome.NOT_SENT:
+            pending.sent -= 1
         if self.failure is not None or self._ensemble[position] != bookie:
             return
-        outcome = answer.outcome
         if outcome is Outcome.DONE:
             pending.stored |= 1 << position
             self._acknowledge()
@@ -215,6 +236,8 @@ class LedgerWriter:
             self._break(position, bookie, answer)
 
     def _send_again(self, pending: _Pending, position: int, bookie: str) -> None:
+        # It was not carried out. Not said before: an entry that is to be sent again must not be refused meanwhile.
+        pending.sent -= 1
         if self.failure is not None or self._ensemble[position] != bookie:
             return
         if self._loop.time() < pending.deadline:
@@ -234,10 +257,13 @@ class LedgerWriter:
             if not pending.future.done():
                 pending.future.set_result(None)
         if not queue:
-            # A dictionary keeps the room of what was in it.
-            self._queue = {}
-            self._wake()
+            self._emptied()
             self._teller.hear(self.lac)
+
+    def _emptied(self) -> None:
+        # A dictionary keeps the room of what was in it.
+        self._queue = {}
+        self._wake()
 
     def _tell_lac(self, lac: int) -> None:
         """Tell bookies the last add confirmed. It proves nothing, so none need answer."""
@@ -253,11 +279,10 @@ class LedgerWriter:
             return
         head = self._queue[self.lac + 1]
         if head.deadline <= self._loop.time():
-            broken = "; ".join(f"{self._ensemble[position]}: {why}" for position, why in self._broken.items())
             self._fail(
                 LedgerWriteError(
                     f"entry {head.entry_id} of ledger {self._ledger_id} found no {self._quorums.ack} bookies within "
-                    f"{self._options.append_timeout_s:g} s ({broken or 'they are too slow'})"
+                    f"{self._options.append_timeout_s:g} s ({self._troubles() or 'they are too slow'})"
                 )
             )
         else:
@@ -293,10 +318,14 @@ class LedgerWriter:
 
     def _break(self, position: int, bookie: str, answer: Answer) -> None:
         self._cluster.suspects.add(bookie)
-        if position in self._broken:
-            return
-        _log.info("bookie %s of ledger %d failed: %s", bookie, self._ledger_id, answer)
-        self._broken[position] = str(answer)
+        is_news = position not in self._broken
+        if is_news:
+            _log.info("bookie %s of ledger %d failed: %s", bookie, self._ledger_id, answer)
+        if is_news or answer.outcome is Outcome.NOT_SENT:
+            self._broken[position] = answer
+        if self._lacks_spare:
+            self._drop_unreachable()
+            self._hurry()
         if self._mending is None and not (self._is_sealed and not self._queue):
             self._mending = self._loop.create_task(self._mend())
 
@@ -306,7 +335,12 @@ class LedgerWriter:
             while self._broken and self.failure is None:
                 if await self._replace(self._cluster.suspects.current()):
                     continue
-                await asyncio.sleep(self._options.spare_retry_s)
+                self._lacks_spare = True
+                self._drop_unreachable()
+                if self.failure is not None:
+                    return
+                await self._pause()
+                self._lacks_spare = False
                 # Others may have had bad luck with a bookie, but where nothing else helps it is worth trying.
                 suspects = () if self._is_stuck() else self._cluster.suspects.current()
                 if self._broken and not await self._replace(suspects):
@@ -319,7 +353,22 @@ class LedgerWriter:
             _log.exception("mending ledger %d failed", self._ledger_id)
             self._fail(LedgerWriteError(f"the ensemble of ledger {self._ledger_id} could not be mended: {exc!r}"))
         finally:
+            self._lacks_spare = False
             self._mending = None
+
+    async def _pause(self) -> None:
+        """Wait for a spare, or for a bookie to come back; not for long if none is left that has not refused us."""
+        none_left = self._none_left = asyncio.Event()
+        self._hurry()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.spare_retry_s):
+                await none_left.wait()
+                await asyncio.sleep(_SOON_S)
+
+    def _hurry(self) -> None:
+        is_open = any(answer.outcome is Outcome.UNANSWERED for answer in self._broken.values())
+        if self._none_left is not None and is_open and len(self._broken) == len(self._ensemble):
+            self._none_left.set()
 
     async def _replace(self, suspects: Collection[str]) -> bool:
         """Put spare bookies into the places of broken ones, if any are; return whether that came about."""
@@ -352,6 +401,52 @@ class LedgerWriter:
             for position in positions:
                 if self._quorums.holds(position, pending.entry_id) and not pending.stored >> position & 1:
                     self._send(pending, position)
+
+    def _is_refused(self, position: int) -> bool:
+        """Say whether a position's bookie cannot even be connected to, and nobody can take its place now."""
+        answer = self._broken.get(position)
+        return self._lacks_spare and answer is not None and answer.outcome is Outcome.NOT_SENT
+
+    def _is_unreachable(self, entry_id: int) -> bool:
+        """Say whether no bookie would get an entry now."""
+        return self._lacks_spare and all(map(self._is_refused, self._quorums.write_set(entry_id)))
+
+    def _unreachable(self) -> LedgerStoreUnavailableError:
+        return LedgerStoreUnavailableError(f"ledger {self._ledger_id} has no bookie now ({self._troubles()})")
+
+    def _troubles(self) -> str:
+        return "; ".join(f"{self._ensemble[position]}: {answer}" for position, answer in self._broken.items())
+
+    def _drop_unreachable(self) -> None:
+        """Refuse the last entries if no bookie has them, nor would get them now; if sealed, give the others up.
+
+        Whoever recovers closes the ledger where `lac` is, so a recovering writer leaves no entry out.
+        """
+        refused: list[_Pending] = []
+        while self._queue and not self._is_recovery:
+            pending = self._queue[self.next_entry_id - 1]
+            if pending.sent or not self._is_unreachable(pending.entry_id):
+                break
+            del self._queue[pending.entry_id]
+            self._cluster.pending_bytes -= pending.size
+            self.next_entry_id -= 1
+            refused.append(pending)
+        if refused:
+            last = self._queue.get(self.next_entry_id - 1)
+            self._pushed_length = last.length if last is not None else self.length
+            for pending in reversed(refused):
+                if not pending.future.done():
+                    pending.future.set_exception(self._unreachable())
+                    pending.future.exception()  # Whoever was cancelled does not look at it.
+            if not self._queue:
+                self._emptied()
+        if self._is_sealed and self._queue and self._lacks_spare:
+            head = self._queue[self.lac + 1]
+            places = self._quorums.write_set(head.entry_id)
+            hopeful = sum(not self._is_refused(place) or bool(head.stored >> place & 1) for place in places)
+            if hopeful < self._quorums.ack:
+                text = f"entry {head.entry_id} of ledger {self._ledger_id} has no quorum ({self._troubles()})"
+                self._fail(LedgerWriteError(text))
 
     def _is_stuck(self) -> bool:
         """Say whether the next entry to be acknowledged cannot be, for lack of bookies."""

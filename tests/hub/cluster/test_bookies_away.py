@@ -1,6 +1,8 @@
 """Prove what becomes of topics while their bookies, or BookKeeper's ZooKeeper, are away, and afterwards."""
 
 import asyncio
+import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,11 +15,14 @@ from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from hub.cluster_options import BookieOptions
+from hub.hub import Hub
+from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from tests.chaos.starvation import waited_most_s, waits_s
 from tests.faults.sickbay import heal
 from tests.faults.waiting import until
 from tests.hub.cluster.deployment import Deployment, ask
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.wire_client import eventually
+from tests.hub.wire_client import WireClient, eventually
 from tests.metadata.place import BACKENDS, Surroundings
 from tests.servers import UNSYNCED, RunningServers
 
@@ -98,3 +103,93 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     assert is_owner(await ask(to_first, b"t"))
     await to_first.subscribed(b"t", b"ann")
     assert await to_first.delivered(4) == [1, 2, 3, 4]
+
+
+async def _disconnected(hub: Hub) -> None:
+    """Wait until a hub has heard that the connections to its bookies have ended."""
+    assert isinstance(hub.ledgers, BookkeeperLedgerStore)
+    links = hub.ledgers._links
+    assert links is not None
+    known = links._links
+    await until(lambda: not any(link._connection for link in known.values()), "the end of connections to bookies")
+
+
+async def _expect_refusals(client: WireClient, count: int) -> None:
+    """Find publishes refused for good, each within a second."""
+    for _ in range(count):
+        waits, began = waits_s([os.getpid()]), time.monotonic()
+        answer = await client.request(b"t", Publish(Message(b"refused")))
+        took_s = time.monotonic() - began
+        assert (answer.status, "no bookie" in (answer.text or "")) == (StatusCode.SERVICE_DOWN, True), answer
+        # A busy machine may not have let this process run.
+        assert took_s < 1 + waited_most_s(waits, waits_s([os.getpid()]))
+
+
+async def _expect_quick_end(hub: Hub) -> None:
+    waits, began = waits_s([os.getpid()]), time.monotonic()
+    await hub.close()
+    assert time.monotonic() - began < 3 + waited_most_s(waits, waits_s([os.getpid()]))
+
+
+async def test_publish_without_any_bookie_is_refused_within_a_second_and_the_topic_kept(
+    ward: DevServers, deployment: Deployment
+) -> None:
+    hub = await deployment.start()
+    client = await deployment.connect(hub)
+    await client.subscribed(b"t", b"ann")
+    assert await client.publish_many(b"t", b"a", b"b") == [1, 2]
+    assert await client.delivered(2) == [1, 2]
+    topic = hub.topics.get(Topic(b"t"))
+    for name in _BOOKIES:
+        await asyncio.to_thread(ward.kill, name)
+    await _disconnected(hub)
+    await _expect_refusals(client, 50)
+    assert hub.topics.get(Topic(b"t")) is topic
+    await asyncio.to_thread(heal, ward)
+
+    async def served() -> bool:
+        return (await client.request(b"t", Publish(Message(b"c")))).status is StatusCode.SUCCESS
+
+    await eventually(served, "bookies are back")
+    assert await client.publish(b"t", b"d") == 4
+    # On the channel that it had, without what was refused.
+    assert [each.message.body for each in await client.deliveries(2)] == [b"c", b"d"]
+    for name in _BOOKIES:
+        await asyncio.to_thread(ward.kill, name)
+    await _disconnected(hub)
+    await _expect_refusals(client, 1)
+    await _expect_quick_end(hub)
+    assert await deployment.owner(b"t") is None
+    after = await deployment.start()
+    assert is_owner(await ask(await deployment.connect(after), b"t")), "the ledger was closed without bookies"
+
+
+async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
+    ward: DevServers, deployment: Deployment
+) -> None:
+    hub = await deployment.start()
+    client, other = await deployment.connect(hub), await deployment.connect(hub)
+    assert await client.publish_many(b"t", b"a", b"b") == [1, 2]
+    for name in _BOOKIES:
+        await asyncio.to_thread(ward.pause, name)
+    sent = client.send(b"t", Publish(Message(b"c")))
+    await client.barrier()
+    for name in _BOOKIES:
+        await asyncio.to_thread(ward.kill, name)
+    await _disconnected(hub)
+    await _expect_refusals(other, 20)
+    assert sent not in client.answers
+    await _expect_quick_end(hub)
+    answer = await client.answer(sent)
+    assert answer.status is StatusCode.UNCERTAIN_STATE
+    assert "not known" in (answer.text or ""), answer
+    assert await deployment.owner(b"t") is None
+    await asyncio.to_thread(heal, ward)
+    after = await deployment.start()
+    client = await deployment.connect(after)
+
+    async def served() -> bool:
+        return is_owner(await ask(client, b"t"))
+
+    await eventually(served, "the ledger is recovered")
+    assert await client.publish(b"t", b"d") == 3

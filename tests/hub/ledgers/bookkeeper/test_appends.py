@@ -80,6 +80,81 @@ def test_an_append_without_a_quorum_is_uncertain_in_the_end_and_ends_the_writer(
     run(work)
 
 
+def test_what_no_bookie_was_sent_is_refused_within_a_second_and_its_entry_id_given_again() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(2)
+        for name in room.model.bookies:
+            room.model.crash(name)
+        for _ in range(20):
+            begun = asyncio.get_running_loop().time()
+            futures = [room.store.start_append(ledger_id, entry, b"refused") for entry in (2, 3, 4)]
+            first, *behind = [await outcome(future) for future in futures]
+            assert first == "LedgerStoreUnavailableError"
+            assert behind in ([first] * 2, ["EntryOrderError"] * 2)
+            assert asyncio.get_running_loop().time() - begun < 1
+            await asyncio.sleep(0.07)
+        assert (await room.store.stats()).queued_bytes == 0
+        room.model.heal()
+        async with asyncio.timeout(1.1):
+            while await outcome(room.store.append(ledger_id, 2, b"kept")) != "done":  # noqa: ASYNC110 (by trying)
+                await asyncio.sleep(0.05)
+        assert await room.store.close(ledger_id) == 2
+        assert await room.store.read(ledger_id, 2, entries_max=9, bytes_max=999) == [b"kept"]
+        assert room.record(ledger_id).length == len(b"entry 0" + b"entry 1" + b"kept")
+
+    run(work)
+
+
+def test_what_was_sent_waits_for_bookies_that_are_gone_and_only_what_was_not_is_refused() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(2)
+        for name in room.model.bookies:
+            room.model[name].held_back = []
+        sent = [room.store.start_append(ledger_id, entry, b"sent") for entry in (2, 3)]
+        await asyncio.sleep(0.1)
+        for name in room.model.bookies:
+            room.model.crash(name)
+            room.model[name].held_back = None
+        await asyncio.sleep(6)
+        assert await outcome(room.store.append(ledger_id, 4, b"refused")) == "LedgerStoreUnavailableError"
+        assert not any(future.done() for future in sent)
+        room.model.heal()
+        async with asyncio.timeout(2):
+            await asyncio.gather(*sent)
+        await room.store.append(ledger_id, 4, b"kept")
+        found = await room.store.read(ledger_id, 2, entries_max=9, bytes_max=999)
+        assert found == [b"sent", b"sent", b"kept"]
+
+    run(work)
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_closing_does_not_wait_for_bookies_that_are_gone(lost: int) -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(2)
+        for name in room.members(ledger_id):
+            room.model[name].held_back = []
+        sent = room.store.start_append(ledger_id, 2, b"sent")
+        await asyncio.sleep(0.1)
+        for name in room.members(ledger_id)[:lost]:
+            room.model.crash(name)
+        await asyncio.sleep(6)
+        assert not sent.done()
+        for name in room.members(ledger_id):
+            room.model[name].held_back = None
+        begun = asyncio.get_running_loop().time()
+        assert await outcome(room.store.close(ledger_id)) == "LedgerStoreUnavailableError"
+        assert await outcome(sent) == "LedgerWriteError"
+        assert asyncio.get_running_loop().time() - begun < 2
+        room.model.heal()
+        assert await room.store.close(ledger_id) == 2
+
+    run(work)
+
+
 @pytest.mark.parametrize("refusal", [Outcome.FENCED, Outcome.UNAUTHORIZED])
 def test_a_writer_that_is_shut_out_stops_and_leaves_its_last_entries_uncertain(refusal: Outcome) -> None:
     async def work() -> None:
