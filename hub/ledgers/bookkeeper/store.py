@@ -35,6 +35,7 @@ from hub.ledgers.bookkeeper.placement import choose_ensemble
 from hub.ledgers.bookkeeper.reading import read_payloads
 from hub.ledgers.bookkeeper.recovery import recover
 from hub.ledgers.bookkeeper.writer import LedgerWriter
+from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
 from hub.ledgers.bookkeeper.zookeeper import Session
 from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
@@ -76,10 +77,14 @@ class BookkeeperLedgerStore:
     async def open(cls, session: Session, root: str, options: BookkeeperOptions, clock: Clock, random: Random) -> Self:
         """Return a store on the bookies that are registered below `root`; the session stays the caller's to close.
 
-        Raises: ConfigurationError - there is no BookKeeper below `root`, or one with a layout that is not known here;
+        It records a layout of ledgers where there is a root without one.
+
+        Raises: ConfigurationError - there is no such root, or one with a layout that is not known here;
             LedgerStoreUnavailableError - ZooKeeper does not answer.
         """
-        metadata = await ZookeeperLedgerMetadata.open(session, root, clock)
+        # What clients of each time make where there is none.
+        layout = LedgerLayout.FLAT if options.metadata_format == 2 else LedgerLayout.HIERARCHICAL
+        metadata = await ZookeeperLedgerMetadata.open(session, root, clock, made_as=layout)
         registry = await ZookeeperRegistry.open(session, root, clock)
         links = BookieLinks(registry)
         store = cls(Cluster(links, registry, metadata, options.cluster, random), options)

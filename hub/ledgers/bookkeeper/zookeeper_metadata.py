@@ -1,5 +1,6 @@
 """Ledger metadata in ZooKeeper, laid out and changed as the original does."""
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -19,11 +20,13 @@ from hedwig.errors import (
 from hedwig.versions import Version, Versioned
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, parse_layout
+from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text, parse_layout
 from hub.ledgers.bookkeeper.zookeeper import Request, Session, children, create, delete, get, glance, set_at
 from hub.ledgers.bookkeeper.zookeeper_ids import LedgerIds
 
 __all__ = ["Glance", "ZookeeperLedgerMetadata"]
+
+_log = logging.getLogger(__name__)
 
 _VERSION_MARK: Final = b"k"
 _PAUSE_S: Final = 0.05
@@ -54,17 +57,26 @@ class ZookeeperLedgerMetadata:
         self._ids = LedgerIds(session, root, layout)
 
     @classmethod
-    async def open(cls, session: Session, root: str, clock: Clock, timeout_s: float = 10.0) -> Self:
+    async def open(
+        cls, session: Session, root: str, clock: Clock, timeout_s: float = 10.0, *, made_as: LedgerLayout | None = None
+    ) -> Self:
         """Find out how ledgers are laid out below `root`.
+
+        Where the root is there and its layout is not, as before the first bookie, `made_as` is recorded: BookKeeper's
+        bookies and clients do so too, and the first wins.
 
         Raises: ConfigurationError - no BookKeeper was ever set up there, or its layout is not known here;
             LedgerStoreUnavailableError - ZooKeeper does not answer.
         """
         path = f"{root}/LAYOUT"
+        deadline = Deadline.after(clock, timeout_s)
         try:
-            (found,) = await session.send(Deadline.after(clock, timeout_s), get(path))
+            (found,) = await session.send(deadline, get(path))
+            if isinstance(found, NoNodeError) and made_as is not None:
+                await _make_layout(session, root, deadline, made_as)
+                (found,) = await session.send(deadline, get(path))
         except LedgerWriteError as exc:
-            raise LedgerStoreUnavailableError(f"{path} cannot be read: {exc}") from exc
+            raise LedgerStoreUnavailableError(f"{path} cannot be read or made: {exc}") from exc
         if isinstance(found, NoNodeError):
             raise ConfigurationError(f"there is no {path}: start a bookie with this root first, or correct the root")
         if isinstance(found, ZookeeperError):
@@ -237,6 +249,19 @@ class ZookeeperLedgerMetadata:
 
     def _path(self, ledger_id: int) -> str:
         return f"{self._root}/{self._layout.path(ledger_id)}"
+
+
+async def _make_layout(session: Session, root: str, deadline: Deadline, layout: LedgerLayout) -> None:
+    """Record the layout if none is on record and the root is there; that of older releases where their ledgers are."""
+    (names,) = await session.send(deadline, children(root))
+    if isinstance(names, ZookeeperError):
+        return
+    # Bookies delete what they do not find in the layout that is on record.
+    if any(LedgerLayout.FLAT.ledger_id(name) is not None for name in names):
+        layout = LedgerLayout.FLAT
+    (made,) = await session.send(deadline, create(f"{root}/LAYOUT", layout_text(layout)))
+    if not isinstance(made, ZookeeperError):
+        _log.info("%s had no layout of ledgers: it is %s now", root, layout.value)
 
 
 def _glance(ledger_id: int, result: Any) -> Glance:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection
 from typing import Any, Final, Self
 
-from kazoo.exceptions import ZookeeperError
+from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LedgerStoreUnavailableError
@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 _READ_ONLY: Final = "readonly"
 _TIMEOUT_S: Final = 5.0
+_NO_FOLDER_S: Final = 1.0
+"""How often is looked for a folder that is not there, which tells of no change."""
 
 
 class ZookeeperRegistry:
@@ -33,6 +35,7 @@ class ZookeeperRegistry:
         self._refresh_s = refresh_s
         self._loop = asyncio.get_running_loop()
         self._writable: frozenset[str] = frozenset()
+        self._has_folder = False
         self._changed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 
@@ -69,7 +72,7 @@ class ZookeeperRegistry:
     async def _watch(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._refresh_s):
+                async with asyncio.timeout(self._refresh_s if self._has_folder else _NO_FOLDER_S):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -84,6 +87,10 @@ class ZookeeperRegistry:
         self._changed.clear()
         deadline = Deadline.after(self._clock, _TIMEOUT_S)
         (names,) = await self._session.send(deadline, children(self._path, self._on_change))
+        self._has_folder = not isinstance(names, NoNodeError)
+        if not self._has_folder:
+            # No bookie was ever set up.
+            names = ()
         if isinstance(names, ZookeeperError):
             raise LedgerStoreUnavailableError(f"{self._path} cannot be listed: {type(names).__name__}")
         self._writable = frozenset(names) - {_READ_ONLY}

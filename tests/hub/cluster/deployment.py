@@ -134,9 +134,9 @@ class Deployment:
         """Return a proxy before ZooKeeper, for the liveness of a hub."""
         return await self._stack.enter_async_context(Proxy(self.zookeeper, wire))
 
-    def raw(self) -> KazooClient:
+    def raw(self, zookeeper: str | None = None) -> KazooClient:
         """Return a client of ZooKeeper past the code under test; call it between awaits, it answers at once."""
-        client = KazooClient(self.zookeeper)
+        client = KazooClient(zookeeper or self.zookeeper)
         client.start(30)
         self._stack.callback(client.close)
         self._stack.callback(client.stop)

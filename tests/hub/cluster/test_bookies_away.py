@@ -105,6 +105,33 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     assert await to_first.delivered(4) == [1, 2, 3, 4]
 
 
+async def test_hub_that_starts_before_the_first_bookie_serves_once_there_are_some(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    launcher = DevServers(tmp_path / "new", **UNSYNCED)
+    try:
+        await asyncio.to_thread(launcher.up, ["zookeeper"])
+        deployment.bookkeeper = launcher.address("zookeeper")
+        raw = deployment.raw(deployment.bookkeeper)
+        # As it is made by hand, for bookies that come.
+        raw.create(LEDGERS_ROOT, makepath=True)
+        hub = deployment.apart()
+        await asyncio.to_thread(hub.start)
+        client = await deployment.connect(hub)
+        await client.subscribed(b"t", b"ann")
+        answer = await client.request(b"t", Publish(Message(b"too early")))
+        assert answer.status is StatusCode.SERVICE_DOWN
+        await asyncio.to_thread(launcher.up, ["bookkeeper"], bookies=3)
+
+        async def served() -> bool:
+            return (await client.request(b"t", Publish(Message(b"a")))).status is StatusCode.SUCCESS
+
+        await eventually(served, "the bookies are found")
+        assert [each.message.body for each in await client.deliveries(1)] == [b"a"]
+    finally:
+        await asyncio.to_thread(launcher.down)
+
+
 async def _disconnected(hub: Hub) -> None:
     """Wait until a hub has heard that the connections to its bookies have ended."""
     assert isinstance(hub.ledgers, BookkeeperLedgerStore)

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from hedwig.errors import (
     BadVersionError,
     ConfigurationError,
     CorruptRecordError,
-    LedgerStoreUnavailableError,
     LedgerWriteError,
     NoSuchLedgerError,
 )
@@ -228,10 +227,11 @@ async def test_folders_without_bookkeeper_and_unknown_layouts_are_refused(
     session: BridgedSession, raw: KazooClient, root: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="LAYOUT"):
-        await ZookeeperLedgerMetadata.open(session, f"{root}/none", CLOCK)
+        await ZookeeperLedgerMetadata.open(session, f"{root}/none", CLOCK, made_as=LedgerLayout.FLAT)
+    assert raw.exists(f"{root}/none") is None
     raw.set(f"{root}/LAYOUT", b"2\norg.example.OtherFactory:1")
     with pytest.raises(ConfigurationError, match="OtherFactory"):
-        await ZookeeperLedgerMetadata.open(session, root, CLOCK)
+        await ZookeeperLedgerMetadata.open(session, root, CLOCK, made_as=LedgerLayout.FLAT)
 
 
 async def test_a_damaged_record_is_named(store: ZookeeperLedgerMetadata, raw: KazooClient, root: str) -> None:
@@ -271,9 +271,48 @@ async def test_bookies_are_resolved(session: BridgedSession, raw: KazooClient, r
         await registry.aclose()
 
 
-async def test_a_registry_without_a_folder_is_refused(session: BridgedSession, root: str) -> None:
-    with pytest.raises(LedgerStoreUnavailableError):
-        await ZookeeperRegistry.open(session, f"{root}/none", CLOCK)
+async def test_a_registry_without_a_folder_has_no_bookies_until_there_is_one(
+    session: BridgedSession, raw: KazooClient, root: str
+) -> None:
+    registry = await ZookeeperRegistry.open(session, f"{root}/new", CLOCK, refresh_s=3600)
+    try:
+        assert not registry.writable()
+        raw.create(f"{root}/new/available/127.0.0.1:3181", makepath=True)
+        await _until(registry, {"127.0.0.1:3181"})
+        raw.create(f"{root}/new/available/127.0.0.1:3182")
+        await _until(registry, {"127.0.0.1:3181", "127.0.0.1:3182"})
+    finally:
+        await registry.aclose()
+
+
+@pytest.mark.parametrize(
+    ("made_as", "found", "made"),
+    [
+        (LedgerLayout.HIERARCHICAL, (), LedgerLayout.HIERARCHICAL),
+        (LedgerLayout.FLAT, (), LedgerLayout.FLAT),
+        (LedgerLayout.HIERARCHICAL, ("L0000000003",), LedgerLayout.FLAT),
+        (LedgerLayout.HIERARCHICAL, ("available", "00"), LedgerLayout.HIERARCHICAL),
+    ],
+)
+async def test_a_root_without_a_layout_gets_one(
+    session: BridgedSession,
+    raw: KazooClient,
+    root: str,
+    made_as: LedgerLayout,
+    found: Sequence[str],
+    made: LedgerLayout,
+) -> None:
+    for name in found:
+        raw.create(f"{root}/new/{name}", makepath=True)
+    if not found:
+        raw.create(f"{root}/new")
+    with pytest.raises(ConfigurationError, match="LAYOUT"):
+        await ZookeeperLedgerMetadata.open(session, f"{root}/new", CLOCK)
+    await asyncio.gather(
+        *(ZookeeperLedgerMetadata.open(session, f"{root}/new", CLOCK, made_as=made_as) for _ in range(3))
+    )
+    content, stat = raw.get(f"{root}/new/LAYOUT")
+    assert (content, stat.version) == (layout_text(made), 0)
 
 
 async def _until(registry: ZookeeperRegistry, expected: set[str]) -> None:
