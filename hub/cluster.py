@@ -16,6 +16,7 @@ from hub.balance import Balance
 from hub.cluster_options import place_of
 from hub.ledgers.bookkeeper.bridged_session import BridgedSession
 from hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hub.ledgers.bookkeeper.quorums import Quorums
 from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
@@ -54,6 +55,12 @@ class Cluster:
         self.balance: Balance | None = None
 
     async def open(self) -> None:
+        if self._options.frame_bytes_max > PAYLOAD_BYTES_MAX:
+            _log.warning(
+                "frame_bytes_max is %d, and bookies take messages of at most %d bytes: larger ones are refused",
+                self._options.frame_bytes_max,
+                PAYLOAD_BYTES_MAX,
+            )
         place = self._options.bookkeeper.zookeeper
         if place:
             hosts, self._root = place_of("bookkeeper.zookeeper", place)

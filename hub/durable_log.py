@@ -17,6 +17,7 @@ from hedwig.errors import (
     BadVersionError,
     EntryOrderError,
     HedwigError,
+    InvalidArgumentError,
     LedgerError,
     LedgerStoreUnavailableError,
     MalformedRequestError,
@@ -214,7 +215,7 @@ class DurableLog:
         refused = 0
         for count, (future, *_) in enumerate(reversed(self._outstanding or ()), 1):
             error = future.exception() if future.done() and not future.cancelled() else None
-            if isinstance(error, LedgerStoreUnavailableError) and error.definite:
+            if isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError) and error.definite:
                 refused = count
             elif not isinstance(error, EntryOrderError):
                 break
@@ -227,7 +228,7 @@ class DurableLog:
         told: HedwigError
         for future, _, _, done in reversed(taken):
             # Those that were out of turn were so because of the one before them.
-            if isinstance(error := future.exception(), LedgerStoreUnavailableError):
+            if isinstance(error := future.exception(), LedgerStoreUnavailableError | InvalidArgumentError):
                 told = error
             done(0, (), told)
 

@@ -1,0 +1,54 @@
+"""Prove what becomes of messages that bookies do not take for their size: each is refused, and its topic goes on."""
+
+from typing import Final
+
+import pytest
+
+from hedwig.model import Topic
+from hedwig.status import StatusCode
+from hedwig.wire import Message, Publish
+from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
+from tests.hub.cluster.deployment import Deployment
+
+_MIB: Final = 1 << 20
+
+
+async def test_message_that_no_bookie_takes_is_refused_and_its_topic_kept(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub = await deployment.start(frame_bytes_max=8 * _MIB)
+    assert any(f"bookies take messages of at most {PAYLOAD_BYTES_MAX}" in line for line in caplog.messages)
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", bytes(5_000_000)) == 1
+    topic = hub.topics.get(Topic(b"t"))
+    assert topic is not None
+    (stored,) = await topic.log.read(1, messages_max=1, bytes_max=1)
+    # The largest of all.
+    body = bytes(PAYLOAD_BYTES_MAX - (len(stored) - 5_000_000))
+    assert await client.publish(b"t", body) == 2
+    (stored,) = await topic.log.read(2, messages_max=1, bytes_max=1)
+    assert len(stored) == PAYLOAD_BYTES_MAX
+    sent = [client.send(b"t", Publish(Message(each))) for each in (b"a", body + b"x", b"b", bytes(6 * _MIB), b"c")]
+    first, *others = [await client.answer(number) for number in sent]
+    assert client.published(first) == 3
+    for refused in others[::2]:
+        assert refused.status is StatusCode.MALFORMED_REQUEST
+        assert f"bookies take {PAYLOAD_BYTES_MAX}" in (refused.text or "")
+    assert [client.published(each) for each in others[1::2]] == [4, 5]
+    assert hub.topics.get(Topic(b"t")) is topic
+
+
+async def test_topic_whose_first_message_is_too_large_takes_the_next(deployment: Deployment) -> None:
+    hub = await deployment.start(frame_bytes_max=8 * _MIB)
+    client = await deployment.connect(hub)
+    answer = await client.request(b"t", Publish(Message(bytes(6 * _MIB))))
+    assert answer.status is StatusCode.MALFORMED_REQUEST
+    assert await client.publish(b"t", b"a") == 1
+    assert hub.topics.released == 0
+
+
+async def test_hub_whose_requests_all_fit_says_nothing(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    await deployment.start()
+    assert not any("bookies take messages" in line for line in caplog.messages)
