@@ -5,6 +5,8 @@ application does not keep up holds the others of its hub back too, as in the ori
 """
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import Final
 
 from hedwig.client.channel import Channel
@@ -13,7 +15,10 @@ from hedwig.client.routes import Routes
 from hedwig.client.subscription import Subscription
 from hedwig.errors import ServiceDownError, ServiceError, TopicBusyError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.names import show_name
+from hedwig.status import StatusCode
 from hedwig.wire import (
+    Action,
     Answer,
     CloseSubscription,
     Consume,
@@ -26,26 +31,42 @@ from hedwig.wire import (
 
 __all__ = ["Attachments"]
 
+_log = logging.getLogger(__name__)
+
 _BUSY_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
+
+
+_Key = tuple[Topic, SubscriberId]
 
 
 class _ServingChannel:
     """A channel and the subscriptions that it serves."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_dropped: Callable[[Delivery], None]) -> None:
         self.channel: Channel | None = None
-        self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
-        self.closing: dict[tuple[Topic, SubscriberId], asyncio.Task[None]] = {}
-        """Attempts to attach that were not answered, until the hub has confirmed their end."""
+        self.subscriptions: dict[_Key, Subscription] = {}
+        """Those for which the hub has answered SUCCESS on this channel."""
+        self.asked: set[_Key] = set()
+        """Attempts to attach that the hub has not answered."""
+        self.closing: dict[_Key, asyncio.Task[bool]] = {}
+        """What the hub was asked to close, until it has confirmed that or the channel has ended."""
+        self._on_dropped = on_dropped
         self._paused: set[Subscription] = set()
 
+    @property
+    def is_used(self) -> bool:
+        return bool(self.subscriptions or self.asked or self.closing)
+
     def take(self, news: Delivery | Event) -> None:
-        subscription = self.subscriptions.get((news.topic, news.subscriber))
-        if subscription is None:
-            return  # It was closed while this was on its way.
+        key = news.topic, news.subscriber
+        subscription = self.subscriptions.get(key)
         if isinstance(news, Delivery):
-            subscription.deliver(news.message)
-        else:
+            # Before the answer to an attempt, and once the end is asked for, messages are those of an attachment that
+            # ends. They come again: whoever attaches next must not take them for its own.
+            is_awaited = key in self.asked or key in self.closing
+            if not (is_awaited if subscription is None else subscription.deliver(news.message)):
+                self._on_dropped(news)
+        elif subscription is not None:
             # After an event, this channel must not serve the pair again: whoever wants it back opens another.
             self.forget(subscription)
             subscription.notify(news)
@@ -56,6 +77,11 @@ class _ServingChannel:
         self._paused.clear()
         for subscription in lost:
             subscription.lose()
+
+    def serve(self, subscription: Subscription) -> None:
+        """Hand over what the hub delivers from now on: it has answered SUCCESS."""
+        self.subscriptions[subscription.topic, subscription.subscriber] = subscription
+        subscription.begin_session()
 
     def forget(self, subscription: Subscription) -> None:
         """Serve a subscription no more, and let it hold back no other."""
@@ -78,17 +104,15 @@ class _Attachment:
 
     def __init__(
         self,
+        owner: "Attachments",
         serving: _ServingChannel,
         subscription: Subscription,
         preferences: SubscriptionPreferences,
-        routes: Routes,
-        options: ClientOptions,
     ) -> None:
         self.preferences = preferences
+        self._owner = owner
         self._serving = serving
         self._subscription = subscription
-        self._routes = routes
-        self._options = options
 
     @property
     def is_serving(self) -> bool:
@@ -101,9 +125,8 @@ class _Attachment:
         return self._serving.channel
 
     async def consume(self, seq_id: MessageSeqId) -> None:
-        topic, subscriber = self._subscription.topic, self._subscription.subscriber
-        action = Consume(subscriber=subscriber, seq_id=seq_id)
-        await self._channel.tell(Request(topic=topic, txn_id=self._routes.new_txn_id(), action=action))
+        action = Consume(subscriber=self._subscription.subscriber, seq_id=seq_id)
+        await self._channel.tell(self._owner.request(self._subscription.topic, action))
 
     def pause(self) -> None:
         self._serving.pause(self._subscription)
@@ -112,36 +135,14 @@ class _Attachment:
         self._serving.resume(self._subscription)
 
     async def detach(self) -> bool:
-        was_serving, is_confirmed = self.is_serving, False
-        self._serving.forget(self._subscription)
-        if was_serving:  # Else another channel may serve it by now, and the original hub does not ask which one.
-            is_confirmed = await self._ask_to_close(self._subscription.topic, self._subscription.subscriber)
-        if not self._options.share_channels:
-            await self._channel.close()
-        return was_serving and is_confirmed
+        if not self.is_serving:  # Else another channel may serve it by now; the original hub does not ask which one.
+            await self.abandon()
+            return False
+        return await asyncio.shield(self._owner.end(self._serving, self._subscription))
 
     async def abandon(self) -> None:
         self._serving.forget(self._subscription)
-        if not self._options.share_channels:
-            await self._channel.close()
-
-    async def _ask_to_close(self, topic: Topic, subscriber: SubscriberId) -> bool:
-        """End delivery, and wait for that also where the channel ends too; say whether the hub has confirmed it.
-
-        The original client just closes its channel then. Whoever attaches next may overtake the consume pointer that
-        was sent last, and is told of messages that were finished, or that the subscription is busy.
-        """
-
-        async def ask(_: HubAddress, request: Request, timeout_s: float) -> Answer:
-            return await self._channel.ask(request, timeout_s)
-
-        try:
-            await self._routes.carry(topic, CloseSubscription(subscriber), ask)
-        except ServiceError:
-            # A hub that does not answer is made to notice by the end of the channel.
-            await self._channel.close()
-            return False
-        return True
+        await self._owner.close_own(self._channel)
 
 
 class Attachments:
@@ -153,7 +154,9 @@ class Attachments:
         self._shared: dict[HubAddress, _ServingChannel] = {}
         self._opening = asyncio.Lock()
         self._channels: set[Channel] = set()
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings: set[asyncio.Task[bool]] = set()
+        self.dropped = 0
+        """How many messages hubs delivered unasked or out of order."""
 
     async def attach(self, subscription: Subscription, action: Subscribe) -> _Attachment:
         """Ask the owner of the topic to serve `subscription` from now on. Raises ServiceError."""
@@ -181,65 +184,104 @@ class Attachments:
 
         async def ask(address: HubAddress, request: Request, timeout_s: float) -> Answer:
             nonlocal serving
-            await self._release(serving, subscription)
-            serving = await self._free_channel(address, key, timeout_s)
-            # The first delivery may come in the same packet as the answer.
-            serving.subscriptions[key] = subscription
-            assert serving.channel is not None
-            return await serving.channel.ask(request, timeout_s)
+            if serving is not None:
+                refused, serving = serving, None
+                await self._release(refused, subscription)
+            serving = found = await self._free_channel(address, key, timeout_s)
+            assert found.channel is not None
+            found.asked.add(key)
+            try:
+                # The first delivery may come in the same packet as the answer, and one of before just ahead of it.
+                return await found.channel.ask(request, timeout_s, lambda: found.serve(subscription))
+            finally:
+                found.asked.discard(key)
 
         try:
             _, answer = await self._routes.carry(subscription.topic, action, ask)
         except BaseException as exc:
-            await self._release(
-                serving, subscription, is_unanswered=not (isinstance(exc, ServiceError) and exc.definite)
-            )
+            if serving is not None:
+                is_refused = isinstance(exc, ServiceError) and exc.definite
+                await self._release(serving, subscription, is_unanswered=not is_refused)
             raise
         assert serving is not None
-        preferences = answer.preferences or SubscriptionPreferences()
-        return _Attachment(serving, subscription, preferences, self._routes, self._options)
+        return _Attachment(self, serving, subscription, answer.preferences or SubscriptionPreferences())
 
     async def close(self) -> None:
         """Close all channels."""
         await asyncio.gather(*(channel.close() for channel in list(self._channels)))
         await asyncio.gather(*self._endings)
 
+    async def close_own(self, channel: Channel) -> None:
+        """Close a channel that its one subscription leaves; one that is shared stays."""
+        if not self._options.share_channels:
+            await channel.close()
+
+    def count_dropped(self, delivery: Delivery) -> None:
+        """Count a message that a hub had no reason to deliver."""
+        if not self.dropped:
+            _log.warning(
+                "message %s of topic '%s' came to subscriber '%s' out of order or unasked, and is dropped; "
+                "further ones are only counted",
+                delivery.message.seq_id,
+                show_name(delivery.topic),
+                show_name(delivery.subscriber),
+            )
+        self.dropped += 1
+
+    def request(self, topic: Topic, action: Action) -> Request:
+        return Request(topic=topic, txn_id=self._routes.new_txn_id(), action=action)
+
     async def _release(
-        self, serving: _ServingChannel | None, subscription: Subscription, *, is_unanswered: bool = False
+        self, serving: _ServingChannel, subscription: Subscription, *, is_unanswered: bool = False
     ) -> None:
         """Give up a channel on which the subscription is not served after all."""
-        if serving is None:
-            return
         serving.forget(subscription)
         # The original hub closes a channel on which it refused a SUBSCRIBE; on one that serves nobody, nothing is lost
         # by being first, and the next SUBSCRIBE does not run into the end of it.
         if serving.channel is None or not serving.channel.is_open:
             return
-        if not serving.subscriptions:
+        if not serving.is_used:
             await serving.channel.close()
         elif is_unanswered:
-            key = subscription.topic, subscription.subscriber
-            ending = asyncio.create_task(self._close_unheard(serving.channel, *key))
-            serving.closing[key] = ending
-            self._endings.add(ending)
-            ending.add_done_callback(lambda _: serving.closing.pop(key, None))
-            ending.add_done_callback(self._endings.discard)
+            self.end(serving, subscription)
 
-    async def _close_unheard(self, channel: Channel, topic: Topic, subscriber: SubscriberId) -> None:
-        """Have a hub that may yet serve a subscription end that, and wait until it has: nobody here takes the messages.
+    def end(self, serving: _ServingChannel, subscription: Subscription) -> "asyncio.Task[bool]":
+        """Have the hub end what it serves, or may serve yet, of a subscription on a channel.
 
-        Those of this attempt would be taken for those of the next one on the channel, though some are gone already.
+        The task that waits for that goes on whoever is cancelled; until it has ended nobody attaches the subscription
+        on this channel. It returns whether the hub has confirmed the end; if not, the channel has ended.
         """
-        action = CloseSubscription(subscriber)
-        request = Request(topic=topic, txn_id=self._routes.new_txn_id(), action=action)
-        try:
-            await channel.ask(request, self._options.answer_timeout_s)
-        except ServiceError:
-            await channel.close()
+        serving.forget(subscription)
+        key = subscription.topic, subscription.subscriber
+        ending = asyncio.create_task(self._ask_to_close(serving, *key))
+        serving.closing[key] = ending
+        self._endings.add(ending)
+        ending.add_done_callback(lambda _: serving.closing.pop(key, None))
+        ending.add_done_callback(self._endings.discard)
+        return ending
 
-    async def _free_channel(
-        self, address: HubAddress, key: tuple[Topic, SubscriberId], timeout_s: float
-    ) -> _ServingChannel:
+    async def _ask_to_close(self, serving: _ServingChannel, topic: Topic, subscriber: SubscriberId) -> bool:
+        """End delivery, and wait for that also where the channel ends too; say whether the hub has confirmed it.
+
+        The original client just closes its channel then. Whoever attaches next may overtake the consume pointer that
+        was sent last, and is told of messages that were finished, or that the subscription is busy.
+        """
+        assert serving.channel is not None
+        try:
+            answer = await serving.channel.ask(
+                self.request(topic, CloseSubscription(subscriber)), self._options.answer_timeout_s
+            )
+            is_confirmed = answer.status is StatusCode.SUCCESS
+        except ServiceError:
+            is_confirmed = False
+        if not is_confirmed:
+            # The hub may serve it, now or later: only the end of the channel surely ends that.
+            await serving.channel.close()
+        else:
+            await self.close_own(serving.channel)
+        return is_confirmed
+
+    async def _free_channel(self, address: HubAddress, key: _Key, timeout_s: float) -> _ServingChannel:
         """Return a channel on which no earlier attempt to attach the subscription is under way any more.
 
         Raises: ServiceDownError - the hub has not confirmed the end of one within `timeout_s`.
@@ -263,7 +305,7 @@ class Attachments:
             return serving
 
     async def _open(self, address: HubAddress) -> _ServingChannel:
-        serving = _ServingChannel()
+        serving = _ServingChannel(self.count_dropped)
 
         def end(channel: Channel) -> None:
             self._channels.discard(channel)

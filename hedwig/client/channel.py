@@ -10,6 +10,7 @@ from typing import Final, Self
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.errors import CouldNotConnectError, RemoteProtocolError, UncertainAnswerError
 from hedwig.reasons import reason_of
+from hedwig.status import StatusCode
 from hedwig.wire import (
     Answer,
     Delivery,
@@ -49,7 +50,7 @@ class Channel:
         self._writer = writer
         self._on_news = on_news
         self._on_end = on_end
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Answer], Callable[[], None]]] = {}
         self._readable = asyncio.Event()
         self._readable.set()
         self._end: Exception | None = None
@@ -88,8 +89,10 @@ class Channel:
     def is_open(self) -> bool:
         return self._end is None
 
-    async def ask(self, request: Request, timeout_s: float) -> Answer:
+    async def ask(self, request: Request, timeout_s: float, on_success: Callable[[], None] = lambda: None) -> Answer:
         """Return the hub's answer, whatever its status.
+
+        The channel calls `on_success` as it reads the answer SUCCESS: before it reads what the hub sent after that.
 
         Raises: CouldNotConnectError - the channel had ended, nothing was sent; UncertainAnswerError - it was sent, and
             the channel ended or the time passed before an answer; LocalProtocolError - it is too large.
@@ -97,7 +100,7 @@ class Channel:
         frame = encode_frame(encode_request(request), self._options.send_frame_bytes_max)
         self._check_open()
         answer: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting[request.txn_id] = answer
+        self._waiting[request.txn_id] = answer, on_success
         try:
             async with asyncio.timeout(timeout_s):
                 self._send(frame)
@@ -186,17 +189,19 @@ class Channel:
         if not isinstance(response, Answer):
             self._on_news(response)
             return
-        waiting = self._waiting.get(response.txn_id)
-        if waiting is None:
+        answer, on_success = self._waiting.get(response.txn_id, (None, None))
+        if answer is None or on_success is None:
             _log.debug("%s: nobody waits for the answer to %s", self.address, response.txn_id)
-        elif not waiting.done():
-            waiting.set_result(response)
+        elif not answer.done():
+            answer.set_result(response)
+            if response.status is StatusCode.SUCCESS:
+                on_success()
 
     def _finish(self, reason: Exception) -> None:
         if self._end is not None:
             return
         self._end = reason
-        for answer in self._waiting.values():
+        for answer, _ in self._waiting.values():
             if not answer.done():
                 lost = UncertainAnswerError(
                     f"the channel to the hub {self.address} ended before the answer: {reason_of(reason)}"

@@ -68,6 +68,14 @@ class HedwigClient:
             if isinstance(channel, Channel):
                 await channel.close()
 
+    @property
+    def dropped_messages(self) -> int:
+        """Return how many messages hubs delivered unasked or out of order, and were dropped: none, by a sound hub.
+
+        What a hub delivers again after a subscription has attached anew does not count.
+        """
+        return self._attachments.dropped
+
     async def publish(self, topic: Topic, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub keeps it safe.
 
@@ -157,7 +165,7 @@ class HedwigClient:
         try:
             await subscription.open()
         except BaseException:
-            forget(subscription)
+            await subscription.close()
             raise
         return subscription
 
@@ -180,13 +188,11 @@ class HedwigClient:
 
     async def _make_way(self, topic: Topic, subscriber: SubscriberId, *, force: bool) -> None:
         """Close the same subscription if it is open here and may be: a shared channel cannot serve it twice."""
-        opened = self._subscriptions.get((topic, subscriber))
-        if opened is None:
-            return
-        if opened.is_open and not force:
-            raise TopicBusyError(f"{_name(topic, subscriber)} is open in this client; close it first")
-        opened.take_over()
-        await opened.close()
+        while (opened := self._subscriptions.get((topic, subscriber))) is not None:
+            if opened.is_open and not force:
+                raise TopicBusyError(f"{_name(topic, subscriber)} is open in this client; close it first")
+            opened.take_over()
+            await opened.close()
 
     def _check_open(self) -> None:
         if self._is_closed:

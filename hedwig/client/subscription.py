@@ -88,8 +88,8 @@ class Subscription:
         self._auto_consume = auto_consume
         self._resubscribe = resubscribe
         self._attachment: Attachment | None = None
-        self._is_confirmed = False
-        """Whether the hub has confirmed the end."""
+        self._session_last = 0
+        """The newest message that the hub delivered since it attached this subscription the last time."""
         self._preferences = SubscriptionPreferences()
         self._queue: deque[Message] = deque()
         self._arrived = asyncio.Event()
@@ -99,7 +99,9 @@ class Subscription:
         self._unsent = 0
         self._consumed: MessageSeqId | None = None
         self._end: HedwigError | None = None
-        self._recovery: asyncio.Task[None] | None = None
+        self._attaching: asyncio.Task[None] | None = None
+        """The attempt to attach that is under way, or was the last."""
+        self._closing: asyncio.Task[bool] | None = None
 
     @property
     def preferences(self) -> SubscriptionPreferences:
@@ -167,32 +169,46 @@ class Subscription:
         Returns: whether its hub has confirmed the end, and thereby that it knows all that was consumed. If not, it may
             or may not know the last of it.
         """
-        if self._end is None:
-            if last_is_finished:
-                await self._finish_last()
-            if self._unsent and self._finished is not None:
-                await self._consume(self._finished)
-        self._conclude(_ClosedHere("the subscription was closed"))
-        self._queue.clear()
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.wait([self._recovery])
-        self._on_close(self)
-        if self._attachment is not None:
-            self._is_confirmed = await self._attachment.detach()
+        if self._closing is None:
+            is_to_finish = self._end is None
+            self._conclude(_ClosedHere("the subscription was closed"))
+            self._queue.clear()
+            self._closing = asyncio.create_task(self._close(is_to_finish, last_is_finished))
+        # Who is cancelled here leaves nothing attached: the end goes on, and the next to open it waits for that.
+        return await asyncio.shield(self._closing)
+
+    async def _close(self, is_to_finish: bool, last_is_finished: bool) -> bool:
+        if self._attaching is not None:
+            self._attaching.cancel()
+            await asyncio.wait([self._attaching])
+        try:
+            if is_to_finish:
+                if last_is_finished:
+                    await self._finish_last()
+                if self._unsent and self._finished is not None:
+                    await self._consume(self._finished)
+            return await self._attachment.detach() if self._attachment is not None else False
+        finally:
             # They know each other; whoever opens many subscriptions must not need the garbage collector to close them.
-            self._attachment = None
-        return self._is_confirmed
+            self._attachment = self._attaching = None
+            self._on_close(self)
 
     async def open(self) -> None:
         """Attach for the first time. Raises what the hub answers; SubscriptionClosedError if it is closed meanwhile."""
-        attachment = await self._attach(self)
+        self._attaching = asyncio.create_task(self._attach_first())
+        try:
+            await self._attaching
+        except asyncio.CancelledError:
+            opener = asyncio.current_task()
+            if self._closing is None or (opener is not None and opener.cancelling()):
+                raise
         if self._end is not None:
-            await attachment.detach()
             raise SubscriptionClosedError("the subscription was closed while it was being opened")
-        self._serve_by(attachment)
-        if not attachment.is_serving:
+        if self._attachment is not None and not self._attachment.is_serving:
             self.lose()  # Already lost again: the channel's end came right after its answer.
+
+    async def _attach_first(self) -> None:
+        self._serve_by(await self._attach(self))
 
     def _serve_by(self, attachment: Attachment) -> None:
         self._attachment = attachment
@@ -200,16 +216,27 @@ class Subscription:
         if len(self._queue) >= self._options.deliveries_queued_max:
             attachment.pause()
 
-    def deliver(self, message: Message) -> None:
-        """Take a message that the hub delivers. For the channel that serves the subscription."""
+    def begin_session(self) -> None:
+        """Take messages from now on: the hub has attached it. For the channel that serves the subscription."""
+        self._session_last = 0
+
+    def deliver(self, message: Message) -> bool:
+        """Take a message that the hub delivers. For the channel that serves the subscription.
+
+        Returns: whether it is behind all that the hub delivered since it attached this subscription, as it must be.
+        """
         seq_id = message.seq_id
-        if seq_id is None or seq_id.local <= self._last_queued or self._end is not None:
-            return  # Delivered before the channel was lost.
+        if seq_id is None or seq_id.local <= self._session_last:
+            return False
+        self._session_last = seq_id.local
+        if seq_id.local <= self._last_queued or self._end is not None:
+            return True  # Delivered before the channel was lost.
         self._last_queued = seq_id.local
         self._queue.append(message)
         self._arrived.set()
         if self._attachment is not None and len(self._queue) >= self._options.deliveries_queued_max:
             self._attachment.pause()
+        return True
 
     def notify(self, event: Event) -> None:
         """Take news of the hub. For the channel that serves the subscription."""
@@ -228,8 +255,8 @@ class Subscription:
             return  # An attempt to attach that fails is reported by itself.
         if not self._resubscribe:
             self._conclude(SubscriptionClosedError("the connection to its hub was lost, or the topic moved"))
-        elif self._recovery is None or self._recovery.done():
-            self._recovery = asyncio.create_task(self._recover())
+        elif self._attaching is None or self._attaching.done():
+            self._attaching = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
         pause_s = self._options.reconnect_pause_s

@@ -5,9 +5,12 @@ What the hub delivers for that attempt may come while nobody takes it, and go on
 
 import asyncio
 
+import pytest
+
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ServiceError
 from hedwig.model import MessageSeqId, SubscriberId, Topic
+from hedwig.status import StatusCode
 from hedwig.wire import (
     HUB_FRAME_BYTES_MAX,
     Answer,
@@ -32,31 +35,40 @@ SLOW_S = 0.5
 
 
 class SlowHub:
-    """A hub with three messages that does not answer the first attempts of Ann, and is slow to deliver for them."""
+    """A hub with three messages that does not answer the first attempts of Ann, and is slow to deliver for them.
 
-    def __init__(self, unanswered: int) -> None:
+    It answers a request to close them with `closed`. If it refuses, the attempt still waits in it, and attaches later.
+    """
+
+    def __init__(self, unanswered: int, closed: StatusCode = StatusCode.SUCCESS) -> None:
         self._unanswered = unanswered
-        self._requests: asyncio.Queue[Request | None] = asyncio.Queue()
+        self._closed = closed
+        self._late: list[asyncio.StreamWriter] = []
+        """Connections on which messages are left to deliver for an attempt whose close was refused."""
         self.overtaken = 0
         """How many attempts came while the one before was not over."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reading = asyncio.create_task(self._read(reader))
+        requests: asyncio.Queue[Request | None] = asyncio.Queue()
+        reading = asyncio.create_task(self._read(reader, requests))
         try:
-            while (request := await self._requests.get()) is not None:
-                await self._carry_out(request, writer)
+            while (request := await requests.get()) is not None:
+                await self._carry_out(request, requests, writer)
         finally:
             reading.cancel()
             writer.close()
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    @staticmethod
+    async def _read(reader: asyncio.StreamReader, requests: asyncio.Queue[Request | None]) -> None:
         decoder = FrameDecoder(HUB_FRAME_BYTES_MAX)
         while data := await reader.read(1 << 16):
             for body in decoder.receive(data):
-                self._requests.put_nowait(decode_request(body))
-        self._requests.put_nowait(None)
+                requests.put_nowait(decode_request(body))
+        requests.put_nowait(None)
 
-    async def _carry_out(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _carry_out(
+        self, request: Request, requests: asyncio.Queue[Request | None], writer: asyncio.StreamWriter
+    ) -> None:
         match request.action:
             case Subscribe(subscriber=subscriber) if subscriber == ANN and self._unanswered:
                 self._unanswered -= 1
@@ -65,13 +77,19 @@ class SlowHub:
                 self._send(writer, self._delivery(ANN, 1))
                 if not self._unanswered:
                     self._send(writer, self._delivery(BOB, 1))
+                if self._closed is not StatusCode.SUCCESS:
+                    self._late.append(writer)
+                    self._send(writer, Answer(txn_id=request.txn_id, status=self._closed))
+                    return
                 for _ in range(5):
                     await asyncio.sleep(SLOW_S / 10)
-                    if not self._requests.empty():
+                    if not requests.empty():
                         self.overtaken += 1
                         break
                 self._send(writer, self._delivery(ANN, 2), Answer(txn_id=request.txn_id))
             case Subscribe(subscriber=subscriber):
+                if subscriber == ANN and writer in self._late:
+                    self._send(writer, self._delivery(ANN, 2))
                 self._send(writer, Answer(txn_id=request.txn_id))
                 if subscriber == ANN:
                     self._send(writer, *(self._delivery(ANN, local) for local in (1, 2, 3)))
@@ -91,9 +109,18 @@ class SlowHub:
             writer.write(encode_frame(encode_response(response), HUB_FRAME_BYTES_MAX))
 
 
-async def test_messages_of_an_unanswered_attempt_are_not_taken_for_those_of_the_next() -> None:
+@pytest.mark.parametrize(
+    "closed",
+    [
+        pytest.param(StatusCode.SUCCESS, id="ended"),
+        # The request to close was not sent on by another hub; the attempt was, and waits.
+        pytest.param(StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, id="not ended: not responsible"),
+        pytest.param(StatusCode.SERVICE_DOWN, id="not ended: down"),
+    ],
+)
+async def test_messages_of_an_unanswered_attempt_are_not_taken_for_those_of_the_next(closed: StatusCode) -> None:
     # Each attempt is one and another one that follows by itself.
-    hub = SlowHub(unanswered=2)
+    hub = SlowHub(2, closed)
     server = await asyncio.start_server(hub.serve, "127.0.0.1", 0)
     address = HubAddress("127.0.0.1", server.sockets[0].getsockname()[1])
     options = ClientOptions(hub=address, share_channels=True, answer_timeout_s=SLOW_S)
@@ -106,6 +133,9 @@ async def test_messages_of_an_unanswered_attempt_are_not_taken_for_those_of_the_
                 break
             except ServiceError:
                 await anext(bob)  # It comes behind the first that is delivered for the attempt.
-        bodies = [(await anext(subscription)).body for _ in range(3)]
+        bodies: list[bytes] = []
+        while bodies[-1:] != [b"message 3"]:
+            bodies.append((await anext(subscription)).body)
+        assert not client.dropped_messages
     assert bodies == [b"message 1", b"message 2", b"message 3"]
     assert not hub.overtaken

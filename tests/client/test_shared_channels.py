@@ -1,0 +1,65 @@
+"""Prove that no message is lost where a subscription on a shared channel is opened again while its end is under way.
+
+A message is lost once a client consumes one behind it that an attachment from before had brought.
+"""
+
+import asyncio
+
+import pytest
+
+from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
+from hedwig.model import SubscriberId, Topic
+
+ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
+PATIENCE_S = 60.0
+MESSAGES = 400
+
+
+async def _fill(client: HedwigClient, topic: Topic) -> None:
+    assert [each.local async for each in client.publish_many(topic, [b"message"] * MESSAGES)][-1] == MESSAGES
+
+
+async def _take(subscription: Subscription, most: int) -> list[int]:
+    """Return the ids of the next messages: `most`, or up to the last."""
+    ids: list[int] = []
+    while len(ids) < most and ids[-1:] != [MESSAGES]:
+        seq_id = (await anext(subscription)).seq_id
+        assert seq_id is not None
+        ids.append(seq_id.local)
+    return ids
+
+
+def _judge(sessions: list[list[int]]) -> None:
+    """Fail unless each session is without gap and goes on no later than behind all that came before."""
+    newest = 0
+    for ids in sessions:
+        assert ids == list(range(ids[0], ids[-1] + 1)), "a gap in a session"
+        assert ids[0] <= newest + 1, f"messages {newest + 1} to {ids[0] - 1} are lost"
+        newest = max(newest, ids[-1])
+    assert newest == MESSAGES
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["while it closes", "whose close was cancelled"])
+async def test_subscribing_again(is_cancelled: bool, own_hub: HubAddress, topic: Topic) -> None:
+    sessions: list[list[int]] = []
+    closing: list[asyncio.Task[bool]] = []
+    async with asyncio.timeout(PATIENCE_S), HedwigClient(ClientOptions(hub=own_hub, share_channels=True)) as client:
+        await client.subscribe(Topic(topic + b"/other"), BOB)  # So that the channel is kept.
+        await (await client.subscribe(topic, ANN)).close()
+        await _fill(client, topic)
+        while not sessions or sessions[-1][-1] < MESSAGES:
+            subscription = await client.subscribe(topic, ANN)
+            sessions.append(await _take(subscription, 1 + len(sessions) % 7))
+            closing.append(asyncio.create_task(subscription.close()))
+            for _ in range(1 + len(sessions) % 4):
+                await asyncio.sleep(0)
+            if is_cancelled:
+                closing[-1].cancel()
+        await asyncio.wait(closing)
+        dropped = client.dropped_messages
+        async with HedwigClient(ClientOptions(hub=own_hub)) as other:
+            await other.subscribe(topic, ANN)  # Nothing keeps it busy.
+    assert sum(task.cancelled() for task in closing) > len(closing) / 2 or not is_cancelled
+    assert all(task.cancelled() or not task.exception() for task in closing)
+    _judge(sessions)
+    assert not dropped
