@@ -1,6 +1,7 @@
 """Requests: what a hub does with each, once it owns the topic."""
 
 import logging
+from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -13,7 +14,7 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
-from hedwig.model import MessageSeqId, RegionSeqId
+from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, show_name
 from hedwig.wire import (
     Action,
@@ -44,6 +45,9 @@ _REQUEST_BYTES: Final = 1024
 """What a request costs besides its bytes while it waits, roughly."""
 _FAIR_SHARE: Final = 64 * 1024
 """What a channel may have waiting however much others have, and one request more."""
+
+
+_Place = tuple[Channel, Topic, SubscriberId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,10 @@ class Requests:
         """Requests that are being carried out."""
         self.unanswered_bytes = 0
         """What all requests that are not answered yet take, roughly."""
+        self._subscribes: Counter[_Place] = Counter()
+        """SUBSCRIBEs under way."""
+        self._behind: dict[_Place, list[tuple[Request, int]]] = {}
+        """CLOSESUBSCRIPTIONs that wait until the SUBSCRIBEs before them are over, and what came after them."""
         self.is_read_only = options.read_only
         self.published = 0
         self.refused = 0
@@ -101,7 +109,35 @@ class Requests:
             if is_answered:
                 self._refuse(channel, size, request.txn_id, exc)
             return
+        self._begin_in_order(channel, request, size)
+
+    def _begin_in_order(self, channel: Channel, request: Request, size: int) -> None:
+        """Begin to carry a request out; a CLOSESUBSCRIPTION not before the SUBSCRIBEs in front of it are over.
+
+        A SUBSCRIBE begins anew when its topic is released meanwhile, behind requests that came later. But once a
+        CLOSESUBSCRIPTION is confirmed, nothing that its channel sent before may attach any more.
+        """
+        if (place := _place_of(channel, request)) is not None:
+            waiting = self._behind.get(place)
+            if waiting is None and isinstance(request.action, CloseSubscription) and place in self._subscribes:
+                waiting = self._behind[place] = []
+            if waiting is not None:
+                waiting.append((request, size))
+                return
+            if isinstance(request.action, Subscribe):
+                self._subscribes[place] += 1
         self._with_topic(channel, request, size, _Attempt(_TRIES))
+
+    def _over(self, channel: Channel, request: Request) -> None:
+        """Take note that a request is answered, or needs no answer any more; begin what waited for that."""
+        place = _place_of(channel, request)
+        if place is None or not isinstance(request.action, Subscribe):
+            return
+        self._subscribes[place] -= 1
+        if not self._subscribes[place]:
+            del self._subscribes[place]
+            for following, size in self._behind.pop(place, ()):
+                self._begin_in_order(channel, following, size)
 
     def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
         """Answer a request with `error`, whatever it asks for."""
@@ -155,6 +191,7 @@ class Requests:
             if isinstance(request.action, Consume):
                 self._begin(channel, size)
             self._refuse(channel, size, request.txn_id, attempt.outcome(error))
+            self._over(channel, request)
 
         self._topics.with_topic(
             request.topic, should_claim=request.should_claim, tried=request.tried, serve=serve, refuse=refuse
@@ -218,11 +255,14 @@ class Requests:
             except BaseException:
                 work.close()
                 channel.end_unanswered(size)
+                self._over(channel, request)
                 raise
+            is_over = True
             try:
                 was_answered = await work
             except TopicGoneError as gone:
                 if attempt.left > 1:
+                    is_over = False
                     again = _finding_what_it_made(request) if gone.created else request
                     self._with_topic(channel, again, size, attempt.next(request.action if gone.created else None))
                 else:
@@ -241,6 +281,8 @@ class Requests:
                     channel.end_unanswered(size)
             finally:
                 channel.gate.leave()
+                if is_over:
+                    self._over(channel, request)
 
         self.tasks.start(carry_out())
 
@@ -275,6 +317,14 @@ class Requests:
         lost = self._subscribing.channel_ended(channel)
         if lost:
             self.tasks.start(self._subscribing.detach_lost(lost, channel))
+
+
+def _place_of(channel: Channel, request: Request) -> _Place | None:
+    """Return which subscription a request attaches or ends, and on which channel; None if it does neither."""
+    match request.action:
+        case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber) | CloseSubscription(subscriber):
+            return channel, request.topic, subscriber
+    return None
 
 
 def _finding_what_it_made(request: Request) -> Request:

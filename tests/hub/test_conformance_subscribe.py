@@ -1,6 +1,7 @@
 """Subscribing, over the wire: the three modes, preferences, who is attached where, close and unsubscribe."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -341,6 +342,45 @@ async def test_close_of_what_is_not_there_is_fine(hub: Hub, client: WireClient, 
     assert (await client.close_subscription(T, S)).status is StatusCode.SUCCESS
     await client.publish(T, b"m")
     assert await other.delivered(1) == [1], "only the channel that it is attached to closes it"
+
+
+async def test_a_close_is_confirmed_once_no_subscribe_before_it_can_attach(
+    hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is released while the hub carries a SUBSCRIBE out, so the hub begins that anew."""
+    manager = hub.metadata.subscriptions
+    create = manager.create_subscription_data
+    closed: list[int] = []
+    releases: list[asyncio.Task[None]] = []
+
+    async def create_and_release(*args: Any) -> Any:
+        version = await create(*args)
+        owned = hub.topics.get(T)
+        assert owned is not None
+        releases.append(asyncio.create_task(hub.topics.release(owned)))
+        await eventually(lambda: not owned.is_serving, "the topic is on its way out")
+        closed.append(client.send(T, CloseSubscription(S)))
+        await client.barrier()
+        return version
+
+    monkeypatch.setattr(manager, "create_subscription_data", create_and_release)
+    assert (await client.subscribe(T, S)).status is StatusCode.SUCCESS
+    assert (await client.answer(closed[0])).status is StatusCode.SUCCESS
+    await asyncio.gather(*releases)
+    other = await connect(hub)
+    await other.subscribed(T, S)
+    await client.publish(T, b"m")
+    assert await other.delivered(1) == [1]
+    assert client.undelivered == []
+
+
+async def test_many_requests_about_one_subscription_without_waiting(client: WireClient) -> None:
+    sent = [client.send(T, action(subscriber=S)) for _ in range(300) for action in (Subscribe, CloseSubscription)]
+    sent.append(client.send(T, Subscribe(subscriber=S)))
+    for txn_id in sent:
+        assert (await client.answer(txn_id)).status is StatusCode.SUCCESS
+    await client.publish(T, b"m")
+    assert await client.delivered(1) == [1]
 
 
 async def test_close_frees_the_subscription_for_another_channel(hub: Hub, client: WireClient, connect: Connect) -> None:
