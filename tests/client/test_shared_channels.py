@@ -15,6 +15,14 @@ PATIENCE_S = 60.0
 MESSAGES = 400
 
 
+@pytest.fixture(params=["our hub", "the original hub"])
+def hub(request: pytest.FixtureRequest) -> HubAddress:
+    if request.param == "the original hub":
+        return HubAddress.parse(request.getfixturevalue("servers").address("java-hedwig"))
+    address: HubAddress = request.getfixturevalue("own_hub")
+    return address
+
+
 async def _fill(client: HedwigClient, topic: Topic) -> None:
     assert [each.local async for each in client.publish_many(topic, [b"message"] * MESSAGES)][-1] == MESSAGES
 
@@ -40,10 +48,10 @@ def _judge(sessions: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["while it closes", "whose close was cancelled"])
-async def test_subscribing_again(is_cancelled: bool, own_hub: HubAddress, topic: Topic) -> None:
+async def test_subscribing_again(is_cancelled: bool, hub: HubAddress, topic: Topic) -> None:
     sessions: list[list[int]] = []
     closing: list[asyncio.Task[bool]] = []
-    async with asyncio.timeout(PATIENCE_S), HedwigClient(ClientOptions(hub=own_hub, share_channels=True)) as client:
+    async with asyncio.timeout(PATIENCE_S), HedwigClient(ClientOptions(hub=hub, share_channels=True)) as client:
         await client.subscribe(Topic(topic + b"/other"), BOB)  # So that the channel is kept.
         await (await client.subscribe(topic, ANN)).close()
         await _fill(client, topic)
@@ -57,7 +65,7 @@ async def test_subscribing_again(is_cancelled: bool, own_hub: HubAddress, topic:
                 closing[-1].cancel()
         await asyncio.wait(closing)
         dropped = client.dropped_messages
-        async with HedwigClient(ClientOptions(hub=own_hub)) as other:
+        async with HedwigClient(ClientOptions(hub=hub)) as other:
             await other.subscribe(topic, ANN)  # Nothing keeps it busy.
     assert sum(task.cancelled() for task in closing) > len(closing) / 2 or not is_cancelled
     assert all(task.cancelled() or not task.exception() for task in closing)
