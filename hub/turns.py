@@ -31,10 +31,11 @@ class Turns:
             try:
                 await mine
             except BaseException:
-                if mine in waiting:
+                if mine.done() and not mine.cancelled():
+                    self._pass_on(key)  # The turn was given to a caller that left in the same moment.
+                elif mine in waiting:
                     waiting.remove(mine)
-                else:
-                    self._pass_on(key)  # It was given to a caller who left in the same moment.
+                # Else whoever had the turn has passed this caller over already.
                 raise
         try:
             yield

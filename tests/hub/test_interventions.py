@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,16 @@ import pytest
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Message, Subscription
 from hedwig.errors import SubscriptionClosedError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
+from hedwig.status import StatusCode
 from hedwig.versions import ANY
+from hedwig.wire import Subscribe
 from hub.hub import Hub
+from hub.interventions import Interventions
 from hub.options import HubOptions
+from tests.hub.conftest import Connect
+from tests.hub.locked_metadata import locked
 from tests.hub.test_admin_endpoint import RunHub
+from tests.hub.wire_client import eventually
 
 T = Topic(b"news")
 S = SubscriberId(b"reader")
@@ -189,6 +196,52 @@ async def test_what_was_deleted_does_not_come_again(start: Start) -> None:
     assert (told["consumed"], told["next_id"]) == (0, 5)
     assert (await run.post(f"{SEEK}&to=start"))["consumed"] == 4
     assert await _next_ids(await _open(run), 1) == [5]
+
+
+async def test_seeks_whose_time_is_over_leave_a_subscription_to_one_connection(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both end in one step of the event loop: one had the turn, the other waited for it, and so do two clients."""
+    run = await start()
+    hub = run.hub
+    await _with_a_detached_reader(run, 5, 3)
+    clients = [await connect(hub), await connect(hub)]
+    turns = hub.subscribing._turns
+    interventions = Interventions(hub.metadata.subscriptions, hub.subscribing)
+    topic = hub.topics.get(T)
+    assert topic is not None
+
+    def waits(number: int) -> bool:
+        return turns.is_taken((T, S)) and len(turns._waiting[(T, S)]) == number
+
+    with locked(hub):
+        seeks = []
+        for waiting in range(2):
+            seeks.append(asyncio.create_task(interventions.seek(topic, S, 0, force=True, expected=None)))
+            await eventually(partial(waits, waiting), "a seek waits")
+        for waiting, client in enumerate(clients, 2):
+            client.send(T, Subscribe(subscriber=S))
+            await eventually(partial(waits, waiting), "a client waits")
+        # As the deadlines of two requests of the admin endpoint do.
+        for seek in seeks:
+            seek.cancel()
+        await asyncio.wait(seeks)
+    assert all(seek.cancelled() for seek in seeks)
+    answers = [await client.answer(1) for client in clients]
+    assert [answer.status for answer in answers] == [StatusCode.SUCCESS, StatusCode.TOPIC_BUSY]
+    assert [len(client.answers[1]) for client in clients] == [1, 1]
+    await run.client.publish(T, b"new")
+    ids = await clients[0].delivered(1)
+    assert ids[0] in (1, 4), "the seek that had the turn was done, or was not"
+    ids += await clients[0].delivered(6 - ids[0])
+    assert ids == list(range(ids[0], 7))
+    assert clients[1].undelivered == []
+    await clients[0].close()
+    await eventually(lambda: topic.subscription(S) is None, "it is detached")
+    await clients[1].subscribed(T, S)
+    assert await clients[1].delivered(1) == ids[:1]
+    assert not turns.is_taken((T, S))
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(

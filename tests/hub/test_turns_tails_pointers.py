@@ -81,9 +81,36 @@ async def test_turns_survive_callers_that_leave_or_fail(seed: int) -> None:
         if source.random() < 0.5:
             source.choice(tasks).cancel()
     async with asyncio.timeout(DEADLINE_S):
-        await asyncio.gather(*tasks, return_exceptions=True)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         async with turns.turn("k"):
             pass
+    assert not turns.is_taken("k")
+    assert {type(outcome) for outcome in outcomes} <= {type(None), RuntimeError, asyncio.CancelledError}, outcomes
+
+
+async def test_a_waiter_that_is_cancelled_as_the_holder_leaves_passes_nothing_on() -> None:
+    """The one behind it has the turn by then, and a third must not get it as well."""
+    turns, entered, may_go = Turns(), list[str](), asyncio.Event()
+
+    async def work(name: str) -> None:
+        async with turns.turn("k"):
+            entered.append(name)
+            await may_go.wait()
+
+    first, cancelled, second, third = (asyncio.create_task(work(name)) for name in "abcd")
+    await eventually(lambda: entered == ["a"], "the first has the turn, and three wait")
+    # Deadlines that pass together do this.
+    first.cancel()
+    cancelled.cancel()
+    await asyncio.wait([first, cancelled])
+    await eventually(lambda: len(entered) > 1, "the next has the turn")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert entered == ["a", "c"]
+    may_go.set()
+    async with asyncio.timeout(DEADLINE_S):
+        await asyncio.gather(second, third)
+    assert entered == ["a", "c", "d"]
     assert not turns.is_taken("k")
 
 
