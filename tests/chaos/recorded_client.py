@@ -14,7 +14,7 @@ from hedwig.client.attachments import Attachments
 from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.errors import ServiceError
-from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.model import MessageSeqId, SubscriptionPreferences, Topic
 from hedwig.wire import Action, Answer, Event, Message, Request, Subscribe
 from tests.chaos.history import Attempt, ChaosHistory
 from tests.hub.delivery_history import Session
@@ -76,11 +76,7 @@ class _RecordedRoutes(Routes):
 
 
 class _RecordedAttachments(Attachments):
-    """Attachments that make a session of every attempt to attach.
-
-    An attempt that was not answered may have led to deliveries, which come on the same channel as those of the next
-    one. So the next one goes on with its session, until the ids show where it began.
-    """
+    """Attachments that make a session of every attempt to attach that the hub answers with SUCCESS."""
 
     def __init__(
         self, options: ClientOptions, routes: Routes, history: ChaosHistory, seen: Callable[[Session, int], None]
@@ -88,76 +84,42 @@ class _RecordedAttachments(Attachments):
         super().__init__(options, routes)
         self._history = history
         self._seen = seen
-        self._unanswered: dict[tuple[Topic, SubscriberId], Tap] = {}
 
     async def _attach(self, subscription: Subscription, action: Subscribe) -> Attachment:  # type: ignore[override]
-        key = subscription.topic, subscription.subscriber
-        tap = self._unanswered.pop(key, None) or Tap(subscription, self._history, self._seen)
-        tap.subscription = subscription
-        try:
-            # A channel that serves a subscription needs of it what the tap passes on, and nothing else.
-            attachment = await super()._attach(cast(Subscription, tap), action)
-        except BaseException as exc:
-            if not (isinstance(exc, ServiceError) and exc.definite):
-                tap.may_begin_anew += 1
-                self._unanswered[key] = tap
-            raise
-        tap.attached()
-        return _RecordedAttachment(attachment, tap)
+        tap = Tap(subscription, self._history, self._seen)
+        # A channel that serves a subscription needs of it what the tap passes on, and nothing else.
+        return _RecordedAttachment(await super()._attach(cast(Subscription, tap), action), tap)
 
 
 class Tap:
-    """A subscription as the channel knows it that serves it; its sessions are written down, attached when that is sure.
-
-    `may_begin_anew`: how often a session may end in the middle, and another begin.
-    """
+    """A subscription as the channel knows it that serves it; the history gets its session as the hub answers."""
 
     def __init__(self, subscription: Subscription, history: ChaosHistory, seen: Callable[[Session, int], None]) -> None:
         self.topic = subscription.topic
         self.subscriber = subscription.subscriber
-        self.may_begin_anew = 0
-        self.subscription = subscription
+        now = time.monotonic()
+        self.session = Session(self.topic, self.subscriber.decode(), asked=now, attached=now)
+        self._subscription = subscription
         self._history = history
         self._seen = seen
-        self.session = self._new_session()
 
-    def attached(self) -> None:
-        """Take note that the hub said so."""
-        if not self.session.deliveries:
-            self.session.attached = time.monotonic()
-            self._is_answered = True
-        self._write_down()
+    def begin_session(self) -> None:
+        self.session.attached = time.monotonic()
+        self._history.sessions.append(self.session)
+        self._subscription.begin_session()
 
-    def deliver(self, message: Message) -> None:
+    def deliver(self, message: Message) -> bool:
         assert message.seq_id is not None, "a delivery without an id"
-        local, deliveries = message.seq_id.local, self.session.deliveries
-        if deliveries and local != deliveries[-1][0] + 1 and self.may_begin_anew:
-            self.may_begin_anew -= 1
-            self.session = self._new_session()
-        if not self.session.deliveries and not self._is_answered:
-            # It comes behind the answer, but in the same packet, so whoever waits for that has yet to hear of it.
-            self.session.attached = time.monotonic()
+        local = message.seq_id.local
         self.session.deliveries.append((local, message.body))
-        if len(self.session.deliveries) == 1:
-            self._write_down()
         self._seen(self.session, local)
-        self.subscription.deliver(message)
+        return self._subscription.deliver(message)
 
     def notify(self, event: Event) -> None:
-        self.subscription.notify(event)
+        self._subscription.notify(event)
 
     def lose(self) -> None:
-        self.subscription.lose()
-
-    def _new_session(self) -> Session:
-        now = time.monotonic()
-        self._is_written = self._is_answered = False
-        return Session(self.topic, self.subscriber.decode(), now, now)
-
-    def _write_down(self) -> None:
-        if not self._is_written:
-            self._is_written = True
-            self._history.sessions.append(self.session)
+        self._subscription.lose()
 
 
 class _RecordedAttachment:

@@ -411,7 +411,7 @@ def test_whoever_begins_a_claim_was_alive_a_while_before() -> None:
     assert [each.lived for each in glances_of(calls, {"p1": A, "p2": B}) if each.is_shown] == [80.0]
 
 
-async def test_a_delivery_in_the_packet_of_the_answer_shows_when_a_session_began() -> None:
+async def test_a_session_begins_with_the_answer() -> None:
     """Not when it was asked for: what others published until then need not be delivered."""
 
     async def nobody(_: Subscription) -> Attachment:
@@ -425,14 +425,14 @@ async def test_a_delivery_in_the_packet_of_the_answer_shows_when_a_session_began
     tap = Tap(subscription, history, lambda *_: None)
     asked = tap.session.asked
     await until(lambda: time.monotonic() > asked + 0.01, "some time")
-    tap.deliver(Message(b"m").accepted(MessageSeqId(7), b"here"))
-    began = tap.session.attached
-    assert began > asked + 0.01
-    await until(lambda: time.monotonic() > began + 0.01, "some time")
-    tap.attached()
-    tap.deliver(Message(b"m").accepted(MessageSeqId(8), b"here"))
-    assert [(each.asked, each.attached) for each in history.sessions] == [(asked, began)]
-    assert [local for local, _ in tap.session.deliveries] == [7, 8]
+    assert not history.sessions
+    tap.begin_session()
+    assert tap.deliver(Message(b"m").accepted(MessageSeqId(7), b"here"))
+    assert not tap.deliver(Message(b"m").accepted(MessageSeqId(7), b"here")), "the client drops it"
+    assert history.sessions == [tap.session]
+    assert tap.session.asked == asked
+    assert tap.session.attached > asked + 0.01
+    assert [local for local, _ in tap.session.deliveries] == [7, 7]
 
 
 def test_evidence_of_a_topic_is_written_down(tmp_path: Path) -> None:

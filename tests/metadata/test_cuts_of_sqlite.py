@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.exit_codes import ExitCode, exit_code_of_error
 from hedwig.model import LedgerRanges, Topic
@@ -61,7 +62,7 @@ async def test_no_statement_of_a_cut_reads_the_whole_table(tmp_path: Path, monke
             outcome.check()
         run = Lane.run
 
-        async def seen(self: Lane, what: str, work: object) -> object:
+        async def seen(self: Lane, what: str, work: object, deadline: Deadline | None = None) -> object:
             def traced(connection: sqlite3.Connection) -> object:
                 connection.set_trace_callback(statements.append)
                 try:
@@ -69,7 +70,7 @@ async def test_no_statement_of_a_cut_reads_the_whole_table(tmp_path: Path, monke
                 finally:
                     connection.set_trace_callback(None)
 
-            return await run(self, what, traced)
+            return await run(self, what, traced, deadline)
 
         monkeypatch.setattr(Lane, "run", seen)
         assert len(await store.key_ranges(PERSISTENCE, 4, rows_min=100)) == 4
