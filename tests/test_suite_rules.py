@@ -1,5 +1,9 @@
-"""Prove the rules of tests/conftest.py: long tests wait to be asked for, and nothing is skipped quietly."""
+"""Prove the rules of tests/conftest.py: long tests wait to be asked for, nothing is skipped quietly.
 
+And the rule that no test hides what went wrong in its tasks: what it gathers with the exceptions it looks at.
+"""
+
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +32,44 @@ def test_long() -> None:
 def test_short() -> None:
     pass
 """
+
+
+def _hides_failures(node: ast.AST) -> bool:
+    """Say whether a statement drops what it gathered with the exceptions, or suppresses what a failed test raises."""
+    if isinstance(node, ast.Expr):
+        return any(each.arg == "return_exceptions" for each in ast.walk(node) if isinstance(each, ast.keyword))
+    if isinstance(node, ast.With | ast.AsyncWith):
+        calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+        names = {ast.unparse(name) for call in calls if "suppress" in ast.unparse(call.func) for name in call.args}
+        return not names.isdisjoint({"AssertionError", "Exception", "BaseException"})
+    return False
+
+
+@pytest.mark.parametrize(
+    ("statement", "hides"),
+    [
+        ("await gather(a, b, return_exceptions=True)", True),
+        ("await wait_for(gather(a, b, return_exceptions=True), 1)", True),
+        ("outcomes = await gather(a, b, return_exceptions=True)", False),
+        ("with contextlib.suppress(AssertionError, OSError): pass", True),
+        ("with suppress(Exception): pass", True),
+        ("with suppress(OSError): pass", False),
+    ],
+)
+def test_statement_that_hides_failures_is_known(statement: str, hides: bool) -> None:
+    module = compile(statement, "", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    assert any(map(_hides_failures, ast.walk(module))) == hides
+
+
+def test_no_test_hides_failures() -> None:
+    folder = RULES.parent
+    hidden = [
+        f"{path.relative_to(folder)}:{node.lineno}"
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.stmt) and _hides_failures(node)
+    ]
+    assert not hidden, "look at what was gathered, or end tasks with tests.endings.end_all"
 
 
 def test_long_tests_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from enum import Flag, auto
 from types import TracebackType
 from typing import Final, Self
 
+from tests.endings import end_all
+
 __all__ = ["Divider", "Way"]
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -59,10 +61,7 @@ class Divider:
     ) -> None:
         for server in self._servers:
             server.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_all(self._tasks)
 
     def at(self, address: str) -> str:
         """Return host:port at which a server is reached through here."""
@@ -112,10 +111,8 @@ class Divider:
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
             server_writer.transport.abort()
+            await end_all(pumps)
 
     async def _pump(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward in one direction until either end closes; while the network is parted, no end is heard of."""

@@ -16,6 +16,7 @@ from cli.dev.classpath import ClasspathCache, user_cache
 from cli.dev.java import find_java, jvm_flags
 from cli.dev.log4j import write_log4j
 from tests.chaos.workload import Workload
+from tests.endings import end_all
 from tests.hub.delivery_history import Acknowledged, Outcome, Publish, Session, Unknown
 from tests.java_client.client import JavaClient, JavaSubscription
 from tests.java_client.driver import SOURCE, DriverError, JavaClientDriver, JavaError, Received, Value
@@ -64,10 +65,10 @@ class JavaLoad:
 
     async def close(self) -> None:
         """End everything."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        try:
+            await end_all(self._tasks)
+        finally:
+            self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def _call(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)

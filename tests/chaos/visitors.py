@@ -17,6 +17,7 @@ from tests.chaos.history import ChaosHistory
 from tests.chaos.recorded_client import RecordedClient
 from tests.chaos.visits import Do, Told, Visit, Visits, acknowledged_of, missing
 from tests.chaos.workload import options_of
+from tests.endings import end_all
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN
 from tests.hub.delivery_history import Session
 
@@ -52,10 +53,10 @@ class Visitors:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(client.close() for client in self._clients))
+        try:
+            await end_all(self._tasks)
+        finally:
+            await asyncio.gather(*(client.close() for client in self._clients))
 
     def begin(self, topics: Iterable[bytes]) -> None:
         """Have these topics visited from now on."""

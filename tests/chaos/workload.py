@@ -13,6 +13,7 @@ from hedwig.errors import HedwigError, ServiceError
 from hedwig.model import SubscriberId, Topic
 from tests.chaos.history import ChaosHistory
 from tests.chaos.recorded_client import RecordedClient
+from tests.endings import end_all
 from tests.faults.waiting import until
 from tests.hub.delivery_history import Acknowledged, Outcome, Publish, Refused, Session, Unknown
 
@@ -60,11 +61,10 @@ class Workload:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        tasks = [*self._publishers, *self._subscribers]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(client.close() for client in self._clients))
+        try:
+            await end_all([*self._publishers, *self._subscribers])
+        finally:
+            await asyncio.gather(*(client.close() for client in self._clients))
 
     # ------------------------------------------------------------------------------------------------- beginning
 

@@ -24,6 +24,7 @@ from hedwig.versions import ANY, NEW
 from metadata import MetadataStore, RecordKey, Write, open_metadata
 from metadata.freeze_watch import FreezeWatch
 from tests.cli.admin import Admin
+from tests.endings import end_all
 
 NEWS = Topic(b"news")
 HUB = HubInfo(host="hub.example", port=4080, ssl_port=9876, epoch=7)
@@ -200,13 +201,12 @@ def _watch(store: MetadataStore) -> FreezeWatch:
     return FreezeWatch(store.named_records, SystemClock())
 
 
-async def _crashing(store: MetadataStore, after: int) -> Any:
+async def _crashing(store: MetadataStore, after: int) -> None:
     """Delete the topic, but end after so many steps of the event loop."""
     deletion = asyncio.create_task(delete_topic(store, await read_topic(store, NEWS), _watch(store)))
     for _ in range(after):
         await asyncio.sleep(0)
-    deletion.cancel()
-    return await asyncio.gather(deletion, return_exceptions=True)
+    await end_all([deletion])
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 5, 20, 80, 300])

@@ -18,6 +18,7 @@ from hedwig.wire import (
     encode_frame,
     encode_response,
 )
+from tests.endings import end_all
 
 __all__ = ["Wire"]
 
@@ -76,8 +77,7 @@ class Wire:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        self.cut()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_all(self._tasks)
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

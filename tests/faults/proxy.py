@@ -17,6 +17,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from tests.endings import end_all
 from tests.faults.wires import Request, Wire
 
 __all__ = ["PASS", "Action", "Exchange", "Plan", "Proxy", "Step", "at_random", "mute_from", "scripted"]
@@ -126,8 +127,10 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.vanish()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        await asyncio.gather(*self._meanwhiles)
+        try:
+            await end_all(self._connections)
+        finally:
+            await asyncio.gather(*self._meanwhiles)
 
     def vanish(self) -> None:
         """End all connections, and accept no more: from now on the address belongs to nobody."""

@@ -12,6 +12,7 @@ from hedwig.errors import ServiceError
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import CreateOrAttach, Delivery
+from tests.endings import end_all
 from tests.faults.waiting import until
 from tests.hub.delivery_history import (
     Acknowledged,
@@ -89,10 +90,7 @@ class CrashWorkload:
 
     async def cancel(self) -> None:
         """End everything at once."""
-        tasks = [*self._publishers, *self._subscribers]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_all([*self._publishers, *self._subscribers])
 
     def _has_failed(self) -> bool:
         return any(each.done() and each.exception() for each in (*self._publishers, *self._subscribers))

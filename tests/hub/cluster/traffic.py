@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
 from hedwig.errors import ServiceError, SubscriptionClosedError
 from hedwig.model import SubscriberId, Topic
+from tests.endings import end_all
 
 __all__ = ["Traffic"]
 
@@ -68,11 +69,10 @@ class Traffic:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [*self._publishing, *self._receiving]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._stack.aclose()
+        try:
+            await end_all([*self._publishing, *self._receiving])
+        finally:
+            await self._stack.aclose()
 
     @property
     def published(self) -> int:

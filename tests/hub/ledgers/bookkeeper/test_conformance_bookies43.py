@@ -186,8 +186,9 @@ async def test_a_ledger_is_taken_over_in_the_middle_of_a_burst(client: Client) -
     futures = [store.start_append(ledger_id, number, b"%d" % number) for number in range(2000)]
     await futures[300]
     last = await taker.open_and_fence(ledger_id)
-    await asyncio.gather(*futures, return_exceptions=True)
-    acknowledged = [number for number, future in enumerate(futures) if future.exception() is None]
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    acknowledged = [number for number, outcome in enumerate(outcomes) if outcome is None]
+    assert all(isinstance(outcome, LedgerError) for outcome in outcomes[len(acknowledged) :])
     assert acknowledged == list(range(len(acknowledged)))
     assert 300 < len(acknowledged) <= last + 1
     assert await read_all(taker, ledger_id, last) == [b"%d" % number for number in range(last + 1)]

@@ -142,6 +142,7 @@ async def test_java_takes_over_in_the_middle_of_a_burst(java: JavaLedgers, open_
     found = await java("read", ledger, *whose(DigestKind.CRC32C))
     results = await asyncio.gather(*appends, return_exceptions=True)
     acknowledged = [entry for entry, result in enumerate(results) if result is None]
+    assert all(isinstance(result, LedgerError) for result in results[len(acknowledged) :])
     last = int(found.split()[0])
     assert acknowledged == list(range(len(acknowledged)))
     assert 200 < len(acknowledged) <= last + 1

@@ -374,8 +374,11 @@ class Turmoil:
                 await asyncio.sleep(0.2)
                 continue
             stream = Stream(store, ledger, in_flight=random.choice([1, 16, 128]))
-            with contextlib.suppress(AssertionError):
+            try:
                 await stream.reach(random.randrange(1, 800))
+            except AssertionError:
+                assert stream.errors
+                assert all(isinstance(error, LedgerError) for error in stream.errors), stream.errors
             last = await (self._closed(store, taker, stream) if random.random() < 0.4 else recovered(taker, ledger))
             acknowledged = await stream.stop()
             assert acknowledged <= last + 1, f"{acknowledged} entries were acknowledged, and {last} is the last"

@@ -71,7 +71,8 @@ class Scenario:
                 await asyncio.sleep(self.random.choice([0.2, 1.0, 3.0]))
             elif self.random.random() < 0.4:
                 await asyncio.sleep(self.random.choice([0.0, 0.005, 0.1, 0.5]))
-        await asyncio.wait(futures)
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        assert all(outcome is None or isinstance(outcome, LedgerError) for outcome in outcomes), outcomes
 
     def note(self, entry_id: int, content: bytes, done: "asyncio.Future[None]") -> None:
         if done.exception() is None:

@@ -17,6 +17,7 @@ from metadata.hbase.native.hbase_pb2 import (
     ResponseHeader,
 )
 from metadata.hbase.native.places import Server
+from tests.endings import end_all
 from tests.faults.wires import Request
 from tests.metadata.hbase.native.wire import WRITE, HBaseWire, body_of
 
@@ -51,9 +52,7 @@ class Rewriter:
     ) -> None:
         assert self._server is not None, "it was entered"
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_all(self._tasks)
 
     def route(self, server: Server) -> Server:
         """Return where clients reach `server`: here, if it is the one behind this."""

@@ -218,7 +218,9 @@ async def test_rows_that_are_nowhere_are_looked_for_together() -> None:
     directory.open = directory.open[:1]
     looks = [asyncio.ensure_future(locations.look_up(start, soon())) for start in starts[1:]]
     async with asyncio.timeout(10):
-        await asyncio.gather(*looks, return_exceptions=True)
+        outcomes = await asyncio.gather(*looks, return_exceptions=True)
+    # Where a region is open nowhere, that is raised, or nothing is known of it afterwards.
+    assert {type(outcome) for outcome in outcomes} == {type(None), NowhereError}
     assert locations.find(starts[0]) is not None
     assert directory.looks <= 8
     assert directory.pages == 2
