@@ -29,7 +29,10 @@ class MessageFilter(Protocol):
 
 
 FilterMaker = Callable[[Topic, SubscriberId, SubscriptionPreferences], MessageFilter]
-"""Makes the filter of one attachment; raises whatever it likes if the preferences make no sense to it."""
+"""Makes the filter of one attachment; raises whatever it likes if the preferences make no sense to it.
+
+It is asked before the preferences are stored, so the attachment may yet fail.
+"""
 
 
 class FilterRegistry:

@@ -17,6 +17,7 @@ from hedwig.errors import (
     ClientAlreadySubscribedError,
     ClientNotSubscribedError,
     HedwigError,
+    InvalidMessageFilterError,
     MetadataError,
     NoRecordError,
     ServiceDownError,
@@ -37,7 +38,7 @@ from hedwig.wire import Answer, Consume, CreateOrAttach, Subscribe
 from hub.channel import Channel
 from hub.cursor import Cursor
 from hub.delivery import Delivery
-from hub.filters import FilterRegistry
+from hub.filters import FilterRegistry, MessageFilter
 from hub.options import HubOptions
 from hub.pointers import Pointers
 from hub.topic import OwnedTopic, Subscription
@@ -101,9 +102,8 @@ class Subscribing:
                 if channel.was_told(topic.name, subscriber):
                     channel.close()
                     return False
-                subscription = await self._find_or_create(topic, channel, action, pointer)
+                subscription, message_filter = await self._find_or_create(topic, channel, action, pointer)
                 try:
-                    message_filter = self._filters.make(topic.name, subscriber, subscription.preferences)
                     if not topic.is_serving:
                         raise TopicGoneError(created=True)
                     if channel.is_closed:
@@ -245,16 +245,19 @@ class Subscribing:
 
     async def _find_or_create(
         self, topic: OwnedTopic, channel: Channel, action: Subscribe, pointer: MessageSeqId
-    ) -> Subscription:
-        """Return the subscription, in memory, with the preferences of the request merged into its own."""
+    ) -> tuple[Subscription, MessageFilter | None]:
+        """Return the subscription, in memory, with the preferences of the request merged into its own; and its filter.
+
+        The filter is made before anything is written: a request that is refused for it changes nothing.
+        """
         subscriber = action.subscriber
         subscription = topic.subscription(subscriber)
         if subscription is None:
             if not topic.is_durable:
                 return self._make_fleeting(topic, action, pointer)
             found = await self._find_record(topic, action, pointer)
-            if isinstance(found, Subscription):
-                topic.keep(found)
+            if isinstance(found, tuple):
+                topic.keep(found[0])
                 return found
             subscription = _from_record(topic, subscriber, found)
         elif action.mode is CreateOrAttach.CREATE:
@@ -262,18 +265,18 @@ class Subscribing:
         elif subscription.is_delivered and not _is_on(subscription, channel) and not action.force_attach:
             raise TopicBusyError(f"{subscription} is attached to another connection")
         try:
-            await self._merge_preferences(subscription, action.preferences)
+            message_filter = await self._merge_preferences(subscription, action.preferences)
         except NoRecordError:
             # Somebody else deleted it, so what is in memory counts no more.
             self._let_go(subscription)
             return await self._find_or_create(topic, channel, action, pointer)
         topic.keep(subscription)
-        return subscription
+        return subscription, message_filter
 
     async def _find_record(
         self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
-    ) -> Versioned[SubscriptionData] | Subscription:
-        """Return the stored record, or the subscription that was made."""
+    ) -> Versioned[SubscriptionData] | tuple[Subscription, MessageFilter | None]:
+        """Return the stored record, or the subscription that was made, and its filter."""
         subscriber = action.subscriber
         if action.mode is CreateOrAttach.ATTACH:
             found = await self._manager.read_subscription_data(topic.name, subscriber)
@@ -283,6 +286,16 @@ class Subscribing:
                 )
             return found
         made = Subscription(topic, subscriber, action.preferences, pointer, None)
+        try:
+            message_filter = self._filters.make(topic.name, subscriber, action.preferences)
+        except InvalidMessageFilterError:
+            # What is on record may complete what was asked for.
+            found = await self._manager.read_subscription_data(topic.name, subscriber)
+            if found is None:
+                raise
+            if action.mode is CreateOrAttach.CREATE:
+                raise _exists(made) from None
+            return found
         data = SubscriptionData(preferences=action.preferences, state=SubscriptionState(pointer))
         try:
             made.version = await self._manager.create_subscription_data(topic.name, subscriber, data)
@@ -292,28 +305,34 @@ class Subscribing:
             current = exists.current
             assert current is not None, "who refuses NEW says what is there"
             return current
-        return made
+        return made, message_filter
 
-    def _make_fleeting(self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId) -> Subscription:
+    def _make_fleeting(
+        self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
+    ) -> tuple[Subscription, MessageFilter | None]:
         """Return a subscription to a non-durable topic: it exists while it is attached."""
         if action.mode is CreateOrAttach.ATTACH:
             raise ClientNotSubscribedError(
                 f"subscriber '{show_name(action.subscriber)}' is not attached to the non-durable topic "
                 f"'{show_name(topic.name)}'"
             )
+        message_filter = self._filters.make(topic.name, action.subscriber, action.preferences)
         subscription = Subscription(topic, action.subscriber, action.preferences, pointer, None)
         topic.keep(subscription)
-        return subscription
+        return subscription, message_filter
 
-    async def _merge_preferences(self, subscription: Subscription, asked: SubscriptionPreferences) -> None:
-        """Store what the request changes of the preferences, before it is answered."""
+    async def _merge_preferences(
+        self, subscription: Subscription, asked: SubscriptionPreferences
+    ) -> MessageFilter | None:
+        """Store what the request changes of the preferences, before it is answered; return the filter they name."""
         for _ in range(_TRIES):
             merged = _merged(subscription.preferences, asked)
+            message_filter = self._filters.make(subscription.topic.name, subscription.subscriber, merged)
             if merged == subscription.preferences:
-                return
+                return message_filter
             if subscription.version is None:
                 subscription.preferences = merged
-                return
+                return message_filter
             try:
                 subscription.version = await self._manager.update_subscription_data(
                     subscription.topic.name,
@@ -327,7 +346,7 @@ class Subscribing:
                 self.pointers.adopt(subscription, refused.current)
             else:
                 subscription.preferences = merged
-                return
+                return message_filter
         raise ServiceDownError(f"{subscription} is changed by others at the same time; try again")
 
     async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, version: Version | None) -> None:
