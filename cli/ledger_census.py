@@ -18,9 +18,9 @@ from hedwig.outcomes import NotAppliedError
 if TYPE_CHECKING:
     from hub.ledgers.census import LedgerCensus, LedgerEntry
 
-__all__ = ["KEPT_S", "Deployment", "KnownLedgers", "open_known_ledgers"]
+__all__ = ["KEPT_MS", "Deployment", "KnownLedgers", "open_known_ledgers"]
 
-KEPT_S: Final = 3600
+KEPT_MS: Final = 3600 * 1000
 """How old a ledger has to be before anybody may say that nothing refers to it: it is made before it is on record."""
 
 _LEDGERS: Final = "ledgers"
@@ -65,10 +65,6 @@ class KnownLedgers:
     deployment: Deployment
     is_shared: bool
     hub_id: str | None = None
-
-    def age_s(self, entry: "LedgerEntry") -> float | None:
-        """Return how long ago a ledger was made; None if nothing says so."""
-        return None if entry.made_ms is None else SystemClock().wall() - entry.made_ms / 1000
 
 
 @asynccontextmanager

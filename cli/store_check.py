@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cli.found import SEVERITY, Found, Severity
 from cli.hub_verdicts import HubState, HubVerdicts
-from cli.ledger_census import KEPT_S, KnownLedgers
+from cli.ledger_census import KEPT_MS, KnownLedgers
 from cli.ledger_ids import LedgerIds
-from hedwig.errors import CorruptRecordError
+from hedwig.errors import CorruptRecordError, LedgerStoreUnavailableError
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import Versioned
 from metadata import MetadataStore, Outcome, Read, RecordKey
@@ -239,22 +239,30 @@ class StoreCheck:
     async def _orphans(self) -> AsyncGenerator[list[Found], None]:
         assert self._known is not None, "else it is not looked for"
         unnamed = LedgerIds()
+        now_ms: int | None = None
         async for entries in self._known.census.pages():
             self._advance(len(entries))
             suspects = [entry for entry in entries if entry.ledger_id not in self._on_record]
             if not self._known.is_shared:
                 unnamed.update(entry.ledger_id for entry in suspects)
-            elif found := await self._shared_orphans(suspects):
+                continue
+            if suspects and now_ms is None:
+                # Once is enough: what is old now is old later. By the clock of this machine ages could be anything.
+                try:
+                    now_ms = await self._known.census.now_ms()
+                except LedgerStoreUnavailableError as exc:
+                    self.unchecked[FindingKind.ORPHAN_LEDGER] = f"how old ledgers are cannot be told: {exc}"
+                    return
+            if found := await self._shared_orphans([entry for entry in suspects if not _is_young(entry, now_ms)]):
                 yield found
         # Ledgers in a directory say neither topic nor age, so that a part of the topics tells nothing of them.
         if unnamed and self._prefix is None:
             async for found in self._local_orphans(unnamed):
                 yield found
 
-    async def _shared_orphans(self, suspects: Sequence["LedgerEntry"]) -> list[Found]:
-        """Return the ledgers on bookies that nobody refers to; what is younger than an hour may yet be on its way."""
+    async def _shared_orphans(self, old: Sequence["LedgerEntry"]) -> list[Found]:
+        """Return the ledgers on bookies that nobody refers to."""
         assert self._known is not None, "else it is not looked for"
-        old = [entry for entry in suspects if not self._is_young(entry)]
         topics = {entry.ledger_id: self._known.deployment.topic_of(entry) for entry in old}
         names = sorted({topic for topic in topics.values() if topic is not None})
         outcomes = await self._store.persistence.apply([Read(RecordKey(name)) for name in names]) if names else []
@@ -280,11 +288,6 @@ class StoreCheck:
                 else:
                     self._refers = False
         return bool(self._on_record) or self._refers is True
-
-    def _is_young(self, entry: "LedgerEntry") -> bool:
-        assert self._known is not None, "else it is not looked for"
-        age_s = self._known.age_s(entry)
-        return age_s is not None and age_s < KEPT_S
 
     def _orphan(self, entry: "LedgerEntry", topic: Topic, record: Outcome[LedgerRanges], *, is_believed: bool) -> Found:
         finding = Finding(
@@ -328,6 +331,11 @@ class StoreCheck:
             found = [_local_orphan(ledger_id) for ledger_id in ledger_ids if ledger_id not in on_record]
             if found:
                 yield found
+
+
+def _is_young(entry: "LedgerEntry", now_ms: int | None) -> bool:
+    """Say whether a ledger may yet be on its way to the record of its topic."""
+    return entry.made_ms is not None and (now_ms is None or now_ms - entry.made_ms < KEPT_MS)
 
 
 def _local_orphan(ledger_id: int) -> Found:

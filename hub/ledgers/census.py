@@ -43,6 +43,13 @@ class LedgerCensus(Protocol):
         """
         ...
 
+    async def now_ms(self) -> int | None:
+        """Return the time by the clock that dates ledgers, in ms since 1970; None where they have no date.
+
+        Raises: LedgerStoreUnavailableError.
+        """
+        ...
+
     async def delete(self, entry: LedgerEntry) -> bool:
         """Delete a ledger if its record is still as `entry` says; say whether it is gone.
 

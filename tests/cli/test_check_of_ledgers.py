@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from cli.cluster_access import ClusterAccess
 from cli.found import Found
@@ -52,6 +53,7 @@ class Shelf:
     zookeeper: str
     root: str
     cluster: str
+    raw: KazooClient
 
     def put(
         self,
@@ -120,7 +122,7 @@ def shelf(servers: RunningServers, tmp_path: Path) -> Iterator[Shelf]:
     cluster = f"zookeeper://{zookeeper}/hedwig/{uuid.uuid4().hex}"
     admin.environment |= {"HEDWIG_CLUSTER": cluster, "HEDWIG_BOOKKEEPER": f"zookeeper://{zookeeper}{root}"}
     admin.done("metadata", "format")
-    yield Shelf(admin, zookeeper, root, cluster)
+    yield Shelf(admin, zookeeper, root, cluster, raw)
     raw.stop()
     raw.close()
 
@@ -188,6 +190,39 @@ def test_orphans_are_deleted_by_a_command_of_their_own(shelf: Shelf) -> None:
     shelf.admin.environment["HEDWIG_BOOKKEEPER"] = shelf.admin.environment["HEDWIG_CLUSTER"] = ""
     nowhere = shelf.admin.run("ledger", "delete-orphans", "--yes")
     assert (nowhere.code, "--bookkeeper" in nowhere.err) == (1, True)
+
+
+@pytest.mark.parametrize("ahead_s", [3 * HOUR_S, -3 * HOUR_S], ids=["fast", "slow"])
+def test_clock_of_the_operators_machine_says_nothing_about_the_age_of_ledgers(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    """What a hub has just made is not on record yet: by a fast clock it would be an old orphan."""
+    set_ranges(shelf.admin.url, "news", ranges((shelf.put("news"), 1, 5)))
+    orphan = shelf.put("news")
+    just_made = shelf.put("news", age_s=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(SystemClock, "wall", lambda _: time.time() + ahead_s)
+        assert [row["ledger_ids"] for row in check(shelf)] == [[orphan]]
+        shelf.admin.done("metadata", "repair", "--yes")
+    assert orphan not in shelf.ids()
+    assert just_made in shelf.ids()
+    # What was made to learn the time is gone.
+    assert {name[:2] for name in shelf.raw.get_children(shelf.root)} == {"00", "LA", "id"}
+
+
+def test_ages_that_cannot_be_told_are_said_to_be_unknown(shelf: Shelf) -> None:
+    set_ranges(shelf.admin.url, "news", ranges((shelf.put("news"), 1, 5)))
+    orphan = shelf.put("news")
+    acl, _ = shelf.raw.get_acls(shelf.root)
+    shelf.raw.set_acls(shelf.root, [make_acl("world", "anyone", read=True, admin=True)])
+    try:
+        ran = shelf.admin.run("metadata", "check")
+        assert (ran.code, "not checked: orphan-ledger" in ran.err, "NoAuthError" in ran.err) == (0, True, True), ran
+        named = shelf.admin.run("ledger", "delete-orphans", "--yes")
+        assert (named.code, "cannot look for orphan-ledger" in named.err) == (1, True), named
+    finally:
+        shelf.raw.set_acls(shelf.root, acl)
+    assert orphan in shelf.ids()
 
 
 def test_prefix_narrows_orphans_to_ledgers_of_its_topics(shelf: Shelf) -> None:

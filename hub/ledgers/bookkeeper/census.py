@@ -42,6 +42,9 @@ class BookkeeperLedgerCensus:
         if batch:
             yield await self._entries(batch)
 
+    async def now_ms(self) -> int:
+        return await self._metadata.now_ms()
+
     async def delete(self, entry: LedgerEntry) -> bool:
         assert entry.version is not None, "it was read"
         return await self._metadata.delete_at(entry.ledger_id, entry.version)

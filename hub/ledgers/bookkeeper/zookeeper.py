@@ -10,6 +10,7 @@ __all__ = [
     "Session",
     "children",
     "create",
+    "create_ephemeral",
     "create_ephemeral_sequential",
     "delete",
     "exists",
@@ -61,6 +62,11 @@ def children(path: str, on_change: Callable[[Any], None] | None = None) -> Reque
 def create(path: str, data: bytes = b"") -> Request:
     """Return the path, NodeExistsError, or NoNodeError if the parent is missing."""
     return lambda client: client.create_async(path, data)
+
+
+def create_ephemeral(path: str) -> Request:
+    """Return the path, NodeExistsError, or NoNodeError if the parent is missing."""
+    return lambda client: client.create_async(path, b"", ephemeral=True)
 
 
 def create_ephemeral_sequential(prefix: str) -> Request:

@@ -1,6 +1,7 @@
 """Ledger metadata in ZooKeeper, laid out and changed as the original does."""
 
 import logging
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -21,7 +22,18 @@ from hedwig.versions import Version, Versioned
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
 from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text, parse_layout
-from hub.ledgers.bookkeeper.zookeeper import Request, Session, children, create, delete, get, glance, set_at
+from hub.ledgers.bookkeeper.zookeeper import (
+    Request,
+    Session,
+    children,
+    create,
+    create_ephemeral,
+    delete,
+    exists,
+    get,
+    glance,
+    set_at,
+)
 from hub.ledgers.bookkeeper.zookeeper_ids import LedgerIds
 
 __all__ = ["Glance", "ZookeeperLedgerMetadata"]
@@ -157,15 +169,24 @@ class ZookeeperLedgerMetadata:
             return []
         deadline = self._deadline()
         requests = [glance(self._path(ledger_id)) for ledger_id in ledger_ids]
-        while True:
-            try:
-                results = await self._session.send(deadline, *requests)
-                break
-            except LedgerWriteError as exc:
-                if deadline.remaining_s() <= _PAUSE_S:
-                    raise LedgerStoreUnavailableError(f"the metadata of ledgers could not be read: {exc}") from exc
-                await self._clock.sleep(_PAUSE_S)
+        results = await self._ask(deadline, "the metadata of ledgers", *requests)
         return [_glance(ledger_id, result) for ledger_id, result in zip(ledger_ids, results, strict=True)]
+
+    async def now_ms(self) -> int:
+        """Return the time by the clock of ZooKeeper, which dates the nodes of ledgers, in ms since 1970.
+
+        A node is made for it and deleted: of a name that BookKeeper passes over, and it goes with the session at last.
+
+        Raises: LedgerStoreUnavailableError.
+        """
+        path = f"{self._root}/ID-clock-{uuid.uuid4().hex}"
+        requests = create_ephemeral(path), exists(path), delete(path)
+        made, stat, _ = await self._ask(self._deadline(), "the time of ZooKeeper", *requests)
+        if stat is None:
+            raise LedgerStoreUnavailableError(f"{path} cannot be made: ZooKeeper answered {type(made).__name__}")
+        if isinstance(stat, ZookeeperError):
+            raise LedgerStoreUnavailableError(f"{path} cannot be read: ZooKeeper answered {type(stat).__name__}")
+        return int(stat.ctime)
 
     def can_keep(self, ledger_id: int) -> bool:
         """Say whether there can be a ledger of this id here."""
@@ -217,10 +238,14 @@ class ZookeeperLedgerMetadata:
 
     async def _read(self, deadline: Deadline, request: Request, what: str) -> Any:
         """Send what may be repeated until it is answered. Raises: LedgerStoreUnavailableError."""
+        (result,) = await self._ask(deadline, what, request)
+        return result
+
+    async def _ask(self, deadline: Deadline, what: str, *requests: Request) -> list[Any]:
+        """Send requests, back to back, that may be repeated until all are answered. Raises as `_read`."""
         while True:
             try:
-                (result,) = await self._session.send(deadline, request)
-                return result
+                return await self._session.send(deadline, *requests)
             except LedgerWriteError as exc:
                 if deadline.remaining_s() <= _PAUSE_S:
                     raise LedgerStoreUnavailableError(f"{what} could not be reached: {exc}") from exc

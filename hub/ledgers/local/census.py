@@ -43,6 +43,9 @@ class LocalLedgerCensus:
         if batch:
             yield batch
 
+    async def now_ms(self) -> None:
+        return None
+
     async def delete(self, entry: LedgerEntry) -> bool:
         del entry
         return False

@@ -77,6 +77,18 @@ async def test_ledgers_on_bookies_say_what_their_metadata_say(metadata: Zookeepe
     assert await census.find([]) == []
 
 
+async def test_time_is_that_by_which_ledgers_are_dated(
+    metadata: ZookeeperLedgerMetadata, raw: KazooClient, root: str
+) -> None:
+    census = BookkeeperLedgerCensus(metadata)
+    before_ms = await census.now_ms()
+    await metadata.create(3, RECORD)
+    (entry,) = await _all(census)
+    assert entry.made_ms is not None
+    assert before_ms <= entry.made_ms <= await census.now_ms()
+    assert sorted(raw.get_children(root)) == ["00", "LAYOUT"]
+
+
 async def test_many_ledgers_come_page_by_page_in_order(metadata: ZookeeperLedgerMetadata) -> None:
     ids = [*range(300), (1 << 40) + 1, (1 << 40) + 2]
     for ledger_id in ids:
