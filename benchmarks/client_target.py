@@ -32,7 +32,7 @@ class ClientTarget:
             hub=HubAddress(host, port),
             share_channels=True,
             publishes_in_flight_max=workload.in_flight,
-            consume_every=workload.consume_every or 1 << 30,
+            consume_every=max(1, workload.consume_every),
         )
         connections = max(1, workload.connections // shares)
         self._clients = [HedwigClient(self._options) for _ in range(connections + workload.subscribers)]
@@ -69,6 +69,7 @@ class ClientTarget:
             Topic(topic_name(self._workload.prefix, topic)),
             SubscriberId(subscriber_name(subscriber)),
             mode=CreateOrAttach.CREATE,
+            auto_consume=self._workload.consume_every > 0,
         )
 
     async def _receive(self, subscription: Subscription, topic: int, subscriber: int) -> None:

@@ -56,7 +56,8 @@ class ClientOptions:
     redirects_max: how often one request may be sent on.
     publishes_in_flight_max: how many unanswered publishes there may be; more wait.
     deliveries_queued_max: how many messages wait for the application, per subscription; then its channel is not read.
-    consume_every: how many messages the application may have finished before the consume pointer is sent.
+    consume_every: how many messages the application may have finished before the consume pointer is sent; it is sent
+        earlier when no further message is there.
     share_channels: one connection to each hub for all subscriptions, in place of one each.
     reconnect_pause_s: the first pause before a subscription reconnects; it doubles up to `reconnect_pause_max_s`.
     keepalive_s: a connection without traffic is probed that often; one whose hub vanished ends after twice the time.

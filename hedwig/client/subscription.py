@@ -62,7 +62,7 @@ class Subscription:
 
     With `auto_consume`, a message counts as finished when the next one is asked for, or when the subscription is closed
     in order; a `with` block that an error ends leaves the message that it was at unfinished. The consume pointer is
-    sent after every few, and at `close`. Without, call `consume`.
+    sent after every few, before a wait for the next message, and at `close`. Without, call `consume`.
 
     With `resubscribe` it attaches again by itself after the loss of a connection or of a hub; messages that this object
     has delivered already are not delivered again. Those that were not consumed before it is closed come again to the
@@ -140,6 +140,10 @@ class Subscription:
                 raise StopAsyncIteration
             if self._end is not None:
                 raise self._end
+            if self._unsent and self._finished is not None:
+                # The hub may hold back what comes next until it hears of these: its window can be that small.
+                await self._consume(self._finished)
+                continue
             self._arrived.clear()
             await self._arrived.wait()
         message = self._queue.popleft()

@@ -267,6 +267,22 @@ def test_a_session_on_a_terminal(both: HubAndAdmin, topic: str, tmp_path: Path) 
     assert both.read(topic, "reader", 1) == [3]
 
 
+def test_all_messages_come_through_a_small_window(topic: str, tmp_path: Path) -> None:
+    with HubAndAdmin(tmp_path / "narrow", "message_window=3") as narrow:
+        narrow.admin.environment |= {"HEDWIG_HUB": narrow.hub.address}
+        with Terminal(narrow.admin, "console") as terminal:
+            terminal.wait_for_line("hedwig>")
+            terminal.type(f"sub {topic} reader 2")
+            terminal.wait_for_line("open")
+            narrow.publish(topic, *(b"body %d" % number for number in range(1, 11)))
+            terminal.wait_for_line(f"{topic} reader: message 10: body 10")
+            terminal.type("quit")
+            terminal.wait_for_line("ended 0")
+        narrow.subscribe(topic, "other")
+        narrow.publish(topic, *(b"body %d" % number for number in range(11, 31)))
+        assert narrow.read(topic, "other", 20) == list(range(11, 31))
+
+
 def test_history_stays_and_tab_completes(both: HubAndAdmin, topic: str, tmp_path: Path) -> None:
     admin = Admin(tmp_path, f"sqlite://{tmp_path}/store.db")
     admin.done("topic", "create", topic)
