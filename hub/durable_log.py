@@ -9,7 +9,7 @@ import bisect
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Self, TypeAlias
 
@@ -33,9 +33,10 @@ from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, T
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
 from hedwig.wire import Message
-from hub.ledger_ranges import ended, holds_messages, recover_ranges
+from hub.ledger_ranges import ended, holds_messages, recover_ranges, without_consumed
 from hub.log import Listener, Published
 from hub.log_store import LogStore
+from hub.range_record import RangeRecord
 from hub.tail import Tail
 
 __all__ = ["DurableLog"]
@@ -61,13 +62,13 @@ class DurableLog:
         "_last",
         "_ledger_id",
         "_listener",
+        "_made",
         "_outstanding",
-        "_ranges",
+        "_record",
         "_remote",
         "_start",
         "_store",
         "_tail",
-        "_version",
         "_waiting",
         "last_id",
         "topic",
@@ -77,8 +78,7 @@ class DurableLog:
         """Take up a log whose ranges are all closed. `open` is the door."""
         self.topic = topic
         self._store = store
-        self._ranges = ranges
-        self._version = version
+        self._record = RangeRecord(store, topic, ranges, version)
         end = ranges.ranges[-1].end if ranges.ranges else None
         self.last_id = end.local if end is not None else 0
         self._remote: tuple[RegionSeqId, ...] = end.remote if end is not None else ()
@@ -86,13 +86,15 @@ class DurableLog:
         """The last position that was given out."""
         self._ledger_id: int | None = None
         """The ledger that takes appends; None before the first publish, and while one is made."""
+        self._made: int | None = None
+        """A ledger that was made and takes no appends yet: the range record may name it, or may not."""
         self._start = 0
         self._bytes = 0
         self._outstanding: deque[_Append] | None = None
         """The appends on their way, in order."""
         self._waiting: deque[tuple[Message, Published]] | None = None
         self._changing: asyncio.Future[None] | None = None
-        """Done when the change of the ranges is over that is under way: only one can be, and publishes wait for it."""
+        """Done when the change of ledgers is over that is under way: only one can be, and publishes wait for it."""
         self._failed = False
         self._tail: Tail | None = None
         self._listener: Listener | None = None
@@ -133,15 +135,16 @@ class DurableLog:
 
     @property
     def first_id(self) -> int:
-        for each in self._ranges.ranges:
+        for each in self.ranges.ranges:
             if each.start is not None:
                 return each.start
         return self.last_id + 1
 
     @property
     def has_closed(self) -> bool:
-        ranges = self._ranges.ranges
-        return bool(ranges) and ranges[0].end is not None and holds_messages(ranges[0])
+        ranges = self.ranges.ranges
+        # What a change in doubt dropped is deleted once that is known.
+        return self._record.is_in_doubt or (bool(ranges) and ranges[0].end is not None and holds_messages(ranges[0]))
 
     @property
     def is_idle(self) -> bool:
@@ -149,7 +152,7 @@ class DurableLog:
 
     @property
     def ranges(self) -> LedgerRanges:
-        return self._ranges
+        return self._record.ranges
 
     # ---------------------------------------------------------------------------------------------- publishing
 
@@ -300,8 +303,10 @@ class DurableLog:
         except (HedwigError, TimeoutError) as exc:
             error = _as_error(exc)
             _log.warning("topic '%s': cannot make a ledger: %s", show_name(self.topic), error)
-            is_ours = isinstance(exc, LedgerStoreUnavailableError | MetadataError) and error.definite
-            if not is_ours or isinstance(exc, BadVersionError | NoRecordError):
+            is_ours = isinstance(exc, MetadataError) or (
+                isinstance(exc, LedgerStoreUnavailableError) and error.definite
+            )
+            if not is_ours or self._record.is_lost:
                 # The record, or the ledger at hand, is not as this log believes: only a new claim tells what is so.
                 self._give_up(error)
             else:
@@ -312,7 +317,7 @@ class DurableLog:
         self._changed()
 
     def _changed(self) -> None:
-        """End a change of the ranges, and append what waited for it."""
+        """End a change of ledgers, and append what waited for it."""
         changing, self._changing = self._changing, None
         if changing is not None:
             changing.set_result(None)
@@ -349,44 +354,74 @@ class DurableLog:
 
     async def _next_ledger(self) -> None:
         store = self._store
-        ranges = await self._closed_ranges()
-        ledger_id = await store.within(store.ledgers.create({"topic": self.topic}))
-        opened = LedgerRange(ledger_id=ledger_id, start=self.last_id + 1)
+        await self._seal()
+        if self._made is None:
+            self._made = await store.within(store.ledgers.create({"topic": self.topic}))
+        opened = LedgerRange(ledger_id=self._made, start=self.last_id + 1)
         try:
-            await self._write_ranges(replace(ranges, ranges=(*filter(holds_messages, ranges.ranges), opened)))
-        except UncertainStateError:
-            raise  # The record may name the ledger.
-        except MetadataError:
-            with contextlib.suppress(LedgerError, TimeoutError):
-                await store.within(store.ledgers.delete(ledger_id))
+            await self._change(lambda ranges: self._opened(ranges, opened))
+        except HedwigError:
+            if not self._record.is_in_doubt:  # Else the record may name the ledger.
+                self._made = None
+                await self._delete((opened,))
             raise
-        self._ledger_id = ledger_id
+        self._ledger_id, self._made = self._made, None
         self._start = self.last_id + 1
         self._bytes = 0
         if self._listener is not None:
             self._listener.on_ledger_closed()
 
-    async def _closed_ranges(self) -> LedgerRanges:
-        """Close the ledger at hand; return the ranges with its end, or without it if it is empty."""
+    def _opened(self, ranges: LedgerRanges, opened: LedgerRange) -> LedgerRanges:
+        """Return the ranges with `opened` as the last one; an answer that was lost may have had it there already."""
+        if opened in ranges.ranges:
+            return ranges
+        return replace(ranges, ranges=(*filter(holds_messages, self._sealed(ranges).ranges), opened))
+
+    async def _seal(self) -> None:
+        """Close the ledger at hand, if there is one: nothing is appended to it any more."""
         if self._ledger_id is None:
-            return self._ranges
-        store, ledger_id = self._store, self._ledger_id
-        last_entry = await store.within(store.ledgers.close(ledger_id))
+            return
+        ledger_id = self._ledger_id
+        last_entry = await self._store.within(self._store.ledgers.close(ledger_id))
         self._ledger_id = None
         if last_entry + self._start != self.last_id:
             raise LedgerError(
                 f"ledger {ledger_id} of topic '{show_name(self.topic)}' ends at {last_entry + self._start}, "
                 f"not at {self.last_id}"
             )
-        *before, last = self._ranges.ranges
-        end = MessageSeqId(self.last_id, self._remote)
-        # What is known is kept, even if the record cannot be written now: the next write takes it along.
-        self._ranges = replace(self._ranges, ranges=ended(tuple(before), last, last_entry, end))
-        return self._ranges
 
-    async def _write_ranges(self, ranges: LedgerRanges) -> None:
-        self._version = await self._store.persistence.write_topic_persistence_info(self.topic, ranges, self._version)
-        self._ranges = ranges
+    def _sealed(self, ranges: LedgerRanges) -> LedgerRanges:
+        """Return the ranges with the end of the last ledger, which is closed; without it, if it is empty."""
+        if not ranges.ranges or ranges.ranges[-1].end is not None:
+            return ranges
+        *before, last = ranges.ranges
+        end = MessageSeqId(self.last_id, self._remote)
+        return replace(ranges, ranges=ended(tuple(before), last, self.last_id - self._start, end))
+
+    async def _change(self, function: Callable[[LedgerRanges], LedgerRanges]) -> int:
+        """Change the range record, and delete the ledgers that it drops; return how many messages these held.
+
+        Raises: as `RangeRecord.change`; if the record is somebody else's, the topic is given up.
+        """
+        try:
+            gone = await self._record.change(function, self._is_owned)
+        except HedwigError as exc:
+            if self._record.is_lost:
+                self._give_up(exc)
+            raise
+        await self._delete(gone)
+        return sum(each.end.local - each.start + 1 for each in gone if each.end and each.start)
+
+    async def _is_owned(self) -> bool:
+        return self._listener is not None and await self._listener.is_owned()
+
+    async def _delete(self, gone: Sequence[LedgerRange]) -> None:
+        """Delete ledgers that the record surely does not name."""
+        for each in gone:
+            try:
+                await self._store.within(self._store.ledgers.delete(each.ledger_id))
+            except (LedgerError, TimeoutError) as exc:
+                _log.warning("ledger %d of topic '%s' stays: %r", each.ledger_id, show_name(self.topic), exc)
 
     # ------------------------------------------------------------------------------------------------- reading
 
@@ -402,7 +437,7 @@ class DurableLog:
     async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]:
         if local > self.last_id:
             return ()
-        ranges = self._ranges.ranges
+        ranges = self.ranges.ranges
         index = bisect.bisect_right(ranges, local, key=lambda each: each.start or 0) - 1
         each = ranges[max(index, 0)]
         start = each.start or 0
@@ -416,27 +451,7 @@ class DurableLog:
     # ------------------------------------------------------------------------------------- retention and close
 
     async def delete_consumed(self, consumed: int) -> int:
-        if self._changing is not None:
-            return 0
-        ranges = self._ranges.ranges
-        done = 0
-        while done < len(ranges) and (end := ranges[done].end) is not None and end.local <= consumed:
-            done += 1
-        kept = ranges[done:]
-        if done and not kept:
-            # The last range stays on record, without messages: it is what remembers which position comes next.
-            last = ranges[-1]
-            assert last.end is not None
-            kept = (replace(last, start=last.end.local + 1),)
-        if kept != ranges:
-            self._changing = asyncio.get_running_loop().create_future()
-            try:
-                await self._write_ranges(replace(self._ranges, ranges=kept))
-            finally:
-                self._changed()
-        for each in ranges[:done]:
-            await self._store.within(self._store.ledgers.delete(each.ledger_id))
-        return sum(each.end.local - each.start + 1 for each in ranges[:done] if each.end and each.start)
+        return await self._change(lambda ranges: without_consumed(ranges, consumed))
 
     async def close(self) -> None:
         while self._changing is not None or self._outstanding:
@@ -452,15 +467,19 @@ class DurableLog:
         self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is being released; try again"))
         if self._ledger_id is None:
             return
-        ledger_id = self._ledger_id
-        self._changing = asyncio.get_running_loop().create_future()
+        await self._seal()
+        await self._change(self._sealed)
+
+    async def end(self) -> bool:
+        self._failed = True
+        self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
         try:
-            ranges = await self._closed_ranges()
-            await self._write_ranges(ranges)
-        finally:
-            self._changed()
-        if not ranges.ranges or ranges.ranges[-1].ledger_id != ledger_id:
-            await self._store.within(self._store.ledgers.delete(ledger_id))
+            gone = await self._record.end(self._is_owned)
+        except UncertainStateError as exc:
+            _log.warning("%s", exc)
+            return False
+        await self._delete(gone)
+        return True
 
 
 def _furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:

@@ -12,7 +12,7 @@ from hedwig.names import show_name
 from hedwig.wire import Message
 from hub.log_store import LogStore
 
-__all__ = ["ended", "holds_messages", "recover_ranges"]
+__all__ = ["dropped", "ended", "holds_messages", "recover_ranges", "without_consumed"]
 
 
 async def recover_ranges(store: LogStore, topic: Topic, found: LedgerRanges) -> LedgerRanges:
@@ -74,3 +74,23 @@ def ended(
 def holds_messages(each: LedgerRange) -> bool:
     """Say whether there are, or may come, messages in a range; one whose ledger was emptied has them all behind it."""
     return each.end is None or each.start is None or each.start <= each.end.local
+
+
+def dropped(before: LedgerRanges, after: LedgerRanges) -> tuple[LedgerRange, ...]:
+    """Return the ranges of `before` whose ledgers hold nothing of the topic any more, as `after` says."""
+    kept = {each.ledger_id for each in after.ranges if holds_messages(each)}
+    return tuple(each for each in before.ranges if holds_messages(each) and each.ledger_id not in kept)
+
+
+def without_consumed(ranges: LedgerRanges, consumed: int) -> LedgerRanges:
+    """Return the ranges without those that hold only messages up to and with `consumed`."""
+    done = 0
+    while done < len(ranges.ranges) and (end := ranges.ranges[done].end) is not None and end.local <= consumed:
+        done += 1
+    kept = ranges.ranges[done:]
+    if done and not kept:
+        # The last range stays on record, without messages: it is what remembers which position comes next.
+        last = ranges.ranges[-1]
+        assert last.end is not None
+        kept = (replace(last, start=last.end.local + 1),)
+    return replace(ranges, ranges=kept)

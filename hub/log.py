@@ -29,6 +29,10 @@ class Listener(Protocol):
         """Take note that there may be one more ledger to delete once it is consumed."""
         ...
 
+    async def is_owned(self) -> bool:
+        """Ask the metadata whether the topic is still claimed for this log. Raises: MetadataError."""
+        ...
+
     def on_lost(self, error: HedwigError) -> None:
         """Give the topic up: the log does not know what it holds, or belongs to somebody else."""
         ...
@@ -82,7 +86,7 @@ class TopicLog(Protocol):
     async def delete_consumed(self, consumed: int) -> int:
         """Delete what holds only messages up to and with `consumed`; return how many messages that were.
 
-        Raises: MetadataError, LedgerError; what was not deleted stays readable.
+        Raises: MetadataError, ServiceDownError; then nothing was deleted.
         """
         ...
 
@@ -94,5 +98,12 @@ class TopicLog(Protocol):
         """Let what is on its way end, and leave the log so that the next owner has nothing to recover.
 
         Raises: MetadataError, LedgerError, TimeoutError - then the next owner recovers it.
+        """
+        ...
+
+    async def end(self) -> bool:
+        """Let nothing that was begun change the topic after this; return whether it is known what is on record.
+
+        If it is not, only a claim that takes the topic over may serve it next.
         """
         ...

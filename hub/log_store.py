@@ -11,6 +11,7 @@ from hub.ledgers import LedgerStore
 from hub.options import HubOptions
 from hub.tail import TailMemory
 from hub.tasks import Tasks
+from hub.turns import Turns
 from metadata import TopicPersistenceManager
 
 __all__ = ["LogStore"]
@@ -20,7 +21,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogStore:
-    """Where logs keep their messages and their ranges. `tasks` are the changes of ranges under way."""
+    """Where logs keep their messages and their ranges.
+
+    `tasks` are the changes of ledgers under way; whoever changes the range record of a topic has its `record_turns`.
+    """
 
     ledgers: LedgerStore
     persistence: TopicPersistenceManager
@@ -28,6 +32,7 @@ class LogStore:
     tails: TailMemory
     region: bytes
     tasks: Tasks = field(default_factory=Tasks, init=False)
+    record_turns: Turns = field(default_factory=Turns, init=False)
     _turns: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:

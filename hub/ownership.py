@@ -165,6 +165,11 @@ class Ownership:
                 return
         raise NotResponsibleForTopicError(chosen.address)
 
+    async def holds(self, topic: Topic, version: Version) -> bool:
+        """Say whether the owner record is the one that a claim of this hub wrote. Raises: MetadataError."""
+        current = await self._manager.read_owner_info(topic)
+        return current is not None and current.version == version
+
     async def may_hand_over(self, target: HubInfo) -> bool:
         """Say whether `target` is another hub that lives. Raises ServiceDownError if that cannot be told."""
         return not _same(target, self._liveness.me) and await self._liveness.is_alive(target)

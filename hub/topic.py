@@ -153,5 +153,8 @@ class OwnedTopic:
     def on_ledger_closed(self) -> None:
         self.is_to_collect = True
 
+    async def is_owned(self) -> bool:
+        return await self._topics.ownership.holds(self.name, self.owner_version)
+
     def on_lost(self, error: HedwigError) -> None:
         self._topics.give_up(self, error)

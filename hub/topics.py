@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from hedwig.clock import Clock
-from hedwig.errors import HedwigError, LedgerError, MetadataError, NotResponsibleForTopicError, ServiceDownError
+from hedwig.errors import (
+    HedwigError,
+    LedgerError,
+    MetadataError,
+    NotResponsibleForTopicError,
+    ServiceDownError,
+    UncertainStateError,
+)
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hub.durable_log import DurableLog
@@ -256,7 +263,8 @@ class Topics:
         except Exception as exc:
             # Not if it is cancelled: then all topics are abandoned, and there is no time to wait for the store.
             _log.warning("topic '%s' was claimed, but cannot be served: %s", show_name(name), str(exc) or repr(exc))
-            await self.ownership.release(name, claim.version)
+            if not isinstance(exc, UncertainStateError):  # Else see `_let_go`.
+                await self.ownership.release(name, claim.version)
             raise
         self._left.pop(name, None)
         return OwnedTopic(self, name, claim.version, log, self.now())
@@ -337,15 +345,24 @@ class Topics:
             _log.warning("topic '%s' is left for the next owner to recover: %r", show_name(topic.name), exc)
         except Exception:
             _log.exception("topic '%s' is left for the next owner to recover", show_name(topic.name))
-        if handover is None:
-            await self.ownership.release(topic.name, topic.owner_version)
-        else:
-            handover.is_done = await self.ownership.hand_over(topic.name, topic.owner_version, handover.target)
+        await self._let_go(topic, handover)
         topic.state = TopicState.RELEASED
         self.released += 1
         self._owned.pop(topic.name, None)
         self._releases.pop(topic.name, None)
         self._released.set()
+
+    async def _let_go(self, topic: OwnedTopic, handover: _Handover | None) -> None:
+        """Give the owner record up, once nothing that was begun for the topic changes it any more.
+
+        A change of its ranges that is in doubt might still do so. The owner record stays then, so that the next claim,
+        of whatever hub, takes the topic over and shuts that change out.
+        """
+        is_known = await topic.log.end()
+        if handover is not None:
+            handover.is_done = await self.ownership.hand_over(topic.name, topic.owner_version, handover.target)
+        elif is_known:
+            await self.ownership.release(topic.name, topic.owner_version)
 
     async def sweep(self) -> None:
         """Release what is due: topics that are idle, too old, or too many."""

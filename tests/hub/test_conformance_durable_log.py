@@ -136,12 +136,16 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[tuple[int, bytes]] = []
         self.lost: HedwigError | None = None
+        self.is_claimed = True
 
     def on_message(self, local: int, stored: bytes) -> None:
         self.heard.append((local, Message.decode(stored).body))
 
     def on_ledger_closed(self) -> None:
         """Nothing to do: the test collects when it likes."""
+
+    async def is_owned(self) -> bool:
+        return self.is_claimed
 
     def on_lost(self, error: HedwigError) -> None:
         self.lost = error
