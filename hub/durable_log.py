@@ -6,7 +6,6 @@ not at the claim; the range record names it before its first message is acknowle
 
 import asyncio
 import bisect
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -123,10 +122,7 @@ class DurableLog:
         if taken_over or recovered is not ranges:
             version = await store.persistence.write_topic_persistence_info(topic, recovered, version)
         kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
-        for each in ranges.ranges:
-            if each.ledger_id not in kept:
-                with contextlib.suppress(LedgerError, TimeoutError):
-                    await store.within(store.ledgers.delete(each.ledger_id))
+        await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
         return cls(store, topic, recovered, version)
 
     def attach_listener(self, listener: Listener) -> None:
@@ -363,7 +359,7 @@ class DurableLog:
         except HedwigError:
             if not self._record.is_in_doubt:  # Else the record may name the ledger.
                 self._made = None
-                await self._delete((opened,))
+                await self._store.deletions.delete((opened.ledger_id,))
             raise
         self._ledger_id, self._made = self._made, None
         self._start = self.last_id + 1
@@ -409,19 +405,11 @@ class DurableLog:
             if self._record.is_lost:
                 self._give_up(exc)
             raise
-        await self._delete(gone)
+        await self._store.deletions.delete(each.ledger_id for each in gone)
         return sum(each.end.local - each.start + 1 for each in gone if each.end and each.start)
 
     async def _is_owned(self) -> bool:
         return self._listener is not None and await self._listener.is_owned()
-
-    async def _delete(self, gone: Sequence[LedgerRange]) -> None:
-        """Delete ledgers that the record surely does not name."""
-        for each in gone:
-            try:
-                await self._store.within(self._store.ledgers.delete(each.ledger_id))
-            except (LedgerError, TimeoutError) as exc:
-                _log.warning("ledger %d of topic '%s' stays: %r", each.ledger_id, show_name(self.topic), exc)
 
     # ------------------------------------------------------------------------------------------------- reading
 
@@ -478,7 +466,7 @@ class DurableLog:
         except UncertainStateError as exc:
             _log.warning("%s", exc)
             return False
-        await self._delete(gone)
+        await self._store.deletions.delete(each.ledger_id for each in gone)
         return True
 
 

@@ -20,6 +20,7 @@ from hub.descriptors import ConnectionLimits
 from hub.filters import FilterRegistry
 from hub.freezing import Freezing
 from hub.incarnation import Incarnation
+from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LedgerStore
 from hub.options import HubOptions
 from hub.ownership import Liveness
@@ -62,6 +63,7 @@ class Hub:
         """Done, with the reason, once this hub can serve nobody any more and is to be closed."""
         self._tasks = Tasks()
         self._gate = WriteGate(clock, options.operation_timeout_s)
+        self.deletions = LedgerDeletions(clock, options.operation_timeout_s)
         self.freezing = Freezing(self._gate, options.metadata_url, clock)
         self._connections: set[Channel] = set()
         """The channels whose connections are not closed yet, though they may have ended."""
@@ -118,6 +120,7 @@ class Hub:
         admin = await self._listen_admin(origins) if options.admin_port >= 0 else None
         host = options.advertised_host or options.host
         address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
+        stack.push_async_callback(self.deletions.close)
         stack.push_async_callback(self._end_incarnation)
         stack.push_async_callback(self._tasks.cancel)
         await self.shape.join(address, self.admin_port, self, self.metadata)
@@ -214,7 +217,7 @@ class Hub:
     def registered(self, me: HubInfo, liveness: Liveness, ledgers: LedgerStore) -> Incarnation:
         """Serve under a new registration, from nothing."""
         incarnation = Incarnation(
-            me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock, self._gate
+            me, liveness, self.metadata, ledgers, self.options, self._filters, self.clock, self._gate, self.deletions
         )
         self.freezing.registered()
         if hasattr(self, "incarnation"):
@@ -229,7 +232,7 @@ class Hub:
     def counters(self) -> Mapping[str, int]:
         """Return what only goes up, since the start."""
         counted = {key: number + self._counted[key] for key, number in self.incarnation.counters().items()}
-        return counted | {"metadata_conflicts": self.metadata.conflicts}
+        return counted | {"metadata_conflicts": self.metadata.conflicts, "left_ledgers": self.deletions.left}
 
     async def lost(self, why: str) -> None:
         """Serve nobody under the present registration any more; return once nothing of it goes on."""

@@ -10,6 +10,7 @@ from hedwig.wire import Request
 from hub.delivery import Delivery
 from hub.filters import FilterRegistry
 from hub.known_owners import KnownOwners
+from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LedgerStore
 from hub.log_store import LogStore
 from hub.options import HubOptions
@@ -45,8 +46,9 @@ class Incarnation:
         filters: FilterRegistry,
         clock: Clock,
         gate: WriteGate,
+        deletions: LedgerDeletions,
     ) -> None:
-        """`gate` is what all writes of `metadata` go through."""
+        """`gate` is what all writes of `metadata` go through; `deletions` outlive this incarnation."""
         self.me = me
         self.why_over: str | None = None
         self.ledgers = ledgers
@@ -54,7 +56,10 @@ class Incarnation:
         self._options = options
         self._clock = clock
         self._gate = gate
-        self._log_store = LogStore(ledgers, metadata.persistence, options, self.tails, options.region.encode())
+        deletions.attach(ledgers)
+        self._log_store = LogStore(
+            ledgers, metadata.persistence, options, self.tails, options.region.encode(), deletions
+        )
         cluster = options.cluster
         kept_s, for_originals = cluster.owners_kept_s, None
         if options.is_beside_originals:

@@ -40,6 +40,7 @@ class Load:
             "unfinished_bytes": hub.held_bytes,
             "cache_bytes": hub.tails.bytes,
             "waiting_consume_pointers": hub.subscribing.pointers.waiting,
+            "waiting_ledger_deletions": hub.deletions.waiting,
         }
 
     async def attached_lag(self) -> int:

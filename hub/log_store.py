@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hedwig.errors import LedgerStoreUnavailableError
+from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LedgerStore
 from hub.options import HubOptions
 from hub.tail import TailMemory
@@ -23,7 +24,8 @@ T = TypeVar("T")
 class LogStore:
     """Where logs keep their messages and their ranges.
 
-    `tasks` are the changes of ledgers under way; whoever changes the range record of a topic has its `record_turns`.
+    Ledgers are deleted through `deletions` only. `tasks` are the changes of ledgers under way. The range record of a
+    topic is changed in its turn among `record_turns`.
     """
 
     ledgers: LedgerStore
@@ -31,6 +33,7 @@ class LogStore:
     options: HubOptions
     tails: TailMemory
     region: bytes
+    deletions: LedgerDeletions
     tasks: Tasks = field(default_factory=Tasks, init=False)
     record_turns: Turns = field(default_factory=Turns, init=False)
     _turns: asyncio.Semaphore = field(init=False)

@@ -27,6 +27,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "released_topics": "Topics that this hub released.",
     "deleted_messages": "Messages deleted after all subscribers had consumed them.",
     "metadata_conflicts": "Writes of metadata that were refused because somebody else had changed the record.",
+    "left_ledgers": "Ledgers that could not be deleted, and are left to metadata repair.",
 }
 _LEVELS: Final[Mapping[str, str]] = {
     "topics": "Topics that this hub owns.",
@@ -37,6 +38,7 @@ _LEVELS: Final[Mapping[str, str]] = {
     "unfinished_bytes": "Bytes of requests that have not arrived in full.",
     "cache_bytes": "Memory that the newest messages take.",
     "waiting_consume_pointers": "Consume pointers that moved and are not stored yet.",
+    "waiting_ledger_deletions": "Ledgers that are to be deleted, and could not be yet.",
 }
 _LEDGERS: Final[Mapping[str, str]] = {
     "ledgers": "Ledgers in the local store.",

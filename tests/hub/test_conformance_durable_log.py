@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from hedwig.clock import SystemClock
 from hedwig.errors import (
     HedwigError,
     LedgerError,
@@ -26,6 +27,7 @@ from hedwig.model import LedgerRanges, RegionSeqId, Topic
 from hedwig.versions import Version
 from hedwig.wire import Message
 from hub.durable_log import DurableLog
+from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from hub.log_store import LogStore
 from hub.options import HubOptions
@@ -250,6 +252,7 @@ class Owner:
 async def make_owner(tmp_path: Path) -> AsyncIterator[Callable[[Faults], Awaitable[Owner]]]:
     """Make an owner of an empty topic."""
     ledgers: list[FaultyLedgers] = []
+    ends: list[LedgerDeletions] = []
     url = f"sqlite://{tmp_path / 'metadata.db'}"
     await format_metadata(url)
     async with await open_metadata(url) as metadata:
@@ -266,9 +269,13 @@ async def make_owner(tmp_path: Path) -> AsyncIterator[Callable[[Faults], Awaitab
             await format_metadata(url, wipe=True)
             options = replace(HubOptions(), ledger_messages_max=3, operation_timeout_s=5.0)
             persistence: Any = FaultyPersistence(metadata, faults)
-            return Owner(LogStore(store, persistence, options, TailMemory(1 << 20), b"here"))
+            deletions = LedgerDeletions(SystemClock(), 5.0, store)
+            ends.append(deletions)
+            return Owner(LogStore(store, persistence, options, TailMemory(1 << 20), b"here", deletions))
 
         yield make
+        for deletions in ends:
+            await deletions.close()
         for store in ledgers:
             await store.aclose()
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError, HedwigError, MetadataError, ServiceDownError, UncertainStateError
 from hedwig.model import LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import Version, Versioned
 from hedwig.wire import Message
 from hub.durable_log import DurableLog
 from hub.hub import Hub
+from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from hub.log_store import LogStore
 from hub.options import HubOptions
@@ -145,7 +147,9 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         doubtful = DoubtfulPersistence(metadata)
         persistence: Any = doubtful
         options = replace(HubOptions(), ledger_messages_max=3)
-        yield Place(LogStore(ledgers, persistence, options, TailMemory(0), b"here"), doubtful)
+        deletions = LedgerDeletions(SystemClock(), 5.0, ledgers)
+        yield Place(LogStore(ledgers, persistence, options, TailMemory(0), b"here", deletions), doubtful)
+        await deletions.close()
         await ledgers.aclose()
 
 
