@@ -88,7 +88,7 @@ class Subscription:
         self._auto_consume = auto_consume
         self._resubscribe = resubscribe
         self._attachment: Attachment | None = None
-        self._session_last = 0
+        self._session_last: MessageSeqId | None = None
         """The newest message that the hub delivered since it attached this subscription the last time."""
         self._preferences = SubscriptionPreferences()
         self._queue: deque[Message] = deque()
@@ -98,6 +98,12 @@ class Subscription:
         self._finished: MessageSeqId | None = None
         self._unsent = 0
         self._consumed: MessageSeqId | None = None
+        """The newest message that was delivered here and counts as consumed."""
+        self._skipped: MessageSeqId | None = None
+        """What counts as consumed though it was never delivered here, until the hub is told."""
+        self._told = 0
+        """The consume pointer that the hub was told since it attached this subscription the last time."""
+        self._telling: asyncio.Task[None] | None = None
         self._end: HedwigError | None = None
         self._attaching: asyncio.Task[None] | None = None
         """The attempt to attach that is under way, or was the last."""
@@ -155,7 +161,8 @@ class Subscription:
     async def consume(self, seq_id: MessageSeqId) -> None:
         """Move the consume pointer: `seq_id` and all messages before it are finished.
 
-        If the hub cannot be told now, it is told as soon as the subscription has attached again.
+        If the hub cannot be told now, it is told once the subscription has attached again, of each message as the hub
+        delivers it again.
 
         Raises: SubscriptionClosedError, ServiceError - it is not open any more, and why.
         """
@@ -182,19 +189,22 @@ class Subscription:
         return await asyncio.shield(self._closing)
 
     async def _close(self, is_to_finish: bool, last_is_finished: bool) -> bool:
-        if self._attaching is not None:
-            self._attaching.cancel()
-            await asyncio.wait([self._attaching])
+        for task in (self._attaching, self._telling):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         try:
             if is_to_finish:
                 if last_is_finished:
                     await self._finish_last()
                 if self._unsent and self._finished is not None:
                     await self._consume(self._finished)
+                if self._consumed is not None and self._consumed.local > self._told:
+                    await self._tell(self._consumed)  # This session delivers nothing more that it could miss.
             return await self._attachment.detach() if self._attachment is not None else False
         finally:
             # They know each other; whoever opens many subscriptions must not need the garbage collector to close them.
-            self._attachment = self._attaching = None
+            self._attachment = self._attaching = self._telling = None
             self._on_close(self)
 
     async def open(self) -> None:
@@ -222,7 +232,8 @@ class Subscription:
 
     def begin_session(self) -> None:
         """Take messages from now on: the hub has attached it. For the channel that serves the subscription."""
-        self._session_last = 0
+        self._session_last = None
+        self._told = 0
 
     def deliver(self, message: Message) -> bool:
         """Take a message that the hub delivers. For the channel that serves the subscription.
@@ -230,11 +241,15 @@ class Subscription:
         Returns: whether it is behind all that the hub delivered since it attached this subscription, as it must be.
         """
         seq_id = message.seq_id
-        if seq_id is None or seq_id.local <= self._session_last:
+        if seq_id is None or (self._session_last is not None and seq_id.local <= self._session_last.local):
             return False
-        self._session_last = seq_id.local
-        if seq_id.local <= self._last_queued or self._end is not None:
-            return True  # Delivered before the channel was lost.
+        self._session_last = seq_id
+        if self._end is not None:
+            return True
+        if seq_id.local <= self._last_queued:  # Delivered before the channel was lost.
+            if self._untold() is not None and (self._telling is None or self._telling.done()):
+                self._telling = asyncio.create_task(self._tell_consumed())
+            return True
         self._last_queued = seq_id.local
         self._queue.append(message)
         self._arrived.set()
@@ -283,7 +298,7 @@ class Subscription:
             await lost.abandon()
         attachment = await self._attach(self)
         self._serve_by(attachment)
-        await self._send_consumed()
+        await self._tell_consumed()
         return attachment.is_serving
 
     async def _finish_last(self) -> None:
@@ -295,16 +310,38 @@ class Subscription:
             await self._consume(self._finished)
 
     async def _consume(self, seq_id: MessageSeqId) -> None:
-        if self._consumed is None or seq_id.local > self._consumed.local:
-            self._consumed = seq_id
         self._unsent = 0
-        await self._send_consumed()
+        if seq_id.local > self._last_queued:
+            self._skipped = seq_id
+        elif self._consumed is None or seq_id.local > self._consumed.local:
+            self._consumed = seq_id
+        await self._tell_consumed()
 
-    async def _send_consumed(self) -> None:
-        if self._consumed is None or self._attachment is None:
+    async def _tell_consumed(self) -> None:
+        """Tell the hub of its session what it does not know of it yet."""
+        if self._skipped is not None and self._attachment is not None:
+            skipped, self._skipped = self._skipped, None
+            await self._tell(skipped)
+        while (pointer := self._untold()) is not None:
+            self._told = pointer.local
+            await self._tell(pointer)
+
+    def _untold(self) -> MessageSeqId | None:
+        """Return the consume pointer that the hub is to be told now.
+
+        It is never beyond what this session has delivered, whatever an earlier one had: the hub may delete what is
+        before it, and that would be missing in the session.
+        """
+        if self._attachment is None or self._consumed is None or self._session_last is None:
+            return None
+        pointer = min(self._consumed, self._session_last, key=lambda each: each.local)
+        return pointer if pointer.local > self._told else None
+
+    async def _tell(self, pointer: MessageSeqId) -> None:
+        if self._attachment is None:
             return
         try:
-            await self._attachment.consume(self._consumed)
+            await self._attachment.consume(pointer)
         except ServiceError as exc:
             _log.debug("subscription %r on %r: not told yet what is consumed: %s", self.subscriber, self.topic, exc)
 

@@ -19,6 +19,7 @@ from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, To
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, CloseSubscription, Consume, Request, Subscribe
 from tests.client.wire import Wire
+from tests.faults.waiting import until
 
 ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
 PATIENCE_S = 30.0
@@ -285,6 +286,74 @@ async def test_a_consume_is_told_after_the_connection_is_back(
         assert await subscription.close()
         again = await other.subscribe(topic, ANN)
         assert await take(again, 1) == bodies(2, 3)
+
+
+async def test_a_pointer_that_is_told_again_stays_behind_what_is_delivered_again(
+    wire: Wire, client: HedwigClient, other: HedwigClient, topic: Topic
+) -> None:
+    # What is before a pointer may be deleted: it would be missing in what the hub delivers after it.
+    wire.loses_consumes = True
+    subscription = await client.subscribe(topic, ANN, auto_consume=False)
+    await _ids(other, topic, bodies(0, 12))
+    await take(subscription, 11)
+    await subscription.consume(MessageSeqId(10))
+    async with asyncio.timeout(PATIENCE_S):
+        await wire.has(lambda: _consumed(wire) == [10])
+        await _lose_consumes(wire, subscription)
+        wire.deliveries.set()
+        await wire.has(lambda: len(_consumed(wire)) > 1 and _consumed(wire)[-1] == 10)
+        assert await take(subscription, 1) == bodies(11, 12)
+        assert await subscription.close()
+        assert not wire.consumes_ahead
+        assert await take(await other.subscribe(topic, ANN), 2) == bodies(10, 12)
+
+
+async def test_what_is_not_told_again_yet_is_told_at_the_end(
+    wire: Wire, client: HedwigClient, other: HedwigClient, topic: Topic
+) -> None:
+    wire.loses_consumes = True
+    subscription = await client.subscribe(topic, ANN, auto_consume=False)
+    await _ids(other, topic, bodies(0, 12))
+    await take(subscription, 11)
+    await subscription.consume(MessageSeqId(10))
+    async with asyncio.timeout(PATIENCE_S):
+        await wire.has(lambda: _consumed(wire) == [10])
+        await _lose_consumes(wire, subscription)
+        closing = asyncio.create_task(subscription.close())
+        await wire.has(lambda: isinstance(wire.requests[-1].action, CloseSubscription))
+        wire.deliveries.set()
+        assert await closing
+        assert await take(await other.subscribe(topic, ANN), 2) == bodies(10, 12)
+
+
+@pytest.mark.parametrize("window", [1, 2, 4, 20])
+async def test_messages_come_through_a_window_over_connections_that_are_cut(
+    wire: Wire, client: HedwigClient, other: HedwigClient, topic: Topic, window: int
+) -> None:
+    preferences = SubscriptionPreferences(message_window_size=window)
+    subscription = await client.subscribe(topic, ANN, preferences=preferences)
+    publishing = asyncio.create_task(_ids(other, topic, bodies(0, 60)))
+    taken: list[bytes] = []
+    while len(taken) < 60:
+        taken += await take(subscription, 3)
+        if len(taken) % 12 == 0:
+            wire.cut()
+    assert taken == bodies(0, 60)
+    await publishing
+    assert not wire.consumes_ahead
+
+
+def _consumed(wire: Wire) -> list[int]:
+    """Return the consume pointers that were sent, in order."""
+    return [request.action.seq_id.local for request in wire.requests if isinstance(request.action, Consume)]
+
+
+async def _lose_consumes(wire: Wire, subscription: Subscription) -> None:
+    """Have a subscription attach again to a hub that was told nothing, and whose deliveries are held back."""
+    wire.deliveries.clear()
+    wire.cut()
+    wire.loses_consumes = False
+    await until(lambda: wire.subscribes > 1 and subscription.is_attached, "it attaches again")
 
 
 def refuse_to_subscribe(request: Request) -> Answer | None:

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 from hedwig.client import HubAddress
+from hedwig.model import SubscriberId, Topic
 from hedwig.wire import (
     HUB_FRAME_BYTES_MAX,
     Answer,
+    Consume,
+    Delivery,
     FrameDecoder,
     Request,
     Subscribe,
@@ -28,9 +31,11 @@ _MOST = 4 * HUB_FRAME_BYTES_MAX
 class Wire:
     """Listens in front of a hub, and carries bytes both ways.
 
-    `requests` are those that came from clients. What the test sets: `flow` cleared holds back what the hub sends;
-    `intercept` may answer a request in the hub's place; `cuts_after_subscribed` so many times, the connection ends
-    together with the answer to a SUBSCRIBE; `cuts_before_answer` so many times, it ends when a request has reached the
+    `requests` are those that came from clients; `consumes_ahead` are CONSUMEs beyond what was delivered before on their
+    connection. What the test sets: `flow` cleared holds back what the hub sends, `deliveries` cleared what it sends
+    from the next delivery on; `loses_consumes`: no CONSUME reaches the hub; `intercept` may answer a request in the
+    hub's place; `cuts_after_subscribed` so many times, the connection ends together with the answer to a SUBSCRIBE;
+    `cuts_before_answer` so many times, it ends when a request has reached the
     hub.
     """
 
@@ -42,6 +47,10 @@ class Wire:
         self.changed = asyncio.Condition()
         self.flow = asyncio.Event()
         self.flow.set()
+        self.deliveries = asyncio.Event()
+        self.deliveries.set()
+        self.consumes_ahead: list[Request] = []
+        self.loses_consumes = False
         self.intercept: Callable[[Request], Answer | None] = lambda _: None
         self.cuts_after_subscribed = 0
         self.cuts_before_answer = 0
@@ -87,10 +96,11 @@ class Wire:
         try:
             up_reader, up_writer = await asyncio.open_connection(self._hub.host, self._hub.port)
             subscribed: set[int] = set()
+            delivered: dict[tuple[Topic, SubscriberId], int] = {}
             try:
                 async with asyncio.TaskGroup() as pumps:
-                    down = pumps.create_task(self._carry_down(up_reader, writer, subscribed))
-                    up = pumps.create_task(self._carry_up(reader, up_writer, writer, subscribed))
+                    down = pumps.create_task(self._carry_down(up_reader, writer, subscribed, delivered))
+                    up = pumps.create_task(self._carry_up(reader, up_writer, writer, subscribed, delivered))
                     await asyncio.wait([down, up], return_when=asyncio.FIRST_COMPLETED)
                     down.cancel()
                     up.cancel()
@@ -110,6 +120,7 @@ class Wire:
         hub: asyncio.StreamWriter,
         client: asyncio.StreamWriter,
         subscribed: set[int],
+        delivered: Mapping[tuple[Topic, SubscriberId], int],
     ) -> None:
         decoder = FrameDecoder(_MOST)
         while data := await reader.read(1 << 16):
@@ -117,12 +128,18 @@ class Wire:
                 request = decode_request(body)
                 if isinstance(request.action, Subscribe):
                     subscribed.add(request.txn_id)
+                if isinstance(request.action, Consume):
+                    newest = delivered.get((request.topic, request.action.subscriber), 0)
+                    if request.action.seq_id.local > newest:
+                        self.consumes_ahead.append(request)
                 answer = self.intercept(request)
                 async with self.changed:
                     self.requests.append(request)
                     self.unanswered += answer is None
                     self.unanswered_most = max(self.unanswered_most, self.unanswered)
                     self.changed.notify_all()
+                if self.loses_consumes and isinstance(request.action, Consume):
+                    continue
                 if answer is not None:
                     client.write(encode_frame(encode_response(answer), _MOST))
                     continue
@@ -132,12 +149,22 @@ class Wire:
                     await hub.drain()
                     return
 
-    async def _carry_down(self, hub: asyncio.StreamReader, client: asyncio.StreamWriter, subscribed: set[int]) -> None:
+    async def _carry_down(
+        self,
+        hub: asyncio.StreamReader,
+        client: asyncio.StreamWriter,
+        subscribed: set[int],
+        delivered: dict[tuple[Topic, SubscriberId], int],
+    ) -> None:
         decoder = FrameDecoder(_MOST)
         while data := await hub.read(1 << 16):
             for body in decoder.receive(data):
                 await self.flow.wait()
                 response = decode_response(body)
+                if isinstance(response, Delivery):
+                    await self.deliveries.wait()
+                    assert response.message.seq_id is not None
+                    delivered[response.topic, response.subscriber] = response.message.seq_id.local
                 client.write(encode_frame(body, _MOST))
                 if not isinstance(response, Answer):
                     continue
