@@ -161,7 +161,7 @@ class TopicRoutes:
         return json_response({**_names(topic.name, subscriber), "deleted": True, "version": str(found.version)})
 
     def _interventions(self) -> Interventions:
-        return Interventions(self._hub.metadata.subscriptions, self._hub.subscribing)
+        return Interventions(self._hub.incarnation.subscriptions, self._hub.subscribing)
 
 
 @contextmanager

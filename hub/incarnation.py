@@ -51,15 +51,17 @@ class Incarnation:
         """`gate` is what all writes of `metadata` go through; `deletions` outlive this incarnation."""
         self.me = me
         self.why_over: str | None = None
+        self._liveness = liveness
+        # Nothing here is to write but through these.
+        leased = metadata.leased(self._may_write_s)
+        self.subscriptions = leased.subscriptions
         self.ledgers = ledgers
         self.tails = TailMemory(options.cache_bytes)
         self._options = options
         self._clock = clock
         self._gate = gate
         deletions.attach(ledgers)
-        self._log_store = LogStore(
-            ledgers, metadata.persistence, options, self.tails, options.region.encode(), deletions
-        )
+        self._log_store = LogStore(ledgers, leased.persistence, options, self.tails, options.region.encode(), deletions)
         cluster = options.cluster
         kept_s, for_originals = cluster.owners_kept_s, None
         if options.is_beside_originals:
@@ -68,14 +70,18 @@ class Incarnation:
             # A hub of the original that has released a topic may choose this one; its client must not be sent back.
             kept_s, for_originals = 0.0, is_plain_topic
         known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
-        ownership = Ownership(metadata.ownership, liveness, known, for_originals)
+        ownership = Ownership(leased.ownership, liveness, known, for_originals)
         self.topics = Topics(options, ownership, self._log_store, clock)
         self.delivery = Delivery(options, clock)
-        self.subscribing = Subscribing(options, metadata.subscriptions, self.delivery, filters, clock, gate)
-        self.retention = Retention(options, self.topics, metadata.subscriptions, self.subscribing)
+        self.subscribing = Subscribing(options, leased.subscriptions, self.delivery, filters, clock, gate)
+        self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing)
         self.topics.attach_caretaker(self.retention)
         self.requests = Requests(options, self.topics, self.subscribing, gate)
         self._upkeep = Tasks()
+
+    def _may_write_s(self) -> float:
+        """Return for how long this incarnation may write, as far as is known: it may have been deposed after that."""
+        return 0.0 if self.why_over is not None else self._liveness.remaining_s
 
     def begin(self) -> None:
         """Begin the work that goes on for as long as this incarnation lives."""

@@ -36,6 +36,11 @@ class Liveness(Protocol):
         """This hub in its present incarnation. Raises ServiceDownError if it cannot prove to be alive."""
         ...
 
+    @property
+    def remaining_s(self) -> float:
+        """Return for how long this hub is proven to be alive if nothing more is heard; once it is 0, it stays so."""
+        ...
+
     async def is_alive(self, hub: HubInfo) -> bool:
         """Say whether this very incarnation of `hub` is alive. Raises ServiceDownError if that cannot be told."""
         ...

@@ -1,6 +1,7 @@
 """The standalone shape: one hub alone, with its ledgers on a disk of its own, known by its number of starts."""
 
 import logging
+import math
 import os
 import uuid
 from collections.abc import Collection
@@ -98,6 +99,11 @@ class StandaloneLiveness:
     @property
     def me(self) -> HubInfo:
         return self._me
+
+    @property
+    def remaining_s(self) -> float:
+        """For ever: nothing expires."""
+        return math.inf
 
     async def is_alive(self, hub: HubInfo) -> bool:
         if hub.epoch == self._me.epoch and hub.address == self._me.address:

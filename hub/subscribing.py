@@ -326,6 +326,7 @@ class Subscribing:
     ) -> MessageFilter | None:
         """Store what the request changes of the preferences, before it is answered; return the filter they name."""
         for _ in range(_TRIES):
+            _check_serving(subscription.topic)
             merged = _merged(subscription.preferences, asked)
             message_filter = self._filters.make(subscription.topic.name, subscription.subscriber, merged)
             if merged == subscription.preferences:
@@ -354,6 +355,7 @@ class Subscribing:
             f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"
         )
         for _ in range(_TRIES):
+            _check_serving(topic)  # Whoever owns it next may have acknowledged the subscription.
             if version is None:
                 found = await self._manager.read_subscription_data(topic.name, subscriber)
                 if found is None:

@@ -64,8 +64,9 @@ class Subscription:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the consume pointer is ahead of what is stored."""
-        return self.consumed > self.stored and self.version is not None
+        """Whether the consume pointer is ahead of what is stored, and to be stored by this hub."""
+        is_kept = self.version is not None and self.topic.state is not TopicState.RELEASED
+        return is_kept and self.consumed > self.stored
 
     def __str__(self) -> str:
         return f"subscriber '{show_name(self.subscriber)}' of topic '{show_name(self.topic.name)}'"

@@ -3,7 +3,7 @@
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.key_ranges import KeyRange
 from metadata.layout import Layout
-from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
+from metadata.managers import Managers, SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
 from metadata.named_records import NamedRecords
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 from metadata.scan import ScannedRecord
@@ -12,6 +12,7 @@ from metadata.store import MetadataStore, format_metadata, open_metadata, read_l
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 from metadata.write_gate import WriteGate
+from metadata.write_lease import WriteLease
 
 __all__ = [
     "Backend",
@@ -19,6 +20,7 @@ __all__ = [
     "Delete",
     "KeyRange",
     "Layout",
+    "Managers",
     "MetadataStore",
     "MetadataUrl",
     "NamedRecords",
@@ -35,6 +37,7 @@ __all__ = [
     "VersionedTable",
     "Write",
     "WriteGate",
+    "WriteLease",
     "format_metadata",
     "open_metadata",
     "read_layout",

@@ -16,6 +16,7 @@ from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
 from metadata.backend import StoreOptions
+from metadata.write_lease import check_lease, within_lease
 
 __all__ = ["Attempts", "ListingTime", "Refusal", "Verdict"]
 
@@ -112,7 +113,8 @@ class Attempts:
         failure: Exception
         while True:
             try:
-                refusal = await attempt(self.deadline)
+                check_lease()
+                refusal = await attempt(within_lease(self._options.clock, self.deadline))
                 if refusal is None or lost is None or refusal.proven:
                     return refusal
                 return self._settled(refusal, judge(refusal.current), lost)

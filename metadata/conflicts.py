@@ -8,33 +8,43 @@ from hedwig.versions import Version
 from metadata.operations import Operation, Outcome, RecordKey
 from metadata.table import TableOver, VersionedTable
 
-__all__ = ["ConflictCountingTable"]
+__all__ = ["ConflictCountingTable", "Conflicts"]
 
 R = TypeVar("R")
 
 
-class ConflictCountingTable(TableOver[R]):
-    """A VersionedTable over another; `conflicts` is how many of its writes and deletes were refused."""
+class Conflicts:
+    """How many writes and deletes were refused so far."""
 
-    def __init__(self, table: VersionedTable[R]) -> None:
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
+class ConflictCountingTable(TableOver[R]):
+    """A VersionedTable over another, whose writes and deletes that were refused are added to `conflicts`."""
+
+    def __init__(self, table: VersionedTable[R], conflicts: Conflicts) -> None:
         super().__init__(table)
-        self.conflicts = 0
+        self._conflicts = conflicts
 
     async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
         try:
             return await self._table.write(key, record, version, merge=merge)
         except (BadVersionError, NoRecordError):
-            self.conflicts += 1
+            self._conflicts.number += 1
             raise
 
     async def delete(self, key: RecordKey, version: Version) -> None:
         try:
             await self._table.delete(key, version)
         except (BadVersionError, NoRecordError):
-            self.conflicts += 1
+            self._conflicts.number += 1
             raise
 
     async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
         outcomes = await self._table.apply(operations)
-        self.conflicts += sum(isinstance(outcome.error, BadVersionError | NoRecordError) for outcome in outcomes)
+        refused = sum(isinstance(outcome.error, BadVersionError | NoRecordError) for outcome in outcomes)
+        self._conflicts.number += refused
         return outcomes

@@ -6,6 +6,7 @@ VersionedTable their names. Sources: Hedwig `TopicOwnershipManager`, `TopicPersi
 """
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from hedwig.errors import InvalidArgumentError
@@ -15,6 +16,7 @@ from metadata.operations import Operation, Outcome, RecordKey
 from metadata.table import VersionedTable
 
 __all__ = [
+    "Managers",
     "SubscriptionDataManager",
     "TableOwnershipManager",
     "TablePersistenceManager",
@@ -142,6 +144,15 @@ class SubscriptionDataManager(Protocol):
     def topics(self, prefix: bytes | None = None, start_after: Topic | None = None) -> AsyncIterator[Topic]:
         """Iterate over the topics that have a subscription, in the backend's key order, page by page."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Managers:
+    """All three, of one store."""
+
+    ownership: TopicOwnershipManager
+    persistence: TopicPersistenceManager
+    subscriptions: SubscriptionDataManager
 
 
 class _TableManager(Generic[R]):

@@ -11,13 +11,14 @@ from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumen
 from hedwig.model import Topic
 from metadata.backend import Backend, BackendFactory, StoreOptions
 from metadata.changes import Changes, TracksChanges
-from metadata.conflicts import ConflictCountingTable
+from metadata.conflicts import ConflictCountingTable, Conflicts
 from metadata.freezing import read_freeze
 from metadata.gathering import GatheringTable
 from metadata.key_ranges import KeyRange
 from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
 from metadata.layout import Layout
 from metadata.managers import (
+    Managers,
     SubscriptionDataManager,
     TableOwnershipManager,
     TablePersistenceManager,
@@ -32,6 +33,7 @@ from metadata.standalone import StandaloneHub, read_standalone, register_standal
 from metadata.table import VersionedTable
 from metadata.url import MetadataUrl
 from metadata.write_gate import GatedTable
+from metadata.write_lease import LeasedTable, WriteLease
 
 __all__ = ["MetadataStore", "backend_schemes", "factory_of", "format_metadata", "open_metadata", "read_layout"]
 
@@ -59,21 +61,38 @@ class MetadataStore:
         self.url = url
         self._backend = backend
         self._options = options
-        self._counting: list[ConflictCountingTable[Any]] = []
-        self.ownership = TableOwnershipManager(self._table(OWNERSHIP))
-        self.persistence = TablePersistenceManager(self._table(PERSISTENCE))
-        self.subscriptions = TableSubscriptionManager(self._table(SUBSCRIPTIONS), partial_update=backend.partial_update)
+        self._conflicts = Conflicts()
+        managers = self._managers(None)
+        self.ownership, self.persistence = managers.ownership, managers.persistence
+        self.subscriptions = managers.subscriptions
 
-    def _table(self, kind: RecordKind[R]) -> VersionedTable[R]:
+    def leased(self, lease: WriteLease) -> Managers:
+        """Return managers that begin and repeat writes only while `lease` has time left.
+
+        After that they refuse them with MetadataUnavailableError, or UncertainStateError if an attempt was lost before.
+        """
+        return self._managers(lease)
+
+    def _managers(self, lease: WriteLease | None) -> Managers:
+        partial_update = self._backend.partial_update
+        return Managers(
+            TableOwnershipManager(self._table(OWNERSHIP, lease)),
+            TablePersistenceManager(self._table(PERSISTENCE, lease)),
+            TableSubscriptionManager(self._table(SUBSCRIPTIONS, lease), partial_update=partial_update),
+        )
+
+    def _table(self, kind: RecordKind[R], lease: WriteLease | None) -> VersionedTable[R]:
         table = self._backend.table(kind)
+        if lease is not None:
+            # Innermost: whatever a write waits for, it is begun after that.
+            table = LeasedTable(table, lease)
         if self._options.gate is not None:
-            # Innermost, so that it sees what travels: whoever waits for it may be cancelled, and it goes on.
+            # Below what gathers, so that it sees what travels: whoever waits for it may be cancelled, and it goes on.
             table = GatedTable(table, self._options.gate)
         if not self._options.gather:
             return table
-        counting = ConflictCountingTable(table if self._backend.gathers else GatheringTable(kind, table))
-        self._counting.append(counting)
-        return counting
+        gathering = table if self._backend.gathers else GatheringTable(kind, table)
+        return ConflictCountingTable(gathering, self._conflicts)
 
     async def __aenter__(self) -> Self:
         return self
@@ -168,7 +187,7 @@ class MetadataStore:
 
         They are counted for a process with many callers only, that is with `gather`.
         """
-        return sum(table.conflicts for table in self._counting)
+        return self._conflicts.number
 
     async def sweep(self, older_than_s: float = _TOMBSTONE_AGE_S, *, dry_run: bool = False) -> int:
         """Remove what deleted records left behind; return how many that were. Safe while hubs are running.

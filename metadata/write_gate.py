@@ -16,7 +16,7 @@ from hedwig.versions import Version
 from metadata.operations import Operation, Outcome, Read, RecordKey
 from metadata.table import TableOver, VersionedTable
 
-__all__ = ["GatedTable", "WriteGate"]
+__all__ = ["GatedTable", "WriteGate", "reads_only"]
 
 R = TypeVar("R")
 
@@ -152,18 +152,19 @@ class GatedTable(TableOver[R]):
         try:
             await self._gate.enter()
         except MetadataUnavailableError as exc:
-            return await self._reads_only(operations, exc)
+            return await reads_only(self._table, operations, exc)
         with self._gate.under_way():
             outcomes = await self._table.apply(operations)
             if any(isinstance(outcome.error, UncertainStateError) for outcome in outcomes):
                 self._gate.doubt()
         return outcomes
 
-    async def _reads_only(
-        self, operations: Sequence[Operation[R]], error: MetadataUnavailableError
-    ) -> list[Outcome[R]]:
-        """Carry out the reads among `operations`; the writes came to `error`."""
-        reads = [operation for operation in operations if isinstance(operation, Read)]
-        read: list[Outcome[R]] = await self._table.apply(reads) if reads else []
-        found = iter(read)
-        return [next(found) if isinstance(operation, Read) else Outcome(error=error) for operation in operations]
+
+async def reads_only(
+    table: VersionedTable[R], operations: Sequence[Operation[R]], error: MetadataUnavailableError
+) -> list[Outcome[R]]:
+    """Carry out the reads among `operations`; the writes came to `error`."""
+    reads = [operation for operation in operations if isinstance(operation, Read)]
+    read: list[Outcome[R]] = await table.apply(reads) if reads else []
+    found = iter(read)
+    return [next(found) if isinstance(operation, Read) else Outcome(error=error) for operation in operations]

@@ -32,6 +32,7 @@ from metadata.operations import Operation, Outcome, RecordKey, Write
 from metadata.packed import PackedPage
 from metadata.stamps import TOMBSTONE, Stamp, judge, make_token
 from metadata.table import carry_out_all
+from metadata.write_lease import within_lease
 
 __all__ = ["HBaseTable"]
 
@@ -188,7 +189,7 @@ class HBaseTable(Generic[R]):
             mine = Stamp.first(self._options.clock, make_token(self._options.random))
             begun.append((place, parts, mine))
             puts.append(self._put(write.key, None, mine, self._codec.values(parts, keep_absent=True)))
-        answers = await self._driver.put_all(puts, deadline)
+        answers = await self._driver.put_all(puts, within_lease(self._options.clock, deadline))
         carried_on = []
         for (place, parts, mine), answer in zip(begun, answers, strict=True):
             if answer is None:

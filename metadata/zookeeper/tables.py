@@ -13,6 +13,7 @@ from hedwig.versions import NEW, Version, Versioned
 from metadata.key_ranges import KeyRange
 from metadata.operations import Operation, Outcome, RecordKey, Write
 from metadata.table import carry_out
+from metadata.write_lease import within_lease
 from metadata.zookeeper.cas import CreateCas
 from metadata.zookeeper.child_names import count_children
 from metadata.zookeeper.listing import Listing
@@ -121,7 +122,8 @@ class ZnodeTable(Generic[R]):
             yield [creations[place] for place in company]
 
     async def _create_together(self, creations: Sequence["_Creation[R]"], outcomes: list[Outcome[R]]) -> None:
-        await self._shared_creates.carry_out([each.cas for each in creations], creations[0].mutation.deadline)
+        deadline = within_lease(self._ground.options.clock, creations[0].mutation.deadline)
+        await self._shared_creates.carry_out([each.cas for each in creations], deadline)
 
         async def finish(creation: _Creation[R]) -> None:
             try:

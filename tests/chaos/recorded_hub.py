@@ -2,13 +2,15 @@
 
     python -m tests.chaos.recorded_hub ARGUMENTS_OF_HEDWIG_HUB
 
-Environment: CHAOS_RECORDS is a directory, where each start of a hub gets a file of its own; CHAOS_ROUTES is a JSON
-object of ports of region servers and bookies, each with the host:port where this hub reaches it instead. With
+Environment: CHAOS_RECORDS is a directory, where each registration of a hub gets a file of its own; CHAOS_ROUTES is a
+JSON object of ports of region servers and bookies, each with the host:port where this hub reaches it instead. With
 CHAOS_STOPPED_CLOCK its liveness is proven by a clock that stands still, so it never stops serving by itself.
 """
 
+import itertools
 import json
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,15 @@ import hub.hub
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
 from hub.liveness import LivenessOptions
 from hub.main import main
-from metadata import MetadataStore, MetadataUrl, StoreOptions, open_metadata
+from metadata import (
+    Managers,
+    MetadataStore,
+    MetadataUrl,
+    StoreOptions,
+    TopicOwnershipManager,
+    WriteLease,
+    open_metadata,
+)
 from metadata.hbase import HBaseFactory
 from metadata.hbase.native import connect
 from metadata.hbase.native.places import Server
@@ -60,8 +70,20 @@ async def _open_recorded(url: str, options: StoreOptions) -> MetadataStore:
     else:
         store = await open_metadata(url, options)
     process = process_name(os.getpid())
-    # Closed with the process.
-    store.ownership = RecordedOwnership(store.ownership, process, Path(os.environ[RECORDS]) / f"{process}.record")
+    numbers = itertools.count()
+
+    def recorded(manager: TopicOwnershipManager) -> RecordedOwnership:
+        # Closed with the process.
+        return RecordedOwnership(manager, process, Path(os.environ[RECORDS]) / f"{process}-{next(numbers)}.record")
+
+    leased = store.leased
+
+    def recorded_under(lease: WriteLease) -> Managers:
+        managers = leased(lease)
+        return replace(managers, ownership=recorded(managers.ownership))
+
+    store.ownership = recorded(store.ownership)
+    store.leased = recorded_under  # type: ignore[method-assign]  # it is an instance of its own
     return store
 
 

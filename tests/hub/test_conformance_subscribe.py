@@ -348,7 +348,7 @@ async def test_a_close_is_confirmed_once_no_subscribe_before_it_can_attach(
     hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic is released while the hub carries a SUBSCRIBE out, so the hub begins that anew."""
-    manager = hub.metadata.subscriptions
+    manager = hub.incarnation.subscriptions
     create = manager.create_subscription_data
     closed: list[int] = []
     releases: list[asyncio.Task[None]] = []

@@ -13,7 +13,7 @@ import pytest
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
-from hedwig.wire import Answer, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe
+from hedwig.wire import Answer, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
 from hub.hub import Hub
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.waiting import until
@@ -287,3 +287,40 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     )
     answer = await to_other.subscribe(T, b"late", mode=CreateOrAttach.CREATE_OR_ATTACH)
     assert answer.status is StatusCode.SUCCESS
+
+
+@on_both
+async def test_hub_that_was_stopped_past_its_session_deletes_no_subscription(deployment: Deployment) -> None:
+    """Its UNSUBSCRIBEs waited in its sockets, and the next owner has acknowledged the subscriptions meanwhile."""
+    raw = deployment.raw()
+    stopped = deployment.apart()
+    await asyncio.to_thread(stopped.start)
+    other = await deployment.start()
+    subscriber, client = [await deployment.connect(stopped) for _ in range(2)]
+    to_other = await deployment.connect(other)
+    before = deployment.registered_at(raw, stopped.port)
+    assert before is not None
+    topics = [b"t%d" % number for number in range(10)]
+    for topic in topics:
+        # What is attached is deleted at once: its version is in memory. The other has to be read first.
+        await subscriber.subscribed(topic, b"attached")
+        await client.subscribed(topic, b"detached")
+        await client.close_subscription(topic, b"detached")
+    stopped.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]  # it was started
+    for topic in topics:
+        for name in (b"attached", b"detached"):
+            client.send(topic, Unsubscribe(SubscriberId(name)))
+    await deployment.gone(raw, before, other)
+    for topic in topics:
+        for name in (b"attached", b"detached"):
+            await to_other.subscribed(topic, name, mode=CreateOrAttach.ATTACH)
+    stopped.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]  # it was started
+    await client.closed_by_hub()
+    await until(lambda: deployment.registered_at(raw, stopped.port) not in (None, before), "it registers anew")
+    for topic in topics:
+        assert await to_other.publish(topic, b"after") == 1
+    assert await to_other.delivered(20) == [1] * 20
+    for topic in topics:
+        for name in (b"attached", b"detached"):
+            found = await deployment.store.subscriptions.read_subscription_data(Topic(topic), SubscriberId(name))
+            assert found is not None, f"{name!r} of {topic!r} was deleted"

@@ -19,7 +19,7 @@ _S: Final = SubscriberId(b"s")
 def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task[None]]:
     """Have a hub give the topic up in the moment in which a subscription of it is on record; return what does so."""
     leaving: list[asyncio.Task[None]] = []
-    manager = hub.metadata.subscriptions
+    manager = hub.incarnation.subscriptions
     create = manager.create_subscription_data
 
     async def create_and_leave(*args: Any) -> Any:

@@ -1,0 +1,139 @@
+"""Prove that no write begins, and none is repeated, once the lease under which it is made has run out."""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import cast
+
+import pytest
+
+from hedwig.clock import Deadline
+from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
+from hedwig.model import HubInfo, Topic
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.versions import ANY, NEW, Version
+from metadata import Delete, Operation, Read, RecordKey, StoreOptions, Write, open_metadata
+from metadata.attempts import Attempts, Refusal, Verdict
+from metadata.table import TableOver, VersionedTable
+from metadata.write_gate import WriteGate
+from metadata.write_lease import LeasedTable
+from tests.metadata.test_attempts import FakeClock
+
+TOPIC = Topic(b"news")
+HUB = HubInfo(host="hub.example", port=4080)
+NO_LEASE = "cannot prove"
+
+
+class Lease:
+    """Lasts for `left_s` from whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.left_s = math.inf
+
+    def __call__(self) -> float:
+        return self.left_s
+
+
+async def test_writes_are_refused_and_reads_go_on() -> None:
+    lease = Lease()
+    async with await open_metadata("sqlite://", StoreOptions(gather=True)) as store:
+        leased = store.leased(lease).ownership
+        version = await leased.write_owner_info(TOPIC, HUB, NEW)
+        lease.left_s = 0.0
+        for refused in (leased.write_owner_info(TOPIC, HUB, version), leased.delete_owner_info(TOPIC, version)):
+            with pytest.raises(MetadataUnavailableError, match=NO_LEASE) as failure:
+                await refused
+            assert failure.value.definite
+        key = RecordKey(TOPIC)
+        operations: list[Operation[HubInfo]] = [Read(key), Write(key, HUB, version), Read(key), Delete(key, ANY)]
+        outcomes = await leased.apply(operations)
+        assert [type(each.error) for each in outcomes] == [
+            type(None), MetadataUnavailableError, type(None), MetadataUnavailableError
+        ]  # fmt: skip
+        found = await leased.read_owner_info(TOPIC)
+        assert found is not None
+        assert outcomes[0].record == outcomes[2].record == found
+        assert found.version == version
+        # Nobody else's writes are held up.
+        await store.ownership.delete_owner_info(TOPIC, version)
+        assert store.conflicts == 0
+
+
+async def test_a_write_that_waited_begins_under_the_lease_of_that_moment() -> None:
+    """It was asked for in time, and waits at the gate until it is too late."""
+    clock, lease = FakeClock(), Lease()
+    gate = WriteGate(clock, 30.0)
+    async with await open_metadata("sqlite://", StoreOptions(gather=True, gate=gate)) as store:
+        gate.hold()
+        writing = asyncio.create_task(store.leased(lease).ownership.write_owner_info(TOPIC, HUB, NEW))
+        await store.ownership.read_owner_info(TOPIC)
+        lease.left_s = 0.0
+        gate.open()
+        with pytest.raises(MetadataUnavailableError, match=NO_LEASE):
+            await writing
+        assert await store.ownership.read_owner_info(TOPIC) is None
+
+
+class AttemptingTable(TableOver[HubInfo]):
+    """A VersionedTable whose deletes are attempts with these outcomes, one after the other."""
+
+    def __init__(self, outcomes: Sequence[Callable[[], None]]) -> None:
+        super().__init__(cast(VersionedTable[HubInfo], None))  # There is nothing below.
+        self.clock = FakeClock()
+        self.given_s: list[float] = []
+        """The time that each attempt was given."""
+        self._outcomes = list(outcomes)
+
+    async def delete(self, key: RecordKey, version: Version) -> None:
+        options = StoreOptions(clock=self.clock, random=Random(1), operation_timeout_s=30.0)
+
+        async def attempt(deadline: Deadline) -> Refusal[str] | None:
+            self.given_s.append(deadline.remaining_s())
+            self._outcomes[len(self.given_s) - 1]()
+            return None
+
+        attempts = Attempts(options, "delete something")
+        await asyncio.gather(attempts.write(attempt, lambda _: Verdict.UNCERTAIN))
+
+
+async def attempting(lease: Lease, *outcomes: Callable[[], None]) -> AttemptingTable:
+    """Make a delete under `lease`, in a task of its own, as drivers make them."""
+    table = AttemptingTable(outcomes)
+    await LeasedTable(table, lease).delete(RecordKey(TOPIC), ANY)
+    return table
+
+
+def lost() -> None:
+    raise OutcomeUnknownError("connection reset")
+
+
+def not_applied() -> None:
+    raise NotAppliedError("not connected")
+
+
+@pytest.mark.parametrize(("outcome", "error"), [(lost, UncertainStateError), (not_applied, MetadataUnavailableError)])
+async def test_a_write_is_not_repeated_once_the_lease_has_run_out(
+    outcome: Callable[[], None], error: type[MetadataError]
+) -> None:
+    lease = Lease()
+
+    def run_out() -> None:
+        lease.left_s = 0.0
+        outcome()
+
+    with pytest.raises(error, match=NO_LEASE) as failure:
+        await attempting(lease, outcome, run_out)
+    assert type(failure.value) is error
+
+
+async def test_an_attempt_has_no_longer_than_the_lease_and_the_operation_goes_on_with_it() -> None:
+    lease = Lease()
+
+    def renew() -> None:
+        lease.left_s = 7.0
+        not_applied()
+
+    lease.left_s = 5.0
+    table = await attempting(lease, renew, not_applied, lambda: None)
+    assert table.given_s == [5.0, 7.0, 7.0]
