@@ -36,6 +36,7 @@ from hub.ledger_ranges import ended, holds_messages, recover_ranges, without_con
 from hub.log import Listener, Published
 from hub.log_store import LogStore
 from hub.range_record import RangeRecord
+from hub.remote_positions import check_bound, furthest
 from hub.tail import Tail
 
 __all__ = ["DurableLog"]
@@ -46,9 +47,6 @@ _Append: TypeAlias = "tuple[asyncio.Future[None], bytes, tuple[RegionSeqId, ...]
 """An append on its way: its outcome, the message, how far other regions had come, and whom to tell."""
 
 _EMPTY: Final = LedgerRanges()
-_REMOTE_BYTES_MAX: Final = 4096
-"""Room for positions in other regions. Every later message and range of the topic repeats them, so they are bounded."""
-_SEQ_ID_BYTES_MAX: Final = 16
 
 
 class DurableLog:
@@ -176,9 +174,11 @@ class DurableLog:
         region = self._store.region
         theirs = message.remote
         if theirs or self._remote:
-            remote = _furthest(self._remote, theirs)
-            if sum(len(each.region) + _SEQ_ID_BYTES_MAX for each in remote) > _REMOTE_BYTES_MAX:
-                done(0, (), MalformedRequestError("the message names positions in too many regions"))
+            remote = furthest(self._remote, theirs)
+            try:
+                check_bound(remote)
+            except MalformedRequestError as exc:
+                done(0, (), exc)
                 return
             self._remote = remote
             stored = message.accepted(MessageSeqId(local, self._remote), region).encode()
@@ -468,14 +468,6 @@ class DurableLog:
             return False
         await self._store.deletions.delete(each.ledger_id for each in gone)
         return True
-
-
-def _furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:
-    """Return the greatest position of each region."""
-    furthest = {each.region: each.seq_id for each in ours}
-    for each in theirs:
-        furthest[each.region] = max(each.seq_id, furthest.get(each.region, 0))
-    return tuple(RegionSeqId(region, seq_id) for region, seq_id in furthest.items())
 
 
 def _as_error(exc: HedwigError | TimeoutError) -> HedwigError:

@@ -140,8 +140,9 @@ class Pointers:
         async with self._turns.turn(_turn(subscription)):
             try:
                 await self.store_now(subscription)
-            except (MetadataError, ServiceDownError) as exc:
+            except HedwigError as exc:
                 _log.warning("the consume pointer of %s is not stored yet: %s", subscription, exc)
+            finally:
                 if subscription.is_dirty:
                     self._dirty[subscription] = None
 
@@ -153,8 +154,11 @@ class Pointers:
             await turn.__aenter__()  # Free, as was just seen, so nothing waits here.
         try:
             outcomes = await self._manager.apply(writes)
-        except MetadataError as exc:
+        except HedwigError as exc:
             outcomes = [Outcome(error=exc)] * len(batch)
+        except Exception as exc:
+            _log.exception("consume pointers could not be stored")
+            outcomes = [Outcome(error=MetadataError(f"the hub failed: {exc!r}"))] * len(batch)
         finally:
             for turn in taken:
                 await turn.__aexit__(None, None, None)

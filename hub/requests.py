@@ -30,6 +30,7 @@ from hedwig.wire import (
 )
 from hub.channel import Channel
 from hub.options import HubOptions
+from hub.remote_positions import check_bound
 from hub.subscribing import Subscribing, TopicGoneError
 from hub.tasks import Tasks
 from hub.topic import OwnedTopic
@@ -98,16 +99,16 @@ class Requests:
         self.refused = 0
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
-        """Begin to carry out a request of `size` bytes; it is answered when that is done."""
-        action = request.action
-        is_answered = not isinstance(action, Consume)
+        """Begin to carry out a request of `size` bytes, and answer it then; a CONSUME only if it is refused."""
+        is_answered = not isinstance(request.action, Consume)
         if is_answered:
             self._begin(channel, size)
         try:
             self._check(channel, request)
         except HedwigError as exc:
-            if is_answered:
-                self._refuse(channel, size, request.txn_id, exc)
+            if not is_answered:
+                self._begin(channel, size)
+            self._refuse(channel, size, request.txn_id, exc)
             return
         self._begin_in_order(channel, request, size)
 
@@ -167,8 +168,9 @@ class Requests:
                     raise ServiceDownError("this hub is read-only")
             case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber) | CloseSubscription(subscriber):
                 as_subscriber(subscriber)
-            case Consume(subscriber=subscriber):
+            case Consume(subscriber=subscriber, seq_id=seq_id):
                 as_subscriber(subscriber)
+                check_bound(seq_id.remote)
 
     @staticmethod
     def _check_share(channel: Channel) -> None:

@@ -5,8 +5,9 @@ waits for any. Only attached subscriptions are in memory: the record in the meta
 decides who changed it.
 """
 
+import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from typing import Final
@@ -18,7 +19,6 @@ from hedwig.errors import (
     ClientNotSubscribedError,
     HedwigError,
     InvalidMessageFilterError,
-    MetadataError,
     NoRecordError,
     ServiceDownError,
     SubscriptionStateExistsError,
@@ -50,6 +50,7 @@ __all__ = ["Subscribing", "TopicGoneError"]
 _log = logging.getLogger(__name__)
 
 _TRIES: Final = 5
+_DETACHED_AT_ONCE: Final = 256
 
 
 class TopicGoneError(Exception):
@@ -196,28 +197,51 @@ class Subscribing:
 
     async def detach_lost(self, subscriptions: Sequence[Subscription], channel: Channel) -> None:
         """Let go of subscriptions whose channel is gone, unless another channel has them by now."""
-        await self.pointers.store(subscriptions)  # All together; what is left for each alone is next to nothing.
-        for subscription in subscriptions:
-            topic = subscription.topic
-            async with self._turns.turn((topic.name, subscription.subscriber)):
-                if topic.subscription(subscription.subscriber) is subscription and _is_on(subscription, channel):
-                    await self._detach(subscription)
+
+        async def detach(subscription: Subscription) -> None:
+            if _is_on(subscription, channel):
+                await self._detach(subscription)
+
+        await self._each_in_turn(subscriptions, detach)
 
     async def detach_all(self, topic: OwnedTopic) -> None:
         """Close the channels that serve subscriptions of `topic`, and store their consume pointers."""
-        subscriptions = list(topic.subscriptions.values()) if topic.subscriptions else []
-        await self.pointers.store(subscriptions)
-        for subscription in subscriptions:
+
+        async def detach(subscription: Subscription) -> None:
+            channel = subscription.cursor.channel if subscription.cursor is not None else None
+            try:
+                await self._detach(subscription)
+            finally:
+                # The original client dies silently on an event that the topic moved, and recovers from this.
+                if channel is not None:
+                    channel.close()
+
+        await self._each_in_turn(list(topic.subscriptions.values()) if topic.subscriptions else (), detach)
+
+    async def _each_in_turn(
+        self, subscriptions: Sequence[Subscription], detach: Callable[[Subscription], Awaitable[None]]
+    ) -> None:
+        """Store all consume pointers together, then `detach` what is still in memory; no failure ends that.
+
+        Many at once: while the store does not answer, each of them would wait for its own deadline.
+        """
+        try:
+            await self.pointers.store(subscriptions)  # What is left for each alone is next to nothing.
+        except Exception:
+            _log.exception("%d consume pointers could not be stored together", len(subscriptions))
+
+        async def in_turn(subscription: Subscription) -> None:
+            topic = subscription.topic
             async with self._turns.turn((topic.name, subscription.subscriber)):
-                if topic.subscription(subscription.subscriber) is not subscription:
-                    continue
-                channel = subscription.cursor.channel if subscription.cursor is not None else None
-                try:
-                    await self._detach(subscription)
-                finally:
-                    # The original client dies silently on an event that the topic moved, and recovers from this.
-                    if channel is not None:
-                        channel.close()
+                if topic.subscription(subscription.subscriber) is subscription:
+                    await detach(subscription)
+
+        for start in range(0, len(subscriptions), _DETACHED_AT_ONCE):
+            some = subscriptions[start : start + _DETACHED_AT_ONCE]
+            outcomes = await asyncio.gather(*map(in_turn, some), return_exceptions=True)
+            for subscription, outcome in zip(some, outcomes, strict=True):
+                if outcome is not None:
+                    _log.error("%s could not be detached in order", subscription, exc_info=outcome)
 
     # ------------------------------------------------------------------------------------ for hub.interventions
 
@@ -395,9 +419,12 @@ class Subscribing:
             return
         try:
             await self.pointers.store_now(subscription)
-        except (MetadataError, ServiceDownError) as exc:
+        except HedwigError as exc:
             # The messages since the last write are delivered again: that is what a lost pointer costs.
             _log.warning("the consume pointer of %s is not stored: %s", subscription, exc)
+            self.pointers.forget(subscription)
+        except Exception:
+            _log.exception("the consume pointer of %s is not stored", subscription)
             self.pointers.forget(subscription)
         finally:
             if subscription.cursor is None:
@@ -411,14 +438,15 @@ class Subscribing:
 
     async def _detach_parked(self) -> None:
         """Let go of the parked subscriptions once the metadata are not frozen any more."""
+
+        async def detach(subscription: Subscription) -> None:
+            if subscription.cursor is None:
+                await self._detach(subscription)
+
         while self._parked:
             await self._gate.wait_open()
             parked, self._parked = list(self._parked), {}
-            await self.pointers.store(parked)
-            for subscription in parked:
-                async with self._turns.turn((subscription.topic.name, subscription.subscriber)):
-                    if subscription.cursor is None:
-                        await self._detach(subscription)
+            await self._each_in_turn(parked, detach)
 
     def _let_go(self, subscription: Subscription) -> None:
         """Forget a subscription that does not exist any more."""

@@ -333,9 +333,12 @@ class Topics:
         self._releases[topic.name] = task
 
     async def _release(self, topic: OwnedTopic, close_log: bool, handover: _Handover | None) -> None:
+        assert self._caretaker is not None
         try:
-            assert self._caretaker is not None
             await self._caretaker.detach_all(topic)
+        except Exception:
+            _log.exception("topic '%s': not all of its subscribers are detached", show_name(topic.name))
+        try:
             if close_log:
                 await topic.log.close()
                 # At a shutdown time is short, and in a hand-over clients wait; the next owner collects as well.

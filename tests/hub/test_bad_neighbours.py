@@ -29,10 +29,12 @@ from hedwig.wire import (
     encode_frame,
     encode_request,
 )
+from hedwig.wire import pubsub_pb2 as pb
 from tests.faults.waiting import until
 from tests.hub.good_topic import GoodTopic, memory_peak
 from tests.hub.running import RunningHub
 from tests.hub.wire_channel import WireChannel
+from tests.hub.wire_client import raw_request
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -177,6 +179,31 @@ async def test_subscriber_that_vanishes_in_the_middle_of_deliveries_can_come_bac
         assert await _ids(channel, 3) == [1, 2, 3]
         channel.abort()
     await good.exchange(10)
+
+
+async def test_consumes_with_positions_in_any_number_of_regions_are_refused_and_not_kept(
+    hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
+) -> None:
+    """Each subscription in memory keeps what its pointer says of other regions."""
+    subscribers = [b"s-%d" % number for number in range(300)]
+    channel = await _open(opened, hub)
+    for subscriber in subscribers:
+        await _attach(channel, b"busy", subscriber)
+    await _flood(await _open(opened, hub), b"busy", 10, 1)
+    for _ in subscribers:
+        assert await _ids(channel, 1) == [1]
+    consume = pb.ConsumeRequest(subscriberId=b"s", msgId=pb.MessageSeqId(localComponent=1))
+    for number in range(10_000):
+        consume.msgId.remoteComponents.add(region=b"%060d" % number, seqId=1)
+    assert consume.ByteSize() > 600 * KIB
+    for subscriber in subscribers:
+        consume.subscriberId = subscriber
+        body = raw_request(topic=b"busy", txnId=channel.next_txn_id(), type=pb.CONSUME, consumeRequest=consume)
+        channel.write_frame(body)
+        heard = await channel.receive()
+        assert isinstance(heard, Answer)
+        assert heard.status is StatusCode.MALFORMED_REQUEST
+    await good.exchange(20)
 
 
 # --------------------------------------------------------------------------------------------------------- connections

@@ -1,0 +1,28 @@
+"""How far other regions had come: what a message, a range and a consume pointer say besides their own position."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hedwig.errors import MalformedRequestError
+from hedwig.model import RegionSeqId
+
+__all__ = ["check_bound", "furthest"]
+
+_BYTES_MAX: Final = 4096
+"""Every later message and range of a topic repeats them, and every subscription in memory has some."""
+_SEQ_ID_BYTES_MAX: Final = 16
+
+
+def check_bound(remote: Iterable[RegionSeqId]) -> None:
+    """Raise MalformedRequestError if these are more positions than anybody may have stored."""
+    size = sum(len(each.region) + _SEQ_ID_BYTES_MAX for each in remote)
+    if size > _BYTES_MAX:
+        raise MalformedRequestError(f"positions in other regions take {size} bytes; at most {_BYTES_MAX} are kept")
+
+
+def furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:
+    """Return the greatest position of each region."""
+    found = {each.region: each.seq_id for each in ours}
+    for each in theirs:
+        found[each.region] = max(each.seq_id, found.get(each.region, 0))
+    return tuple(RegionSeqId(region, seq_id) for region, seq_id in found.items())
