@@ -62,6 +62,7 @@ class Cursor:
         window = preferences.message_window_size
         self._window = delivery.default_window if window is None else window
         self._unconsumed: deque[int] | None = deque() if self._window else None
+        """What was delivered here and lies beyond the consume pointer: that fills the window."""
         self._filter = message_filter
         self._busy = False
         """Whether a read, or a turn in the event loop, will go on with this cursor."""
@@ -121,7 +122,8 @@ class Cursor:
         self.next_id = local + 1
         if self._filter is not None and not self._wants(stored):
             return
-        if self._unconsumed is not None:
+        # The pointer may be ahead: a CONSUME of a former connection comes late. No later one would take this out again.
+        if self._unconsumed is not None and local > self.subscription.consumed:
             self._unconsumed.append(local)
         self.channel.send(self._encoder.encode(stored))
         self._delivery.delivered += 1
@@ -161,7 +163,8 @@ class Cursor:
             self.next_id = first
         messages_max = self._delivery.read_messages_max
         if self._unconsumed is not None:
-            messages_max = max(1, min(messages_max, self._window - len(self._unconsumed)))
+            consumed = max(0, self.subscription.consumed - self.next_id + 1)
+            messages_max = max(1, min(messages_max, consumed + self._window - len(self._unconsumed)))
         for stored in await self._delivery.read(topic.log, self.next_id, messages_max, self.channel.room):
             if self._is_held_up():
                 return

@@ -1,12 +1,24 @@
 """Delivery, over the wire: order, windows, bounds, filters, and subscribers that do not keep up."""
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
-from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
+from hedwig.model import (
+    MessageSeqId,
+    SubscriberId,
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+    Topic,
+)
 from hedwig.status import StatusCode
+from hedwig.versions import ANY
 from hedwig.wire import Answer, Delivery, Message, Publish
 from hedwig.wire import pubsub_pb2 as pb
 from hub.hub import Hub
+from hub.log import TopicLog
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.wire_client import WireClient
 
@@ -128,6 +140,67 @@ async def test_consuming_all_at_once_opens_the_window(client: WireClient) -> Non
     assert await client.delivered(3) == [1, 2, 3]
     client.consume(T, S, 3)
     assert await client.delivered(3) == [4, 5, 6]
+
+
+async def test_a_consume_ahead_of_the_deliveries_leaves_the_window_open(client: WireClient) -> None:
+    """What comes after it and lies at or before the pointer is consumed already; nothing else could take it out."""
+    await client.subscribed(T, S, preferences=window(2))
+    await client.publish_many(T, *[b"m"] * 10)
+    assert await client.delivered(2) == [1, 2]
+    client.consume(T, S, 5)
+    assert await client.delivered(5) == [3, 4, 5, 6, 7]
+    await nothing_more(client)
+    client.consume(T, S, 6)
+    assert await client.delivered(1) == [8]
+    await nothing_more(client)
+    client.consume(T, S, 10)
+    assert await client.delivered(2) == [9, 10]
+
+
+async def test_a_late_consume_of_the_old_connection_leaves_the_window_open(
+    start_hub: StartHub, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read after the subscriber attached anew, and before the first messages are read for that."""
+    hub = await start_hub(cache_bytes=0)
+    old, new = await connect(hub), await connect(hub)
+    await old.subscribed(T, S, preferences=window(2))
+    await old.publish_many(T, *[b"m"] * 10)
+    assert await old.delivered(2) == [1, 2]
+    read, may_read = hub.delivery.read, asyncio.Event()
+
+    async def read_later(log: TopicLog, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
+        await may_read.wait()
+        return await read(log, local, messages_max, bytes_max)
+
+    monkeypatch.setattr(hub.delivery, "read", read_later)
+    await new.subscribed(T, S, force=True)
+    old.consume(T, S, 2)
+    await old.barrier()
+    may_read.set()
+    assert await new.delivered(4) == [1, 2, 3, 4]
+    await nothing_more(new)
+    for local in range(1, 11):
+        new.consume(T, S, local)
+    assert await new.delivered(6) == [5, 6, 7, 8, 9, 10]
+
+
+async def test_a_pointer_that_a_former_session_stored_late_leaves_the_window_open(
+    start_hub: StartHub, connect: Connect
+) -> None:
+    """The hub learns of it when it stores its own, which is behind."""
+    hub = await start_hub(consume_interval=1)
+    client = await connect(hub)
+    await client.subscribed(T, S, preferences=window(2))
+    await client.publish_many(T, *[b"m"] * 10)
+    assert await client.delivered(2) == [1, 2]
+    state = SubscriptionData(state=SubscriptionState(MessageSeqId(6)))
+    await hub.metadata.subscriptions.update_subscription_data(T, S, state, ANY)
+    client.consume(T, S, 1)
+    assert await client.delivered(6) == [3, 4, 5, 6, 7, 8]
+    await nothing_more(client)
+    for local in range(2, 11):
+        client.consume(T, S, local)
+    assert await client.delivered(2) == [9, 10]
 
 
 async def test_a_bound_skips_all_but_the_newest(client: WireClient) -> None:
