@@ -36,6 +36,8 @@ _PROBES: Final = 4
 """A peer that is silent for a minute is probed; one whose machine has vanished is given up a minute later."""
 _HELD_FREE: Final = 16 * 1024
 """What a channel may hold of a frame that is not complete without being counted."""
+_TOLD_MAX: Final = 4096
+"""How many subscriptions of a channel others may take over before it is closed."""
 _CLOSE_S: Final = 5.0
 """How long a peer may take to read what was sent to it before its connection was closed."""
 _FRAME_BYTES_MAX: Final = 1 << 30
@@ -102,7 +104,8 @@ class Channel(asyncio.Protocol):
         self._is_paused = False
         self._waiting: dict[Cursor, None] = {}
         self._abort: asyncio.TimerHandle | None = None
-        self._told: set[tuple[Topic, SubscriberId]] | None = None
+        self._told: set[int] | None = None
+        """Hashes of the pairs that have had an event. Names would take more, and two of one hash do no harm."""
         self._gate: AnswerGate | None = None
 
     # ------------------------------------------------------------------------------------------- the connection
@@ -290,16 +293,20 @@ class Channel(asyncio.Protocol):
         """Tell the client that another took its subscription over.
 
         A client that gets a SUCCESS for the same pair on the same channel afterwards closes the channel that it uses
-        (a defect of the original), so `was_told` says not to.
+        (a defect of the original), so `was_told` says not to. A channel with more such pairs than are kept is closed:
+        both clients recover from that by themselves.
         """
         if self._told is None:
             self._told = set()
-        self._told.add((topic, subscriber))
+        self._told.add(hash((topic, subscriber)))
         self.send(encode_response(Event(topic=topic, subscriber=subscriber, kind=EventKind.SUBSCRIPTION_FORCED_CLOSED)))
+        if len(self._told) > _TOLD_MAX:
+            _log.info("%s: closing the connection: it lost more than %d subscriptions", self.peer, _TOLD_MAX)
+            self.close()
 
     def was_told(self, topic: Topic, subscriber: SubscriberId) -> bool:
         """Say whether this channel has had an event for the pair."""
-        return self._told is not None and (topic, subscriber) in self._told
+        return self._told is not None and hash((topic, subscriber)) in self._told
 
     @property
     def is_full(self) -> bool:

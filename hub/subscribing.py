@@ -403,8 +403,8 @@ class Subscribing:
         if cursor is not None:
             cursor.close()
             if cursor.channel is not channel:
-                cursor.channel.tell_forced_closed(*key)
                 cursor.channel.subscriptions.pop(key, None)
+                cursor.channel.tell_forced_closed(*key)
         channel.subscriptions[key] = subscription
 
     async def _detach(self, subscription: Subscription) -> None:

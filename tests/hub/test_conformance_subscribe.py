@@ -240,6 +240,30 @@ async def test_the_loser_of_a_forced_attach_that_subscribes_again_is_closed(
     assert await third.delivered(1) == [1]
 
 
+async def test_a_channel_whose_subscriptions_others_take_over_without_end_is_closed(
+    hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has to know all of them for as long as it lives, so they are bounded."""
+    monkeypatch.setattr("hub.channel._TOLD_MAX", 3)
+    other = await connect(hub)
+    for number in range(4):
+        await client.subscribed(T, b"taken-%d" % number)
+    await client.subscribed(T, b"stays")
+    for _ in range(3):  # The same ones again and again are no more to know.
+        for number in range(3):
+            await other.subscribed(T, b"taken-%d" % number, force=True)
+    await client.barrier()
+    assert len(client.events) == 3
+    await other.subscribed(T, b"taken-3", force=True)
+    await client.closed_by_hub()
+    assert len(client.events) == 4, "it is told all the same"
+    again = await connect(hub)
+    await again.subscribed(T, b"stays")
+    await other.publish(T, b"m")
+    assert await again.delivered(1) == [1]
+    assert await other.delivered(4) == [1] * 4
+
+
 async def test_a_forced_attach_of_ones_own_subscription_is_no_event(client: WireClient) -> None:
     await client.subscribed(T, S)
     await client.subscribed(T, S, force=True)
