@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from hedwig.errors import HedwigError
+from hedwig.errors import CorruptEntryError, HedwigError
 from hedwig.model import SubscriptionPreferences
 from hedwig.wire import DeliveryEncoder, Message
 from hub.filters import MessageFilter
@@ -33,6 +33,7 @@ class Cursor:
     __slots__ = (
         "_bound",
         "_busy",
+        "_damaged",
         "_delivery",
         "_encoder",
         "_filter",
@@ -66,6 +67,8 @@ class Cursor:
         self._filter = message_filter
         self._busy = False
         """Whether a read, or a turn in the event loop, will go on with this cursor."""
+        self._damaged: tuple[int, float] | None = None
+        """The damaged message that this cursor stands before, and since when."""
 
     def offer(self, local: int, stored: bytes) -> None:
         """Take the newest message of the topic, if it is the next one and nothing holds it up."""
@@ -145,6 +148,9 @@ class Cursor:
         """Read messages that are not in memory any more, and deliver them."""
         try:
             await self._read_and_push()
+        except CorruptEntryError as exc:
+            if not self._skips_damaged(exc):
+                await self._delivery.pause_after_failure()
         except (HedwigError, TimeoutError) as exc:
             _log.warning("cannot read message %d for %s: %s", self.next_id, self.subscription, exc)
             await self._delivery.pause_after_failure()
@@ -154,6 +160,18 @@ class Cursor:
         finally:
             self._busy = False
         self.go_on()
+
+    def _skips_damaged(self, exc: CorruptEntryError) -> bool:
+        """Go past the next message if it has been damaged for long enough; return whether it has."""
+        if self._damaged is None or self._damaged[0] != self.next_id:
+            self._damaged = self.next_id, self._delivery.now()
+        if not self._delivery.is_lost(self._damaged[1]):
+            _log.warning("message %d is damaged, and tried again for %s: %s", self.next_id, self.subscription, exc)
+            return False
+        _log.error("message %d is lost to %s, which goes on without it: %s", self.next_id, self.subscription, exc)
+        self._delivery.lost_messages += 1
+        self.next_id += 1
+        return True
 
     async def _read_and_push(self) -> None:
         topic = self.subscription.topic

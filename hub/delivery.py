@@ -19,6 +19,7 @@ class Delivery:
         self.read_messages_max = options.read_messages_max
         self.delivered = 0
         self.read_messages = 0
+        self.lost_messages = 0
         self._options = options
         self._clock = clock
         self._reads = asyncio.Semaphore(options.reads_max)
@@ -31,6 +32,14 @@ class Delivery:
             entries = await log.read(local, messages_max=messages_max, bytes_max=bytes_max)
         self.read_messages += len(entries)
         return entries
+
+    def now(self) -> float:
+        return self._clock.monotonic()
+
+    def is_lost(self, damaged_since: float) -> bool:
+        """Say whether a message has been damaged for so long that subscribers go on without it."""
+        wait_s = self._options.damage_wait_s
+        return wait_s > 0 and self._clock.monotonic() - damaged_since >= wait_s
 
     async def pause_after_failure(self) -> None:
         """Wait before a read is tried again."""

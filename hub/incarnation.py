@@ -110,6 +110,7 @@ class Incarnation:
             "refused_requests": self.requests.refused,
             "delivered_messages": self.delivery.delivered,
             "read_messages": self.delivery.read_messages,
+            "lost_messages": self.delivery.lost_messages,
             "stored_consume_pointers": self.subscribing.pointers.stored,
             "acquired_topics": self.topics.acquired,
             "released_topics": self.topics.released,

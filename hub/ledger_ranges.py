@@ -4,15 +4,22 @@ The record of the last ledger has no end while its owner appends to it, and reco
 are found in the ledgers themselves.
 """
 
+import logging
 from dataclasses import replace
+from typing import Final
 
-from hedwig.errors import LedgerError
+from hedwig.errors import CorruptEntryError, LedgerError
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.wire import Message
 from hub.log_store import LogStore
 
 __all__ = ["dropped", "ended", "holds_messages", "recover_ranges", "without_consumed"]
+
+_log = logging.getLogger(__name__)
+
+_DAMAGED_MAX: Final = 16
+"""How many entries are read in search of a sound one."""
 
 
 async def recover_ranges(store: LogStore, topic: Topic, found: LedgerRanges) -> LedgerRanges:
@@ -36,7 +43,9 @@ async def recover_ranges(store: LogStore, topic: Topic, found: LedgerRanges) -> 
         assert each.start is not None
         end = MessageSeqId(each.start + last_entry)
         if last_entry >= 0:
-            end = await _end_of(store, each.ledger_id, last_entry, end)
+            former = ranges[index - 1].end if index else None
+            end = replace(end, remote=former.remote if former is not None else ())
+            end = await _end_of(store, topic, each.ledger_id, last_entry, end)
         ranges[index:] = ended((), each, last_entry, end)
         if index and len(ranges) > index and last_entry < 0:
             del ranges[index:]  # An empty ledger says nothing that the range before it does not.
@@ -53,13 +62,24 @@ async def _with_start(store: LogStore, each: LedgerRange, previous_end: int) -> 
     return replace(each, start=each.end.local - entries + 1)
 
 
-async def _end_of(store: LogStore, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
-    """Return the position of the last message of a ledger, as the message itself has it."""
-    stored = await store.within(store.ledgers.read(ledger_id, last_entry, entries_max=1, bytes_max=1))
-    seq_id = Message.decode(stored[0]).seq_id
-    if seq_id is None or seq_id.local != end.local:
-        raise LedgerError(f"entry {last_entry} of ledger {ledger_id} holds message {seq_id}, not {end.local}")
-    return seq_id
+async def _end_of(store: LogStore, topic: Topic, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
+    """Return the position of the last message of a ledger, as the message itself has it.
+
+    A message that is damaged keeps its position, as each entry has one. How far other regions had come is then what the
+    last sound message says, or `end`.
+    """
+    for entry in range(last_entry, max(-1, last_entry - _DAMAGED_MAX), -1):
+        local = end.local - (last_entry - entry)
+        try:
+            stored = await store.within(store.ledgers.read(ledger_id, entry, entries_max=1, bytes_max=1))
+        except CorruptEntryError as exc:
+            _log.error("message %d of topic '%s' is damaged: %s", local, show_name(topic), exc)
+            continue
+        seq_id = Message.decode(stored[0]).seq_id
+        if seq_id is None or seq_id.local != local:
+            raise LedgerError(f"entry {entry} of ledger {ledger_id} holds message {seq_id}, not {local}")
+        return replace(end, remote=seq_id.remote)
+    return end
 
 
 def ended(

@@ -22,6 +22,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "refused_requests": "Requests that were answered with an error.",
     "delivered_messages": "Messages sent to subscribers, redeliveries included.",
     "read_messages": "Messages read from ledgers for subscribers that catch up.",
+    "lost_messages": "Messages that subscribers went past, each counted for itself, since they were damaged.",
     "stored_consume_pointers": "Consume pointers written to the metadata.",
     "acquired_topics": "Topics that this hub became owner of.",
     "released_topics": "Topics that this hub released.",

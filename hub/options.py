@@ -84,6 +84,9 @@ class HubOptions:
     read_bytes_max: int = option(1 * _MIB, "bytes of one read for a subscriber that catches up")
     reads_max: int = option(64, "such reads at once")
     read_retry_s: float = option(1.0, "pause after a read that failed")
+    damage_wait_s: float = option(
+        60.0, "how long a message that is damaged everywhere is tried before it is skipped; 0: for ever"
+    )
 
     operation_timeout_s: float = option(30.0, "deadline of one operation on the metadata or the ledgers")
     shutdown_s: float = option(30.0, "time for a clean shutdown; topics not released by then are taken over later")
@@ -128,7 +131,7 @@ class HubOptions:
         for name in ("topic_sweep_s", "consume_flush_s", "read_retry_s", "retention_interval_s", "operation_timeout_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("topic_idle_s", "topic_age_s", "shutdown_s"):
+        for name in ("topic_idle_s", "topic_age_s", "shutdown_s", "damage_wait_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be a number from 0 on")
         for name in ("host", "region", "admin_host"):
