@@ -2,6 +2,9 @@
 
 The entry id of a message is its position minus the first position of its ledger. A ledger is made at the first publish,
 not at the claim; the range record names it before its first message is acknowledged, so a takeover finds everything.
+
+Where the next ledger cannot be made for now, the one at hand goes on. It is closed last: what it holds is on record by
+then, so one that stays open for want of ZooKeeper does no harm.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Self, TypeAlias
 
 from hedwig.errors import (
@@ -20,7 +24,6 @@ from hedwig.errors import (
     LedgerError,
     LedgerStoreUnavailableError,
     MalformedRequestError,
-    MetadataError,
     NoRecordError,
     NoSuchLedgerError,
     ServiceDownError,
@@ -47,6 +50,10 @@ _Append: TypeAlias = "tuple[asyncio.Future[None], bytes, tuple[RegionSeqId, ...]
 """An append on its way: its outcome, the message, how far other regions had come, and whom to tell."""
 
 _EMPTY: Final = LedgerRanges()
+_ROLL_WAIT_S: Final = 1.0
+"""For how long publishes wait for the next ledger before the one at hand takes them."""
+_ROLL_PAUSE_S: Final = 5.0
+"""After how long the next ledger is tried again, or to close the one before it."""
 
 
 class DurableLog:
@@ -56,6 +63,8 @@ class DurableLog:
         "_bytes",
         "_changing",
         "_failed",
+        "_is_held",
+        "_is_over",
         "_last",
         "_ledger_id",
         "_listener",
@@ -63,9 +72,11 @@ class DurableLog:
         "_outstanding",
         "_record",
         "_remote",
+        "_roll_at",
         "_start",
         "_store",
         "_tail",
+        "_unclosed",
         "_waiting",
         "last_id",
         "topic",
@@ -82,17 +93,25 @@ class DurableLog:
         self._last = self.last_id
         """The last position that was given out."""
         self._ledger_id: int | None = None
-        """The ledger that takes appends; None before the first publish, and while one is made."""
+        """The ledger that takes appends; None before the first publish, and while it may have an end on record."""
         self._made: int | None = None
         """A ledger that was made and takes no appends yet: the range record may name it, or may not."""
+        self._unclosed: int | None = None
+        """The ledger before it, until it is closed; the range record has, or is to have, its end."""
         self._start = 0
         self._bytes = 0
         self._outstanding: deque[_Append] | None = None
         """The appends on their way, in order."""
         self._waiting: deque[tuple[Message, Published]] | None = None
         self._changing: asyncio.Future[None] | None = None
-        """Done when the change of ledgers is over that is under way: only one can be, and publishes wait for it."""
+        """Done when the change of ledgers is over that is under way: only one can be."""
+        self._is_held = False
+        """Whether publishes wait for that, though there is a ledger at hand."""
+        self._roll_at = 0.0
+        """When it may be tried again, by the clock of the event loop; 0 unless it was refused, or takes long."""
         self._failed = False
+        self._is_over = False
+        """Whether nothing is appended here any more, for good."""
         self._tail: Tail | None = None
         self._listener: Listener | None = None
 
@@ -153,7 +172,7 @@ class DurableLog:
     def publish(self, message: Message, done: Published) -> None:
         if self._failed:
             done(0, (), ServiceDownError(f"topic '{show_name(self.topic)}' recovers from a failed write; try again"))
-        elif self._ledger_id is None or self._changing is not None:
+        elif self._ledger_id is None or self._is_held:
             self._wait(message, done)
         else:
             self._append(message, done)
@@ -196,11 +215,11 @@ class DurableLog:
             self._appended(future)
         else:
             future.add_done_callback(self._appended)
-        options = self._store.options
-        if (
-            0 < options.ledger_messages_max <= local - self._start + 1 or 0 < options.ledger_bytes_max <= self._bytes
-        ) and self._changing is None:
-            self._begin_ledger()
+        is_full = self._is_full
+        if is_full or self._unclosed is not None:
+            self._is_held = is_full and not self._roll_at
+            if self._changing is None and (not self._roll_at or asyncio.get_running_loop().time() >= self._roll_at):
+                self._begin_ledger()
 
     def _appended(self, future: "asyncio.Future[None]") -> None:
         """Take the outcomes that are there, in order; what was surely not stored need not wait for those before it."""
@@ -261,18 +280,25 @@ class DurableLog:
         if not (can_go_on and told.definite):
             # Not known to be absent, or somebody else's: only a new claim, which fences, tells what is in the ledger.
             self._give_up(told)
-        elif not self._outstanding and self._listener is not None:
+        elif not self._outstanding and not self._is_over:
             # Surely none of them was stored, so the positions are free again.
             self._last = self.last_id
             self._failed = False
             self._bytes = 0
 
     def _give_up(self, error: HedwigError) -> None:
-        self._failed = True
         self._drop_waiting(error)
+        self._let_go()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.on_lost(error)
+
+    def _let_go(self) -> None:
+        """Append no more; ledgers that are open are left as they are, for whoever owns the topic next."""
+        self._failed = self._is_over = True
+        for ledger_id in (self._ledger_id, self._made, self._unclosed):
+            if ledger_id is not None:
+                self._store.ledgers.let_go(ledger_id)
 
     def _drop_waiting(self, error: HedwigError) -> None:
         """Refuse the publishes that wait: whatever became of the ledger, none of them was sent."""
@@ -285,45 +311,66 @@ class DurableLog:
 
     # ------------------------------------------------------------------------------------------------- ledgers
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether the ledger at hand is to be followed by another."""
+        options = self._store.options
+        return (
+            0 < options.ledger_messages_max <= self._last - self._start + 1
+            or 0 < options.ledger_bytes_max <= self._bytes
+        )
+
     def _begin_ledger(self) -> None:
         self._changing = asyncio.get_running_loop().create_future()
         self._store.tasks.start(self._make_ledger())
 
     async def _make_ledger(self) -> None:
-        """Close the ledger at hand, if there is one, make the next, and let the publishes go that wait."""
+        """Make the next ledger and change over to it. If that takes long, the one at hand takes publishes meanwhile."""
+        loop, store = asyncio.get_running_loop(), self._store
+        refused: HedwigError = ServiceDownError("a write before it failed; try again")
+        patience = loop.call_later(_ROLL_WAIT_S, self._wait_no_longer)
         try:
-            await self._settle()
-            async with self._store.ledger_turn():
-                if not self._failed:
-                    await self._next_ledger()
+            while not self._failed:
+                async with store.ledger_turn():
+                    if self._ledger_id is not None:
+                        await self._close_former()
+                        if not self._is_full:
+                            break
+                    if self._made is None:
+                        self._made = await store.within(store.ledgers.create({"topic": self.topic}))
+                    patience.cancel()
+                    await self._change_over(self._made)
+                patience = loop.call_later(_ROLL_WAIT_S, self._wait_no_longer)
+            self._roll_at = 0.0
         except (HedwigError, TimeoutError) as exc:
-            error = _as_error(exc)
-            _log.warning("topic '%s': cannot make a ledger: %s", show_name(self.topic), error)
-            is_ours = isinstance(exc, MetadataError) or (
-                isinstance(exc, LedgerStoreUnavailableError) and error.definite
-            )
-            if not is_ours or self._record.is_lost:
-                # The record, or the ledger at hand, is not as this log believes: only a new claim tells what is so.
-                self._give_up(error)
-            else:
-                self._drop_waiting(error)
+            refused = _as_error(exc)
+            _log.warning("topic '%s': cannot change its ledger for now: %s", show_name(self.topic), refused)
+            self._roll_at = loop.time() + _ROLL_PAUSE_S
         except Exception as exc:
-            _log.exception("topic '%s': cannot make a ledger", show_name(self.topic))
+            _log.exception("topic '%s': cannot change its ledger", show_name(self.topic))
             self._give_up(ServiceDownError(f"the hub failed: {exc!r}"))
-        self._changed()
-
-    def _changed(self) -> None:
-        """End a change of ledgers, and append what waited for it."""
-        changing, self._changing = self._changing, None
-        if changing is not None:
+        finally:
+            patience.cancel()
+            changing, self._changing = self._changing, None
+            assert changing is not None, "nobody else ends it"
             changing.set_result(None)
+        if self._is_over:
+            self._let_go()  # Of a ledger that was made meanwhile.
+        if self._ledger_id is None:
+            self._drop_waiting(refused)
+        self._append_waiting()
+
+    def _wait_no_longer(self) -> None:
+        """Have the ledger at hand, if there is one, take publishes until there is another."""
+        self._roll_at = asyncio.get_running_loop().time()
+        self._append_waiting()
+
+    def _append_waiting(self) -> None:
+        self._is_held = False
         if self._failed:
             self._drop_waiting(ServiceDownError("a write before it failed; try again"))
-        while self._waiting and self._changing is None:
-            if self._ledger_id is None:
-                self._begin_ledger()
-            else:
-                self._append(*self._waiting.popleft())
+        while self._waiting and self._ledger_id is not None and not self._is_held:
+            self._append(*self._waiting.popleft())
         if not self._waiting:
             self._waiting = None
 
@@ -348,24 +395,42 @@ class DurableLog:
                 self._outstanding[-1] = future, stored, remote, tell
                 await settled
 
-    async def _next_ledger(self) -> None:
-        store = self._store
-        await self._seal()
-        if self._made is None:
-            self._made = await store.within(store.ledgers.create({"topic": self.topic}))
-        opened = LedgerRange(ledger_id=self._made, start=self.last_id + 1)
+    async def _change_over(self, made: int) -> None:
+        """Append to a ledger that was made, once the range record names it.
+
+        Raises: HedwigError - the one at hand goes on, or, if that is in doubt, there is none until it is known.
+        """
+        self._is_held = True
+        opened: LedgerRange | None = None
         try:
-            await self._change(lambda ranges: self._opened(ranges, opened))
-        except HedwigError:
-            if not self._record.is_in_doubt:  # Else the record may name the ledger.
+            await self._settled()
+            if not self._failed and (self._ledger_id is None or self._is_full):
+                opened = LedgerRange(ledger_id=made, start=self.last_id + 1)
+                await self._change(partial(self._opened, opened=opened))
+        finally:
+            if opened not in self.ranges.ranges:
+                # Refusals may have taken back what the one at hand was full of.
                 self._made = None
-                await self._store.deletions.delete((opened.ledger_id,))
-            raise
-        self._ledger_id, self._made = self._made, None
+                self._wait_no_longer()
+                await self._store.deletions.delete((made,))
+            elif self._ledger_id is not None:
+                # The record names it, or may: then nothing may be appended behind the end of the one at hand.
+                self._ledger_id, self._unclosed = None, self._ledger_id
+        if self._made is None or self._is_over:
+            return
+        self._ledger_id, self._made = made, None
         self._start = self.last_id + 1
         self._bytes = 0
+        self._roll_at = 0.0
         if self._listener is not None:
             self._listener.on_ledger_closed()
+        self._append_waiting()
+
+    async def _settled(self) -> None:
+        try:
+            await self._settle()
+        except TimeoutError as exc:
+            raise LedgerStoreUnavailableError("the appends on their way take too long") from exc
 
     def _opened(self, ranges: LedgerRanges, opened: LedgerRange) -> LedgerRanges:
         """Return the ranges with `opened` as the last one; an answer that was lost may have had it there already."""
@@ -373,18 +438,18 @@ class DurableLog:
             return ranges
         return replace(ranges, ranges=(*filter(holds_messages, self._sealed(ranges).ranges), opened))
 
-    async def _seal(self) -> None:
-        """Close the ledger at hand, if there is one: nothing is appended to it any more."""
-        if self._ledger_id is None:
+    async def _close_former(self) -> None:
+        """Close the ledger before the one at hand. Raises: LedgerStoreUnavailableError, TimeoutError."""
+        ledger_id = self._unclosed
+        if ledger_id is None:
             return
-        ledger_id = self._ledger_id
-        last_entry = await self._store.within(self._store.ledgers.close(ledger_id))
-        self._ledger_id = None
-        if last_entry + self._start != self.last_id:
-            raise LedgerError(
-                f"ledger {ledger_id} of topic '{show_name(self.topic)}' ends at {last_entry + self._start}, "
-                f"not at {self.last_id}"
-            )
+        try:
+            await self._store.within(self._store.ledgers.close(ledger_id))
+        except (LedgerStoreUnavailableError, TimeoutError):
+            raise
+        except LedgerError as exc:
+            _log.info("topic '%s': ledger %d is not closed: %s", show_name(self.topic), ledger_id, exc)
+        self._unclosed = None
 
     def _sealed(self, ranges: LedgerRanges) -> LedgerRanges:
         """Return the ranges with the end of the last ledger, which is closed; without it, if it is empty."""
@@ -431,10 +496,17 @@ class DurableLog:
         start = each.start or 0
         if not start <= local:
             raise NoSuchLedgerError(f"message {local} of topic '{show_name(self.topic)}' was deleted")
-        entries = await self._store.within(
-            self._store.ledgers.read(each.ledger_id, local - start, entries_max=messages_max, bytes_max=bytes_max)
-        )
-        return entries[: self.last_id - local + 1]
+        store, ledger_id = self._store, each.ledger_id
+        for is_at_hand in (each.end is None, True):
+            entries = await store.within(
+                store.ledgers.read(ledger_id, local - start, entries_max=messages_max, bytes_max=bytes_max)
+            )
+            if entries:
+                return entries[: self.last_id - local + 1]
+            if not is_at_hand:
+                # A former owner may not have come to close it: then its last entries are found by recovery alone.
+                await store.within(store.ledgers.open_and_fence(ledger_id))
+        raise LedgerError(f"ledger {ledger_id} ends before message {local} of topic '{show_name(self.topic)}'")
 
     # ------------------------------------------------------------------------------------- retention and close
 
@@ -442,24 +514,36 @@ class DurableLog:
         return await self._change(lambda ranges: without_consumed(ranges, consumed))
 
     async def close(self) -> None:
+        try:
+            await self._close()
+        finally:
+            self._let_go()
+
+    async def _close(self) -> None:
+        store = self._store
         while self._changing is not None or self._outstanding:
-            if self._changing is not None:
-                await asyncio.wait([self._changing])
-            elif self._ledger_id is not None:
+            if self._outstanding and self._ledger_id is not None:
                 # Where no bookie is left, it does not wait for one as an append does.
-                await self._store.within(self._store.ledgers.close(self._ledger_id))
-            await self._settle()
+                await store.within(store.ledgers.close(self._ledger_id))
+                await self._settle()
+            elif self._changing is not None:
+                await asyncio.wait([self._changing])
         if self._failed:
             return
         self._failed = True
         self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is being released; try again"))
-        if self._ledger_id is None:
-            return
-        await self._seal()
-        await self._change(self._sealed)
+        if (ledger_id := self._ledger_id) is not None:
+            last_id = self._start + await store.within(store.ledgers.close(ledger_id))
+            self._ledger_id = None
+            if last_id != self.last_id:
+                raise LedgerError(
+                    f"ledger {ledger_id} of topic '{show_name(self.topic)}' ends at {last_id}, not at {self.last_id}"
+                )
+            await self._change(self._sealed)
+        await self._close_former()
 
     async def end(self) -> bool:
-        self._failed = True
+        self._let_go()
         self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
         try:
             gone = await self._record.end(self._is_owned)

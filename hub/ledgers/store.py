@@ -92,6 +92,13 @@ class LedgerStore(Protocol):
         """
         ...
 
+    def let_go(self, ledger_id: int) -> None:
+        """Append no more to a ledger that was made here, and keep nothing of it; one that is not open here is fine.
+
+        It is left as it is, for whoever takes it over; what is at hand is uncertain.
+        """
+        ...
+
     async def delete(self, ledger_id: int) -> None:
         """Remove the ledger, for good; one that does not exist is fine. Its space is given back later.
 

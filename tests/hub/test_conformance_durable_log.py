@@ -325,6 +325,139 @@ async def test_any_call_may_fail(
         assert len(owner.acknowledged) >= 12, f"call {number} cost more than it had to"
 
 
+@pytest.mark.parametrize("is_applied", [False, True], ids=["surely not done", "done, and the answer lost"])
+@pytest.mark.parametrize("call", ["create", "close"])
+async def test_a_topic_stays_while_the_next_ledger_cannot_be_made_or_the_last_one_sealed(
+    make_owner: Callable[[Faults], Awaitable[Owner]], monkeypatch: pytest.MonkeyPatch, call: str, is_applied: bool
+) -> None:
+    monkeypatch.setattr("hub.durable_log._ROLL_PAUSE_S", 0.0)
+    owner = await make_owner(Faults())
+    await owner.open()
+    log, listener, ledgers = owner.log, owner.listener, owner.store.ledgers
+    real, failed = getattr(ledgers, call), 0
+
+    async def away(argument: Any) -> Any:
+        nonlocal failed
+        failed += 1
+        if is_applied:
+            await real(argument)
+            raise TimeoutError
+        raise LedgerStoreUnavailableError("the test refused it")
+
+    await owner.publish(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(ledgers, call, away)
+        for _ in range(8):
+            await owner.publish(1)
+        await until(lambda: log.is_idle, "the last attempt ends")
+        assert failed > 1, "it was tried again"
+        assert sorted(owner.acknowledged) == list(range(1, 10))
+        assert len(log.ranges.ranges) == (1 if call == "create" else 2), "one ledger at a time stays unsealed"
+    await owner.publish(2)
+    await until(lambda: log.is_idle, "the next ledger is there")
+    await owner.publish(5)
+    assert (owner.log, listener.lost) == (log, None)
+    unheard_of = failed if (call, is_applied) == ("create", True) else 0
+    assert (await ledgers.stats()).open_ledgers == 1 + unheard_of
+    assert len(log.ranges.ranges) > 2
+    await owner.check()
+    await owner.hand_over()
+    await owner.check()
+
+
+@pytest.mark.parametrize("is_applied", [False, True], ids=["not done", "done"])
+async def test_nothing_is_appended_to_a_ledger_that_may_have_an_end_on_record(
+    make_owner: Callable[[Faults], Awaitable[Owner]], monkeypatch: pytest.MonkeyPatch, is_applied: bool
+) -> None:
+    owner = await make_owner(Faults())
+    await owner.open()
+    await owner.publish(2)
+    log, persistence = owner.log, owner.store.persistence
+    write, writes = persistence.write_topic_persistence_info, 0
+
+    async def unheard(topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+        nonlocal writes
+        writes += 1
+        if is_applied and writes == 1:
+            await write(topic, ranges, version)
+        raise UncertainStateError("the test lost the answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(persistence, "write_topic_persistence_info", unheard)
+        await owner.publish(1)
+        await until(lambda: log.is_idle, "the next ledger is in doubt")
+        for _ in range(2):
+            await owner.publish(1)
+            await until(lambda: log.is_idle, "it stays so")
+        assert sorted(owner.acknowledged) == [1, 2, 3]
+        assert owner.refused == {b"4", b"5"}
+        assert writes == 3
+    await owner.publish(2)
+    assert (owner.log, owner.listener.lost) == (log, None)
+    assert sorted(owner.acknowledged) == [1, 2, 3, 4, 5]
+    first, second = log.ranges.ranges
+    assert first.end is not None
+    assert (first.end.local, second.start) == (3, 4)
+    await until(lambda: log.is_idle, "the former ledger is closed")
+    assert (await owner.store.ledgers.stats()).open_ledgers == 1
+    await owner.check()
+    await owner.hand_over()
+    await owner.check()
+
+
+async def test_publishes_go_on_while_the_next_ledger_is_being_made(
+    make_owner: Callable[[Faults], Awaitable[Owner]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = await make_owner(Faults())
+    await owner.open()
+    await owner.publish(2)
+    real, answer = owner.store.ledgers.create, asyncio.Event()
+
+    async def slow(about: Any) -> int:
+        await answer.wait()
+        return await real(about)
+
+    monkeypatch.setattr(owner.store.ledgers, "create", slow)
+    await owner.publish(3)
+    assert sorted(owner.acknowledged) == [1, 2, 3, 4, 5]
+    (only,) = owner.log.ranges.ranges
+    assert only.end is None
+    answer.set()
+    await until(lambda: owner.log.is_idle, "the next ledger is there")
+    first, second = owner.log.ranges.ranges
+    assert first.end is not None
+    assert (first.end.local, second.start) == (5, 6)
+    await owner.publish(1)
+    await owner.check()
+
+
+@pytest.mark.parametrize("reason", ["another has the record", "the close fails", "the close takes too long"])
+async def test_a_log_that_ended_has_no_ledger_open(
+    make_owner: Callable[[Faults], Awaitable[Owner]], monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    owner = await make_owner(Faults())
+    await owner.open()
+    await owner.publish(2)
+    ledgers = owner.store.ledgers
+    assert (await ledgers.stats()).open_ledgers == 1
+    if reason == "another has the record":
+        found = await owner.store.persistence.read_topic_persistence_info(T)
+        assert found is not None
+        await owner.store.persistence.write_topic_persistence_info(T, found.value, found.version)
+        ended = owner._begin(b"in the last place"), owner._begin(b"behind it")
+        await asyncio.wait_for(asyncio.gather(*ended), DEADLINE_S)
+        assert owner.listener.lost is not None
+    else:
+
+        async def close(_: int) -> int:
+            raise LedgerStoreUnavailableError("the test refused it") if reason == "the close fails" else TimeoutError
+
+        monkeypatch.setattr(ledgers, "close", close)
+        with pytest.raises((LedgerStoreUnavailableError, TimeoutError)):
+            await owner.log.close()
+    assert (await ledgers.stats()).open_ledgers == 0
+
+
 async def test_a_range_without_messages_is_told_from_one_that_has_some(
     make_owner: Callable[[Faults], Awaitable[Owner]],
 ) -> None:

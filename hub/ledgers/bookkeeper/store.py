@@ -198,6 +198,12 @@ class BookkeeperLedgerStore:
                 return writer.lac
         return (await self._recovered(ledger_id)).last_entry_id
 
+    def let_go(self, ledger_id: int) -> None:
+        writer = self._writers.pop(ledger_id, None)
+        if writer is not None:
+            self._end(ledger_id, LedgerFencedError)
+            writer.let_go()
+
     async def delete(self, ledger_id: int) -> None:
         self._check_open()
         writer = self._writers.pop(ledger_id, None)

@@ -181,9 +181,13 @@ class LedgerWriter:
         if self.failure is not None:
             raise self.failure
 
-    async def abandon(self) -> None:
-        """Append no more and let go of everything, without a word to anybody; what is at hand is uncertain."""
+    def let_go(self) -> None:
+        """Append no more, without a word to anybody; what is at hand is uncertain."""
         self._fail(LedgerFencedError(f"ledger {self._ledger_id} is not open here any more"))
+
+    async def abandon(self) -> None:
+        """Let go of everything, and wait until nothing is left."""
+        self.let_go()
         await self._stop_mending()
 
     # ------------------------------------------------------------------------------------------------------- entries

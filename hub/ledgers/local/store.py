@@ -168,6 +168,9 @@ class LocalLedgerStore:
     async def close(self, ledger_id: int) -> int:
         return await self._seal(ledger_id, RecordKind.CLOSE)
 
+    def let_go(self, ledger_id: int) -> None:
+        self._next.pop(ledger_id, None)
+
     async def open_and_fence(self, ledger_id: int) -> int:
         return await self._seal(ledger_id, RecordKind.FENCE)
 

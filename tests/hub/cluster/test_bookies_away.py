@@ -11,10 +11,13 @@ import pytest
 
 from cli.dev import DevServers
 from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.model import Topic
 from hedwig.status import StatusCode
+from hedwig.versions import Version
 from hedwig.wire import Message, Publish
 from hub.cluster_options import BookieOptions
+from hub.durable_log import DurableLog
 from hub.hub import Hub
 from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from tests.chaos.starvation import waited_most_s, waits_s
@@ -220,3 +223,116 @@ async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
 
     await eventually(served, "the ledger is recovered")
     assert await client.publish(b"t", b"d") == 3
+
+
+@pytest.mark.parametrize("how", ["killed", "silent"])
+async def test_topic_goes_on_while_its_ledger_is_full_and_the_zookeeper_of_the_bookies_is_away(
+    ward: DevServers, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("hub.durable_log._ROLL_PAUSE_S", 0.5)
+    hub = await deployment.start(ledger_messages_max=5)
+    client = await deployment.connect(hub)
+    await client.subscribed(b"t", b"ann")
+    bodies = [b"%d" % number for number in range(1, 41)]
+    assert await client.publish_many(b"t", *bodies[:4]) == [1, 2, 3, 4]
+    topic = hub.topics.get(Topic(b"t"))
+    assert topic is not None
+    log = topic.log
+    assert isinstance(log, DurableLog)
+    await asyncio.to_thread(ward.kill if how == "killed" else ward.pause, "zookeeper-1")
+    try:
+        for body in bodies[4:20]:
+            await client.publish(b"t", body)
+        assert await client.publish_many(b"t", *bodies[20:30]) == list(range(21, 31))
+        # The operations on ZooKeeper that were begun end by their deadline.
+        await until(lambda: log.is_idle, "the first attempt to make a ledger ends")
+        await client.publish(b"t", bodies[30])
+        (only,) = log.ranges.ranges
+        assert only.end is None
+    finally:
+        await asyncio.to_thread(heal, ward)
+
+    async def rolled() -> bool:
+        await client.publish(b"t", b"more")
+        return len(log.ranges.ranges) > 1
+
+    await eventually(rolled, "the next ledger is made")
+    assert hub.topics.get(Topic(b"t")) is topic
+    # On the channel that it had.
+    assert [each.message.body for each in await client.deliveries(31)] == bodies[:31]
+    await until(lambda: log.is_idle, "the ledger before it is sealed")
+    assert (await hub.ledgers.stats()).open_ledgers == 1
+
+
+async def test_ledger_that_its_hub_could_not_seal_is_read_to_its_end_by_the_next_owner(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await deployment.start(ledger_messages_max=5), await deployment.start(ledger_messages_max=5)
+    client = await deployment.connect(first)
+    assert is_owner(await ask(client, b"t"))
+    await client.subscribed(b"t", b"ann")
+
+    async def close(_: int) -> int:
+        raise LedgerStoreUnavailableError("the test refused it")
+
+    monkeypatch.setattr(first.ledgers, "close", close)
+    assert await client.publish_many(b"t", *[b"%d" % number for number in range(1, 8)]) == list(range(1, 8))
+    topic = first.topics.get(Topic(b"t"))
+    assert topic is not None
+    await first.topics.release(topic)
+    assert (await first.ledgers.stats()).open_ledgers == 0
+    client = await deployment.connect(second)
+    assert is_owner(await ask(client, b"t"))
+    await client.subscribed(b"t", b"ann")
+    assert await client.delivered(7) == list(range(1, 8))
+
+
+async def test_writers_of_topics_that_were_given_up_do_not_stay(
+    ward: DevServers, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = await deployment.start(bookkeeper=_on(deployment, append_timeout_s=2.0), ledger_messages_max=1000)
+    client = await deployment.connect(hub)
+    names = [b"t%d" % number for number in range(10)]
+
+    async def published() -> bool:
+        answers = [await client.request(name, Publish(Message(b"m"))) for name in names]
+        return all(answer.status is StatusCode.SUCCESS for answer in answers)
+
+    async def open_ledgers() -> int:
+        return (await hub.ledgers.stats()).open_ledgers
+
+    await eventually(published, "all topics have a ledger")
+    # Bookies that do not answer.
+    for bookie in _BOOKIES:
+        await asyncio.to_thread(ward.pause, bookie)
+    sent = [client.send(name, Publish(Message(b"m"))) for name in names]
+    for txn_id in sent:
+        assert (await client.answer(txn_id)).status is not StatusCode.SUCCESS
+    await asyncio.to_thread(heal, ward)
+    await until(lambda: not len(hub.topics), "the topics are given up")
+    assert await open_ledgers() == 0
+    await eventually(published, "all topics are served again")
+    # A record that somebody else has written.
+    for name in names:
+        topic = hub.topics.get(Topic(name))
+        assert topic is not None
+        found = await deployment.store.persistence.read_topic_persistence_info(Topic(name))
+        assert found is not None
+        await deployment.store.persistence.write_topic_persistence_info(Topic(name), found.value, found.version)
+        await hub.topics.release(topic)
+    assert await open_ledgers() == 0
+    await eventually(published, "all topics are served again")
+    # Ledgers that cannot be sealed as their topics are released.
+    assert isinstance(hub.ledgers, BookkeeperLedgerStore)
+    with monkeypatch.context() as patch:
+
+        async def write(*_: object) -> Version:
+            raise LedgerStoreUnavailableError("the test refused it")
+
+        patch.setattr(hub.ledgers._cluster.metadata, "write", write)
+        for topic in list(hub.topics):
+            await hub.topics.release(topic)
+    assert not len(hub.topics)
+    assert await open_ledgers() == 0
+    await eventually(published, "all topics are served again")
+    assert await open_ledgers() == len(names)

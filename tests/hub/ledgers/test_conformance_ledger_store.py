@@ -113,6 +113,19 @@ async def test_ledger_of_an_earlier_incarnation_cannot_be_appended_to(open_any_s
     assert await read_all(store, left) == [payload(left, entry) for entry in range(3)]
 
 
+async def test_ledger_that_was_let_go_takes_no_more_and_is_recovered(any_store: LedgerStore) -> None:
+    ledger = await any_store.create()
+    await fill(any_store, [ledger], range(3))
+    assert (await any_store.stats()).open_ledgers == 1
+    any_store.let_go(ledger)
+    any_store.let_go(ledger)
+    assert (await any_store.stats()).open_ledgers == 0
+    with pytest.raises(LedgerFencedError):
+        await any_store.append(ledger, 3, b"late")
+    assert await any_store.open_and_fence(ledger) == 2
+    assert await read_all(any_store, ledger) == [payload(ledger, entry) for entry in range(3)]
+
+
 async def test_deleted_ledger_is_gone_for_every_operation(any_store: LedgerStore) -> None:
     ledger, other = await any_store.create(), await any_store.create()
     await fill(any_store, [ledger, other], range(3))
