@@ -45,6 +45,7 @@ async def read_last_confirmed(cluster: Cluster, ledger_id: int, metadata: Ledger
 async def _ask_all(
     cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, request: ReadEntry | ReadLac
 ) -> int:
+    is_fence = isinstance(request, ReadEntry) and request.fence_key is not None
     coverage = Coverage(metadata.quorums)
     lac = -1
     failures: list[str] = []
@@ -62,6 +63,9 @@ async def _ask_all(
                 try:
                     found = _confirmed(digest, ledger_id, answer)
                 except UnverifiedError as exc:
+                    if is_fence and metadata.digest is not None:
+                        # It is fenced, and what it has is damaged. The end is looked for behind what others tell.
+                        coverage.add(position)
                     failures.append(f"{metadata.last_ensemble.bookies[position]}: {exc}")
                     continue
                 if answer.outcome is Outcome.DONE or answer.outcome.is_absence:

@@ -1,13 +1,16 @@
 """Taking a ledger over from its writer: fence it, find its end, make every entry up to there safe, and close it.
 
 Whatever was acknowledged to the writer is kept. What was not may be kept too; which entries those are is decided once,
-by the record that says CLOSED.
+by the record that says CLOSED. An entry that is damaged wherever it is keeps its place: it may have been acknowledged.
 """
 
 import asyncio
+import enum
+import logging
 from dataclasses import replace
+from typing import Final
 
-from hedwig.errors import LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
+from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
 from hedwig.versions import Versioned
 from hub.ledgers.bookkeeper.cluster import Cluster
 from hub.ledgers.bookkeeper.digests import Digest
@@ -15,10 +18,25 @@ from hub.ledgers.bookkeeper.entries import Entry
 from hub.ledgers.bookkeeper.last_confirmed import fence
 from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from hub.ledgers.bookkeeper.metadata_store import Change, update
+from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.reading import ReadAhead, ask_for_entry, read_entry
 from hub.ledgers.bookkeeper.writer import LedgerWriter
 
 __all__ = ["recover"]
+
+_log = logging.getLogger(__name__)
+
+_DAMAGED_MAX: Final = 16
+"""How many entries are read in search of a sound one."""
+
+
+class _Missing(enum.Enum):
+    """Why there is nothing to store again of an entry."""
+
+    ABSENT = enum.auto()
+    """It surely was never acknowledged."""
+    DAMAGED = enum.auto()
+    """Every bookie answered, and no copy agrees with its digest."""
 
 
 async def recover(
@@ -27,7 +45,7 @@ async def recover(
     """Shut the writer out, and return the closed record. May be repeated, and by several at once: one result wins.
 
     Raises: NoSuchLedgerError; LedgerStoreUnavailableError - too few bookies could be asked, or the record not changed:
-        the ledger stays in recovery, repeat it; CorruptEntryError - the end cannot be found for damage.
+        the ledger stays in recovery, repeat it.
     """
     held = await update(cluster.metadata, ledger_id, held, _to_recovery)
     if held.value.state is LedgerState.CLOSED:
@@ -36,52 +54,70 @@ async def recover(
     confirmed = await fence(cluster, ledger_id, metadata, digest, key)
     # An ensemble begins behind an acknowledged entry, so those before the last one are complete.
     start = max(confirmed, metadata.last_ensemble.first_entry_id - 1)
-    writer, length = await _add_again(cluster, ledger_id, held, digest, key, start)
-    if writer is None:
-        return await update(cluster.metadata, ledger_id, held, _to_closed(metadata, metadata, start, length))
-    final = writer.held.value
-    change = _to_closed(metadata, final, writer.lac, writer.length)
-    return await update(cluster.metadata, ledger_id, held, change)
+    final, last, length = await _add_again(cluster, ledger_id, held, digest, key, start)
+    return await update(cluster.metadata, ledger_id, held, _to_closed(metadata, final, last, length))
 
 
 async def _add_again(
     cluster: Cluster, ledger_id: int, held: Versioned[LedgerMetadata], digest: Digest, key: bytes, start: int
-) -> tuple[LedgerWriter | None, int]:
-    """Store what is behind `start` with full quorums. Return its writer, None if there is nothing, and the length."""
+) -> tuple[LedgerMetadata, int, int]:
+    """Store what is behind `start` with full quorums. Return the record with its bookies, last entry and length."""
     metadata = held.value
     window = cluster.options.read_ahead
     entries = ReadAhead(
         lambda entry_id: _read_uncertain(cluster, ledger_id, metadata, digest, key, entry_id), start + 1, None, window
     )
+    last, length = start, None
     writer: LedgerWriter | None = None
     under_way: list[asyncio.Future[None]] = []
     try:
-        while (entry := await entries.next()) is not None:
+        while (entry := await entries.next()) is not _Missing.ABSENT:
+            last += 1
+            if entry is _Missing.DAMAGED:
+                _log.error("entry %d of ledger %d is damaged, and lost", last, ledger_id)
+                if writer is not None:
+                    await writer.drained()
+                    held, length = writer.held, writer.length
+                    await writer.abandon()
+                    writer = None
+                continue
             if writer is None:
-                length = entry.length - len(entry.payload)
-                writer = LedgerWriter(cluster, ledger_id, held, digest, key, lac=start, length=length, is_recovery=True)
+                before = entry.length - len(entry.payload)
+                writer = LedgerWriter(
+                    cluster, ledger_id, held, digest, key, lac=last - 1, length=before, is_recovery=True
+                )
             under_way.append(writer.start_append(entry.payload))
             if len(under_way) >= window:
                 # What failed is said by `drained`; this only keeps the number of entries at hand small.
                 await asyncio.wait([under_way.pop(0)])
         if writer is not None:
             await writer.drained()
-            return writer, writer.length
+            return writer.held.value, last, writer.length
     except (LedgerFencedError, LedgerWriteError) as exc:
         raise LedgerStoreUnavailableError(f"the end of ledger {ledger_id} could not be made safe: {exc}") from exc
     finally:
         await entries.aclose()
         if writer is not None:
             await writer.abandon()
-    if start < 0:
-        return None, 0
-    return None, (await read_entry(cluster, ledger_id, metadata, digest, start)).length
+    if length is None:
+        length = await _length_of(cluster, ledger_id, metadata, digest, start)
+    return held.value, last, length
+
+
+async def _length_of(cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, entry_id: int) -> int:
+    """Return how many bytes the payloads up to an entry have; fewer if it is damaged: nobody goes by that."""
+    for each in range(entry_id, max(-1, entry_id - _DAMAGED_MAX), -1):
+        try:
+            return (await read_entry(cluster, ledger_id, metadata, digest, each)).length
+        except CorruptEntryError as exc:
+            _log.error("%s", exc)
+    return 0
 
 
 async def _read_uncertain(
     cluster: Cluster, ledger_id: int, metadata: LedgerMetadata, digest: Digest, key: bytes, entry_id: int
-) -> Entry | None:
-    """Return an entry that may exist, None if it surely was never acknowledged. The ledger is fenced on the way.
+) -> Entry | _Missing:
+    """Return an entry that may exist. The ledger is fenced on the way.
 
     Raises: LedgerStoreUnavailableError - too many bookies do not say.
     """
@@ -92,7 +128,7 @@ async def _read_uncertain(
         for place in quorums.write_set(entry_id)
     }
     waiting = set(tasks)
-    absent = 0
+    absent = damaged = 0
     failures: list[str] = []
     try:
         while waiting:
@@ -101,15 +137,18 @@ async def _read_uncertain(
                 answer, entry = task.result()
                 if entry is not None:
                     return entry
-                if answer.outcome.is_absence:
-                    absent += 1
-                else:
+                absent += answer.outcome.is_absence
+                damaged += answer.outcome is Outcome.UNVERIFIED
+                if not answer.outcome.is_absence:
                     failures.append(f"{tasks[task]}: {answer}")
             if quorums.proves_absence(absent):
-                return None
+                return _Missing.ABSENT
     finally:
         for task in waiting:
             task.cancel()
+    # Without a digest on record, it may be ours that is the wrong one.
+    if absent + damaged == len(tasks) and metadata.digest is not None:
+        return _Missing.DAMAGED
     raise LedgerStoreUnavailableError(
         f"it cannot be told whether ledger {ledger_id} has entry {entry_id}: {'; '.join(failures)}"
     )

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hedwig.errors import LedgerFencedError, LedgerStoreUnavailableError
+from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError
 from hub.ledgers.bookkeeper.cluster import ClusterOptions
 from hub.ledgers.bookkeeper.digests import Digest, DigestKind, master_key
 from hub.ledgers.bookkeeper.last_confirmed import fence
@@ -155,6 +155,66 @@ def test_recovery_goes_past_a_dead_bookie_and_replaces_it() -> None:
         assert dead not in room.members(ledger_id)
         found = await room.client().read(ledger_id, 0, entries_max=100, bytes_max=1000)
         assert found == [b"%d" % entry for entry in range(20)]
+
+    run(work)
+
+
+@pytest.mark.parametrize("damaged", [(4,), (3, 4), (2,), (0, 1, 2, 3, 4), (1, 3)], ids=str)
+@pytest.mark.parametrize("tells", [0.0, 0.01], ids=["the end is found", "the end is told"])
+def test_what_is_damaged_at_all_bookies_keeps_its_place(damaged: tuple[int, ...], tells: float) -> None:
+    async def work() -> None:
+        # Nothing of the ledger is confirmed by later entries: all five were sent at once.
+        room = Room(3, TWO_OF_THREE, cluster=ClusterOptions(tell_lac_after_s=tells))
+        ledger_id = await room.store.create()
+        await asyncio.gather(*[room.store.start_append(ledger_id, each, b"entry %d" % each) for each in range(5)])
+        await asyncio.sleep(1)
+        for bookie in room.model.bookies.values():
+            for each in damaged:
+                bookie.entries[ledger_id][each] = bookie.entries[ledger_id][each][:-1] + b"?"
+        assert await room.client().open_and_fence(ledger_id) == 4
+        assert room.record(ledger_id).state is LedgerState.CLOSED
+        assert await room.client().open_and_fence(ledger_id) == 4
+        for each in range(5):
+            reading = room.client().read(ledger_id, each, entries_max=1, bytes_max=1)
+            if each in damaged:
+                with pytest.raises(CorruptEntryError):
+                    await reading
+            else:
+                assert await reading == [b"entry %d" % each]
+
+    run(work)
+
+
+def test_a_sound_copy_of_what_is_damaged_elsewhere_is_made_safe() -> None:
+    async def work() -> None:
+        room = Room(4, TWO_OF_THREE)
+        ledger_id = await room.filled(5)
+        others = room.members(ledger_id)[1:]
+        for name in others:
+            entries = room.model[name].entries[ledger_id]
+            entries[4] = entries[4][:-1] + b"?"
+        assert await room.client().open_and_fence(ledger_id) == 4
+        found = await room.client().read(ledger_id, 0, entries_max=5, bytes_max=100)
+        assert found == [b"entry %d" % each for each in range(5)]
+
+    run(work)
+
+
+def test_damage_is_not_taken_for_the_end_while_a_bookie_does_not_answer() -> None:
+    async def work() -> None:
+        room = Room(3, TWO_OF_THREE)
+        ledger_id = await room.filled(5)
+        silent, *others = room.members(ledger_id)
+        for name in others:
+            entries = room.model[name].entries[ledger_id]
+            entries[4] = entries[4][:-1] + b"?"
+        room.model.crash(silent)
+        with pytest.raises(LedgerStoreUnavailableError):
+            await room.client().open_and_fence(ledger_id)
+        assert room.record(ledger_id).state is LedgerState.IN_RECOVERY
+        room.model.start(silent)
+        assert await room.client().open_and_fence(ledger_id) == 4
+        assert await room.client().read(ledger_id, 4, entries_max=1, bytes_max=100) == [b"entry 4"]
 
     run(work)
 
