@@ -18,7 +18,7 @@ from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, Outco
 from metadata.backend import StoreOptions
 from metadata.write_lease import check_lease, within_lease
 
-__all__ = ["Attempts", "ListingTime", "Refusal", "Verdict"]
+__all__ = ["Attempts", "ListingTime", "Refusal", "Verdict", "deadline_of_all"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -70,6 +70,11 @@ class ListingTime:
     def add(self, records: int) -> None:
         """Add the time for N records that came."""
         self._left_s += records * _RECORD_S
+
+
+def deadline_of_all(options: StoreOptions, operations: int) -> Deadline:
+    """Return the one deadline of N operations that come together: each adds a millisecond to the operation timeout."""
+    return Deadline.after(options.clock, options.operation_timeout_s + operations * _RECORD_S)
 
 
 class Attempts:

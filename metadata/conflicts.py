@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.versions import Version
 from metadata.operations import Operation, Outcome, RecordKey
@@ -29,22 +30,24 @@ class ConflictCountingTable(TableOver[R]):
         super().__init__(table)
         self._conflicts = conflicts
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
         try:
-            return await self._table.write(key, record, version, merge=merge)
+            return await self._table.write(key, record, version, merge=merge, deadline=deadline)
         except (BadVersionError, NoRecordError):
             self._conflicts.number += 1
             raise
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         try:
-            await self._table.delete(key, version)
+            await self._table.delete(key, version, deadline)
         except (BadVersionError, NoRecordError):
             self._conflicts.number += 1
             raise
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
-        outcomes = await self._table.apply(operations)
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        outcomes = await self._table.apply(operations, deadline)
         refused = sum(isinstance(outcome.error, BadVersionError | NoRecordError) for outcome in outcomes)
         self._conflicts.number += refused
         return outcomes

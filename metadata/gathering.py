@@ -3,14 +3,20 @@
 A store takes many operations in one `apply` for much less than one by one, but the callers of a hub each have one. What
 begins in the same turn of the event loop, and what comes while the store is busy with as much as it may have at once,
 goes into the next `apply`. An operation waits for the slowest of its company, and for nothing else.
+
+Its deadline begins when it comes. A company has that of its first, so it is made of operations that came within a tenth
+of the operation timeout: behind a store that is silent each has its time, less that tenth at most, and no more.
 """
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from itertools import takewhile
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from hedwig.errors import HedwigError
+from hedwig.clock import Deadline
+from hedwig.errors import HedwigError, MetadataUnavailableError
 from hedwig.versions import Version, Versioned
+from metadata.backend import StoreOptions
 from metadata.kinds import RecordKind
 from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 from metadata.table import TableOver, VersionedTable
@@ -21,6 +27,15 @@ R = TypeVar("R")
 
 _COMPANY_MAX: Final = 256
 _AT_ONCE_MAX: Final = 8
+_APART: Final = 0.1
+
+
+class _Traveller(NamedTuple, Generic[R]):
+    """An operation that waits: until when, by the monotonic clock, and what becomes of it."""
+
+    operation: Operation[R]
+    until: float
+    outcome: asyncio.Future[Outcome[R]]
 
 
 class GatheringTable(TableOver[R]):
@@ -30,57 +45,69 @@ class GatheringTable(TableOver[R]):
     with any table; its operation goes on.
     """
 
-    def __init__(self, kind: RecordKind[R], table: VersionedTable[R]) -> None:
+    def __init__(self, kind: RecordKind[R], table: VersionedTable[R], options: StoreOptions) -> None:
         self._kind = kind
         super().__init__(table)
-        self._waiting: list[tuple[Operation[R], asyncio.Future[Outcome[R]]]] = []
+        self._options = options
+        self._waiting: list[_Traveller[R]] = []
         self._running: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()  # Asked for once: Python 3.11 makes a system call of it.
 
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
+    async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         self._kind.check(key)
-        outcome = await self._carry_out(Read(key))
+        outcome = await self._carry_out(Read(key), deadline)
         outcome.check()
         return outcome.record
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
         self._kind.check(key)
-        return (await self._carry_out(Write(key, record, version, merge))).written()
+        return (await self._carry_out(Write(key, record, version, merge), deadline)).written()
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         self._kind.check_delete(key, version)
-        (await self._carry_out(Delete(key, version))).check()
+        (await self._carry_out(Delete(key, version), deadline)).check()
 
-    async def _carry_out(self, operation: Operation[R]) -> Outcome[R]:
+    async def _carry_out(self, operation: Operation[R], deadline: Deadline | None) -> Outcome[R]:
         outcome: asyncio.Future[Outcome[R]] = self._loop.create_future()
-        self._waiting.append((operation, outcome))
+        left_s = self._options.operation_timeout_s if deadline is None else deadline.remaining_s()
+        self._waiting.append(_Traveller(operation, self._options.clock.monotonic() + left_s, outcome))
         if len(self._waiting) == 1:
             self._loop.call_soon(self._depart)
         return await outcome
 
     def _depart(self) -> None:
         while self._waiting and len(self._running) < _AT_ONCE_MAX:
-            company, self._waiting = self._waiting[:_COMPANY_MAX], self._waiting[_COMPANY_MAX:]
-            task = self._loop.create_task(self._travel(company))
+            task = self._loop.create_task(self._travel(self._next_company()))
             self._running.add(task)
             task.add_done_callback(self._arrived)
+
+    def _next_company(self) -> "Sequence[_Traveller[R]]":
+        latest = self._waiting[0].until + _APART * self._options.operation_timeout_s
+        company = list(takewhile(lambda each: each.until <= latest, self._waiting[:_COMPANY_MAX]))
+        del self._waiting[: len(company)]
+        return company
 
     def _arrived(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         self._depart()
 
-    async def _travel(self, company: Sequence[tuple[Operation[R], "asyncio.Future[Outcome[R]]"]]) -> None:
+    async def _travel(self, company: "Sequence[_Traveller[R]]") -> None:
+        deadline = Deadline(self._options.clock, min(each.until for each in company))
         # Should this task be cancelled, nobody is left who could say what became of the company.
         outcomes: Sequence[Outcome[R]] = ()
         try:
-            outcomes = await self._table.apply([operation for operation, _ in company])
+            if deadline.expired:
+                raise MetadataUnavailableError("it waited for its turn until the deadline, and was not begun")
+            outcomes = await self._table.apply([each.operation for each in company], deadline)
         except HedwigError as exc:
             outcomes = [Outcome(error=exc)] * len(company)
         finally:
-            for index, (_, outcome) in enumerate(company):
-                if outcome.done():
+            for index, each in enumerate(company):
+                if each.outcome.done():
                     continue
                 if outcomes:
-                    outcome.set_result(outcomes[index])
+                    each.outcome.set_result(outcomes[index])
                 else:
-                    outcome.cancel()
+                    each.outcome.cancel()

@@ -76,6 +76,9 @@ class JobQueue(Generic[C]):
         Raises: what `work` raises; NotBegunError - it did not begin by the deadline; QueueClosedError - nor will it;
             UnfinishedError - it began and was not over by the deadline.
         """
+        if deadline.expired:
+            # A thread that is free would have it before the timeout is noticed, and nobody would know the outcome.
+            raise NotBegunError("it waited for its turn until the deadline")
         job: Job[C] | None = None
         try:
             async with asyncio.timeout(deadline.remaining_s()), self._slots:

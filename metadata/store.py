@@ -91,7 +91,7 @@ class MetadataStore:
             table = GatedTable(table, self._options.gate)
         if not self._options.gather:
             return table
-        gathering = table if self._backend.gathers else GatheringTable(kind, table)
+        gathering = table if self._backend.gathers else GatheringTable(kind, table, self._options)
         return ConflictCountingTable(gathering, self._conflicts)
 
     async def __aenter__(self) -> Self:

@@ -14,8 +14,10 @@ and `delete` follow is in docs/metadata.md and in the conformance suite:
 
 Beyond these, MetadataUnavailableError means that the store could not be asked, UncertainStateError that the outcome
 could not be learned, InvalidArgumentError that nothing was sent, CorruptRecordError that stored bytes cannot be read.
-Every operation on one record or one topic ends within the timeout that the backend was opened with, `scan` and
-`count_of` over all of their pages (see `ListingTime`); of one that goes through the whole table, each request does.
+Every operation on one record or one topic ends within the timeout that the backend was opened with, or by the deadline
+that it is given because it has waited elsewhere before; `apply` has a millisecond more for each of its operations, and
+`scan` and `count_of` end within the timeout over all of their pages (see `ListingTime`). Of what goes through the whole
+table, each request has the timeout.
 Each may be cancelled at any await: the outcome of a cancelled write is unknown, and the table stays usable.
 """
 
@@ -23,6 +25,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
@@ -37,19 +40,21 @@ R = TypeVar("R")
 class VersionedTable(Protocol[R]):
     """Records of one kind, each changed only by compare-and-set."""
 
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
+    async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         """Return the record at `key`, or None."""
         ...
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
         """Store `record` if `version` is still current; with `merge`, only the parts that are present in it."""
         ...
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         """Delete the record if `version` is still current."""
         ...
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
         """Carry out all `operations`, in no order among themselves; return one outcome each, in the order given."""
         ...
 
@@ -101,17 +106,19 @@ class TableOver(Generic[R]):
     def __init__(self, table: VersionedTable[R]) -> None:
         self._table = table
 
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
-        return await self._table.read(key)
+    async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
+        return await self._table.read(key, deadline)
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
-        return await self._table.write(key, record, version, merge=merge)
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
+        return await self._table.write(key, record, version, merge=merge, deadline=deadline)
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
-        await self._table.delete(key, version)
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
+        await self._table.delete(key, version, deadline)
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
-        return await self._table.apply(operations)
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        return await self._table.apply(operations, deadline)
 
     def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         return self._table.scan(topic)
@@ -137,21 +144,23 @@ class TableOver(Generic[R]):
         return await self._table.count()
 
 
-async def carry_out_all(table: VersionedTable[R], operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+async def carry_out_all(
+    table: VersionedTable[R], operations: Sequence[Operation[R]], deadline: Deadline | None = None
+) -> list[Outcome[R]]:
     """Carry out `operations` concurrently, one call each: `apply` for a backend that has no batches of its own."""
-    return list(await asyncio.gather(*(carry_out(table, operation) for operation in operations)))
+    return list(await asyncio.gather(*(carry_out(table, operation, deadline) for operation in operations)))
 
 
-async def carry_out(table: VersionedTable[R], operation: Operation[R]) -> Outcome[R]:
+async def carry_out(table: VersionedTable[R], operation: Operation[R], deadline: Deadline | None = None) -> Outcome[R]:
     """Carry out one operation, with what it raises as its outcome."""
     try:
         match operation:
             case Read(key):
-                return Outcome(record=await table.read(key))
+                return Outcome(record=await table.read(key, deadline))
             case Write(key, record, version, merge):
-                return Outcome(version=await table.write(key, record, version, merge=merge))
+                return Outcome(version=await table.write(key, record, version, merge=merge, deadline=deadline))
             case Delete(key, version):
-                await table.delete(key, version)
+                await table.delete(key, version, deadline)
                 return Outcome()
     except HedwigError as exc:
         return Outcome(error=exc)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from hedwig.clock import Clock
+from hedwig.clock import Clock, Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.versions import Version
 from metadata.operations import Operation, Outcome, Read, RecordKey
@@ -97,19 +97,22 @@ class WriteGate:
         """Note that what became of a write is not known."""
         self._doubt_until = self._clock.monotonic() + _DOUBT * self._timeout_s
 
-    async def enter(self) -> None:
+    async def enter(self, deadline: Deadline | None = None) -> Deadline | None:
         """Wait until a write may begin, which has to be `under_way` before anything else is awaited.
 
+        Returns: the write's deadline, which has begun if it had to wait.
         Raises: MetadataUnavailableError - it is refused, and surely not done.
         """
         if not self._decided.is_set():
+            deadline = deadline or Deadline.after(self._clock, self._timeout_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(deadline.remaining_s()):
                     await self._decided.wait()
         if not self._decided.is_set():
             raise MetadataUnavailableError("whether the metadata are frozen could not be learned in time; try again")
         if self._why is not None:
             raise MetadataUnavailableError(self._why)
+        return deadline
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -136,35 +139,40 @@ class GatedTable(TableOver[R]):
         super().__init__(table)
         self._gate = gate
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
-        await self._gate.enter()
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
+        deadline = await self._gate.enter(deadline)
         with self._gate.under_way():
-            return await self._table.write(key, record, version, merge=merge)
+            return await self._table.write(key, record, version, merge=merge, deadline=deadline)
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
-        await self._gate.enter()
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
+        deadline = await self._gate.enter(deadline)
         with self._gate.under_way():
-            await self._table.delete(key, version)
+            await self._table.delete(key, version, deadline)
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
         if all(isinstance(operation, Read) for operation in operations):
-            return await self._table.apply(operations)
+            return await self._table.apply(operations, deadline)
         try:
-            await self._gate.enter()
+            deadline = await self._gate.enter(deadline)
         except MetadataUnavailableError as exc:
-            return await reads_only(self._table, operations, exc)
+            return await reads_only(self._table, operations, exc, deadline)
         with self._gate.under_way():
-            outcomes = await self._table.apply(operations)
+            outcomes = await self._table.apply(operations, deadline)
             if any(isinstance(outcome.error, UncertainStateError) for outcome in outcomes):
                 self._gate.doubt()
         return outcomes
 
 
 async def reads_only(
-    table: VersionedTable[R], operations: Sequence[Operation[R]], error: MetadataUnavailableError
+    table: VersionedTable[R],
+    operations: Sequence[Operation[R]],
+    error: MetadataUnavailableError,
+    deadline: Deadline | None,
 ) -> list[Outcome[R]]:
     """Carry out the reads among `operations`; the writes came to `error`."""
     reads = [operation for operation in operations if isinstance(operation, Read)]
-    read: list[Outcome[R]] = await table.apply(reads) if reads else []
+    read: list[Outcome[R]] = await table.apply(reads, deadline) if reads else []
     found = iter(read)
     return [next(found) if isinstance(operation, Read) else Outcome(error=error) for operation in operations]

@@ -73,20 +73,22 @@ class LeasedTable(TableOver[R]):
         super().__init__(table)
         self._lease = lease
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
         with _writing(self._lease):
-            return await self._table.write(key, record, version, merge=merge)
+            return await self._table.write(key, record, version, merge=merge, deadline=deadline)
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         with _writing(self._lease):
-            await self._table.delete(key, version)
+            await self._table.delete(key, version, deadline)
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
         if all(isinstance(operation, Read) for operation in operations):
-            return await self._table.apply(operations)
+            return await self._table.apply(operations, deadline)
         try:
             _check(self._lease)
         except MetadataUnavailableError as exc:
-            return await reads_only(self._table, operations, exc)
+            return await reads_only(self._table, operations, exc, deadline)
         with _writing(self._lease):
-            return await self._table.apply(operations)
+            return await self._table.apply(operations, deadline)

@@ -20,7 +20,7 @@ from hedwig.errors import BadVersionError, HedwigError, NoRecordError
 from hedwig.model import SubscriberId, Topic
 from hedwig.outcomes import NotAppliedError
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata.attempts import Attempts, Refusal
+from metadata.attempts import Attempts, Refusal, deadline_of_all
 from metadata.backend import StoreOptions
 from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from metadata.hbase.keys import BUCKETS, bucket_start, topic_key
@@ -72,41 +72,45 @@ class HBaseTable(Generic[R]):
         self._columns = self._codec.columns
         self._scan = TableScan(self._codec, table, driver, options)
 
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
+    async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         self._kind.check(key)
-        row = await self._get(key)
+        row = await self._get(key, deadline)
         stamp = self._codec.stamp(key, row)
         return self._codec.versioned(key, row, stamp) if row is not None and stamp is not None and stamp.live else None
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
         parts = self._codec.pack(key, record)
         if version == NEW:
-            return await self._create(key, parts)
+            return await self._create(key, parts, deadline)
         if version == ANY:
-            return await self._write_any(key, parts, merge=merge)
-        expected = await self._expected(key, version)
+            return await self._write_any(key, parts, deadline or self._deadline(), merge=merge)
+        expected = await self._expected(key, version, deadline)
         mine = expected.next(make_token(self._options.random))
-        return await self._replace(key, stored_stamp(version), mine, self._codec.values(parts, keep_absent=merge))
+        values = self._codec.values(parts, keep_absent=merge)
+        return await self._replace(key, stored_stamp(version), mine, values, deadline)
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         self._kind.check_delete(key, version)
         if version == ANY:
-            await self._delete_any(key)
+            await self._delete_any(key, deadline or self._deadline())
         else:
-            expected = await self._expected(key, version)
+            expected = await self._expected(key, version, deadline)
             mine = expected.next(make_token(self._options.random), live=False)
-            await self._replace(key, stored_stamp(version), mine, self._codec.emptied())
+            await self._replace(key, stored_stamp(version), mine, self._codec.emptied(), deadline)
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        until = deadline or deadline_of_all(self._options, len(operations))
         creations = {
             place: each for place, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW
         }
         if len(creations) < _TOGETHER_MIN:
             # A driver that can gather calls of the same moment into one does so below this.
-            return await carry_out_all(self, operations)
+            return await carry_out_all(self, operations, until)
         others = {place: each for place, each in enumerate(operations) if place not in creations}
         created, carried_out = await asyncio.gather(
-            self._create_all(list(creations.values())), carry_out_all(self, list(others.values()))
+            self._create_all(list(creations.values()), until), carry_out_all(self, list(others.values()), until)
         )
         outcomes = dict(zip((*creations, *others), (*created, *carried_out), strict=True))
         return [outcomes[place] for place in range(len(operations))]
@@ -174,9 +178,8 @@ class HBaseTable(Generic[R]):
             lambda deadline: self._driver.get(self._table, _row(key), self._columns.all, deadline)
         )
 
-    async def _create_all(self, writes: Sequence[Write[R]]) -> list[Outcome[R]]:
+    async def _create_all(self, writes: Sequence[Write[R]], deadline: Deadline) -> list[Outcome[R]]:
         """Create records, together as far as nothing is in their way: each would cost several times as much alone."""
-        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
         outcomes: list[Outcome[R] | None] = [None] * len(writes)
         begun: list[tuple[int, tuple[bytes | None, ...], Stamp]] = []
         puts = []
@@ -241,8 +244,9 @@ class HBaseTable(Generic[R]):
             raise self._conflict(key, refusal.current)
         return version_of(mine)
 
-    async def _write_any(self, key: RecordKey, parts: tuple[bytes | None, ...], *, merge: bool) -> Version:
-        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+    async def _write_any(
+        self, key: RecordKey, parts: tuple[bytes | None, ...], deadline: Deadline, *, merge: bool
+    ) -> Version:
         while True:
             condition, found = await self._whatever_is(key, deadline)
             try:
@@ -255,8 +259,7 @@ class HBaseTable(Generic[R]):
                 if deadline.expired:
                     raise
 
-    async def _delete_any(self, key: RecordKey) -> None:
-        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+    async def _delete_any(self, key: RecordKey, deadline: Deadline) -> None:
         while True:
             condition, found = await self._whatever_is(key, deadline)
             if condition is None or (found is not None and not found.live):
@@ -319,14 +322,17 @@ class HBaseTable(Generic[R]):
             raise NotAppliedError("the record changed back and forth")
         return answer
 
-    async def _expected(self, key: RecordKey, version: Version) -> Stamp:
+    async def _expected(self, key: RecordKey, version: Version, deadline: Deadline | None) -> Stamp:
         """Return the stamp that `version` stands for. Raises the refusal if it is no version of ours."""
         if version.raw[:1] == VERSION_TAG:
             with suppress(ValueError):
                 expected = Stamp.decode(stored_stamp(version))
                 if expected.live:
                     return expected
-        raise self._conflict(key, await self._get(key))
+        raise self._conflict(key, await self._get(key, deadline))
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._options.clock, self._options.operation_timeout_s)
 
     def _conflict(self, key: RecordKey, row: Row | None) -> BadVersionError | NoRecordError:
         stamp = self._codec.stamp(key, row)

@@ -11,7 +11,7 @@ from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataError
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata.attempts import ListingTime
+from metadata.attempts import ListingTime, deadline_of_all
 from metadata.backend import StoreOptions
 from metadata.key_ranges import KeyRange
 from metadata.kinds import RecordKind
@@ -64,28 +64,34 @@ class SqliteTable(Generic[R]):
         self._names = names
         self._insert = f"INSERT INTO {kind.name} ({names}, version, {columns}) VALUES ({marks})"
 
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
+    async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         self._kind.check(key)
-        return await self._reader.run(f"read {key}", lambda connection: self._read(connection, key))
+        return await self._reader.run(f"read {key}", lambda connection: self._read(connection, key), deadline)
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
         work = self._write_work(Write(key, record, version, merge))
-        return await self._writer.run(f"write {self._kind.noun} of {key}", work)
+        return await self._writer.run(f"write {self._kind.noun} of {key}", work, deadline)
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
-        await self._writer.run(f"delete {self._kind.noun} of {key}", self._delete_work(Delete(key, version)))
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
+        work = self._delete_work(Delete(key, version))
+        await self._writer.run(f"delete {self._kind.noun} of {key}", work, deadline)
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        until = deadline or deadline_of_all(self._options, len(operations))
         # One job carries many operations through the lane, which costs a tenth of one job each.
         chunks = [operations[start : start + _CHUNK] for start in range(0, len(operations), _CHUNK)]
-        return [outcome for chunk in chunks for outcome in await self._apply(chunk)]
+        return [outcome for chunk in chunks for outcome in await self._apply(chunk, until)]
 
-    async def _apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    async def _apply(self, operations: Sequence[Operation[R]], deadline: Deadline) -> list[Outcome[R]]:
         works = [self._work(operation) for operation in operations]
         lane = self._reader if all(isinstance(operation, Read) for operation in operations) else self._writer
         try:
             return await lane.run(
-                f"{len(works)} operations on {self._kind.name}", lambda connection: [work(connection) for work in works]
+                f"{len(works)} operations on {self._kind.name}",
+                lambda connection: [work(connection) for work in works],
+                deadline,
             )
         except MetadataError as exc:
             return [Outcome(error=exc)] * len(works)

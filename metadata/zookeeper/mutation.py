@@ -66,12 +66,12 @@ class Ground(Generic[R]):
 class Mutation(Generic[R]):
     """One write or delete, with one deadline, and one token for all of its attempts."""
 
-    def __init__(self, ground: Ground[R], key: RecordKey, place: Place, doing: str) -> None:
+    def __init__(self, ground: Ground[R], key: RecordKey, place: Place, doing: str, deadline: Deadline | None) -> None:
         self._ground = ground
         self._key = key
         self._place = place
         self._what = f"{doing} the {ground.kind.noun} of {key}"
-        self._attempts = Attempts(ground.options, self._what)
+        self._attempts = Attempts(ground.options, self._what, deadline)
         self._token = ground.tokens.new()
 
     @property

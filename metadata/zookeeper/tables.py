@@ -10,6 +10,7 @@ from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
 from hedwig.versions import NEW, Version, Versioned
+from metadata.attempts import deadline_of_all
 from metadata.key_ranges import KeyRange
 from metadata.operations import Operation, Outcome, RecordKey, Write
 from metadata.table import carry_out
@@ -49,7 +50,7 @@ class ZnodeTable(Generic[R]):
         self._listing = Listing(ground.bridge, ground.places, ground.options, (record_name,))
         self._tree_scan = TreeScan({record_name: ground}, self._listing)
 
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
+    async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
         ground = self._ground
         ground.kind.check(key)
         place = self._place_of(key)
@@ -57,12 +58,14 @@ class ZnodeTable(Generic[R]):
         async def attempt(deadline: Deadline) -> Sight:
             return await look(ground.bridge, place, deadline)
 
-        sight = await reading(ground.options, f"reading the {ground.kind.noun} of {key}", attempt)
+        sight = await reading(ground.options, f"reading the {ground.kind.noun} of {key}", attempt, deadline)
         return None if sight.found is None else ground.versioned(key, place.path, sight.found, sight.guard)
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
         build = self._builder(key, record, merge=merge)
-        return await self._mutation(key, "writing").write(build, version, merge=merge)
+        return await self._mutation(key, "writing", deadline).write(build, version, merge=merge)
 
     def _builder(self, key: RecordKey, record: R, *, merge: bool = False) -> Build:
         """Return what makes the bytes of a record. Raises InvalidArgumentError - it cannot be stored."""
@@ -81,11 +84,12 @@ class ZnodeTable(Generic[R]):
 
         return build
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         self._ground.kind.check_delete(key, version)
-        await self._mutation(key, "deleting").delete(version)
+        await self._mutation(key, "deleting", deadline).delete(version)
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        until = deadline or deadline_of_all(self._ground.options, len(operations))
         outcomes: list[Outcome[R]] = [Outcome()] * len(operations)
         new = [index for index, each in enumerate(operations) if isinstance(each, Write) and each.version == NEW]
         together = new if len(new) > 1 else []
@@ -94,17 +98,17 @@ class ZnodeTable(Generic[R]):
 
         async def work() -> None:
             for index in waiting:
-                outcomes[index] = await carry_out(self, operations[index])
+                outcomes[index] = await carry_out(self, operations[index], until)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(len(alone), self._ground.options.in_flight_max)):
                 group.create_task(work())
-            for creations in self._companies(operations, together, outcomes):
+            for creations in self._companies(operations, together, outcomes, until):
                 group.create_task(self._create_together(creations, outcomes))
         return outcomes
 
     def _companies(
-        self, operations: Sequence[Operation[R]], places: Sequence[int], outcomes: list[Outcome[R]]
+        self, operations: Sequence[Operation[R]], places: Sequence[int], outcomes: list[Outcome[R]], deadline: Deadline
     ) -> Iterator[list["_Creation[R]"]]:
         """Yield what is to be created, in groups; what cannot be has its outcome."""
         creations: list[_Creation[R]] = []
@@ -116,7 +120,7 @@ class ZnodeTable(Generic[R]):
             except HedwigError as exc:
                 outcomes[place] = Outcome(error=exc)
                 continue
-            mutation = self._mutation(operation.key, "writing")
+            mutation = self._mutation(operation.key, "writing", deadline)
             creations.append(_Creation(place, mutation, mutation.create(build)))
         for company in self._shared_creates.companies([each.cas for each in creations]):
             yield [creations[place] for place in company]
@@ -179,5 +183,5 @@ class ZnodeTable(Generic[R]):
     async def count(self) -> int:
         return sum((await self._listing.count()).values())
 
-    def _mutation(self, key: RecordKey, doing: str) -> Mutation[R]:
-        return Mutation(self._ground, key, self._place_of(key), doing)
+    def _mutation(self, key: RecordKey, doing: str, deadline: Deadline | None) -> Mutation[R]:
+        return Mutation(self._ground, key, self._place_of(key), doing, deadline)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW, Version, Versioned
@@ -69,11 +70,15 @@ class _KnownTable(Generic[R]):
         self.writes = 0
         self._last = 0
 
-    async def read(self, key: RecordKey) -> Versioned[R] | None:
+    async def read(self, key: RecordKey, deadline: Deadline | None = None) -> Versioned[R] | None:
+        del deadline  # It is soon done.
         await self._wait(key, self._read_s)
         return self.held.get(key)
 
-    async def write(self, key: RecordKey, record: R, version: Version, *, merge: bool = False) -> Version:
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
+        del merge, deadline
         await self._wait(key, self._write_s)
         current = self.held.get(key)
         if current is not None and (version == NEW or current.version != version):
@@ -85,7 +90,8 @@ class _KnownTable(Generic[R]):
         self.held[key] = Versioned(record, Version(f"v{self._last}".encode()))
         return self.held[key].version
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
+        del deadline
         await self._wait(key, self._write_s)
         current = self.held.get(key)
         if current is None:
@@ -94,8 +100,8 @@ class _KnownTable(Generic[R]):
             raise self._kind.exists_error("it is at another version", current)
         del self.held[key]
 
-    async def apply(self, operations: Sequence[Operation[R]]) -> list[Outcome[R]]:
-        return await carry_out_all(self, operations)
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        return await carry_out_all(self, operations, deadline)
 
     async def scan(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[R]]]:
         await self._wait(RecordKey(topic), self._read_s)

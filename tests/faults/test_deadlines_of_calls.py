@@ -8,15 +8,16 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import MetadataUnavailableError
 from hedwig.model import SubscriberId, Topic
-from hedwig.versions import ANY, NEW
-from metadata import MetadataStore, StoreOptions
+from hedwig.versions import ANY, NEW, Version
+from metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, open_metadata
+from metadata.write_gate import WriteGate
 from tests.faults.network import Networked
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.metadata import samples
@@ -157,3 +158,120 @@ async def test_listing_in_sqlite_has_one_deadline_for_all_its_pages(
     await wait_for_a_page()
     with pytest.raises(MetadataUnavailableError):
         await wait_for_a_page()
+
+
+@asynccontextmanager
+async def _sqlite_with_a_leaping_clock(
+    surroundings: Surroundings, *, gather: bool = False
+) -> AsyncIterator[tuple[LeapingClock, MetadataStore]]:
+    place = next(row for row in BACKENDS if row.label == "sqlite").place(surroundings)
+    await place.format()
+    clock = LeapingClock()
+    options = StoreOptions(operation_timeout_s=TIMEOUT_S, clock=clock, gather=gather)
+    async with await open_metadata(place.url, options) as store:
+        yield clock, store
+
+
+@asynccontextmanager
+async def _busy_writer(store: MetadataStore) -> AsyncIterator[None]:
+    """Keep SQLite's one writer at work until the end of the block."""
+    free, begun = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work(_: Any) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        free.wait()
+
+    other = asyncio.create_task(store._backend.writer.run("work on", work))  # type: ignore[attr-defined]
+    try:
+        await begun.wait()
+        yield
+    finally:
+        free.set()
+        await other
+
+
+async def test_operations_that_come_together_in_sqlite_have_one_deadline(
+    surroundings: Surroundings, names: Names
+) -> None:
+    """Let the time pass while the first 512 wait for another writer."""
+    async with _sqlite_with_a_leaping_clock(surroundings) as (clock, store):
+        topics = [Topic(names(b"%d" % number)) for number in range(600)]
+        writes = [Write(RecordKey(topic), samples.ranges(1), NEW) for topic in topics]
+        async with _busy_writer(store):
+            applied = asyncio.create_task(store.persistence.apply(writes))
+            await asyncio.sleep(0)
+            clock.ahead_s += TIMEOUT_S + len(writes)
+        outcomes = await applied
+        assert [type(outcome.error) for outcome in outcomes[:512]] == [type(None)] * 512
+        assert [type(outcome.error) for outcome in outcomes[512:]] == [MetadataUnavailableError] * 88
+        found = await store.persistence.apply([Read(RecordKey(topic)) for topic in topics])
+        assert sum(outcome.record is not None for outcome in found) == 512
+
+
+async def test_operation_that_waits_to_be_gathered_has_one_deadline(surroundings: Surroundings, names: Names) -> None:
+    """Let the time pass while as much as may be at once is under way: what waits behind that was surely not done."""
+    async with _sqlite_with_a_leaping_clock(surroundings, gather=True) as (clock, store):
+
+        async def write(number: int) -> Version:
+            topic = Topic(names(b"%d" % number))
+            return await store.persistence.write_topic_persistence_info(topic, samples.ranges(1), NEW)
+
+        writes: list[asyncio.Task[Version]] = []
+        async with _busy_writer(store):
+            for number in range(20):
+                writes.append(asyncio.create_task(write(number)))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                clock.ahead_s += TIMEOUT_S / 1000
+            clock.ahead_s += TIMEOUT_S
+        done = await asyncio.gather(*writes, return_exceptions=True)
+        failed = [type(each) for each in done if isinstance(each, BaseException)]
+        assert failed == [MetadataUnavailableError] * len(failed)
+        assert 0 < len(failed) < 20
+        for number, outcome in enumerate(done):
+            found = await store.persistence.read_topic_persistence_info(Topic(names(b"%d" % number)))
+            assert (found is None) == isinstance(outcome, MetadataUnavailableError)
+
+
+async def test_operations_that_come_together_have_one_deadline(
+    networked: Networked, networked_place: Place, clients: Clients, names: Names
+) -> None:
+    """Let each take a quarter of the time, and one wait for the other, as far as they are not sent as one."""
+    door = CALLS[1]
+    keys = [door.key(names(b"together-%d" % number)) for number in range(PAGES)]
+    direct = await clients.open(networked_place)
+    versions = [await door.write(direct, key, door.value(1), NEW) for key in keys]
+    options = StoreOptions(operation_timeout_s=TIMEOUT_S, in_flight_max=1)
+    async with _behind(networked, networked_place, options) as (proxy, store):
+        await door.read(store, keys[0])
+        proxy.plan = lambda _: Step(Action.DELAY_REPLY, seconds=TIMEOUT_S / 4)
+        begun_at = time.monotonic()
+        changes = [Write(key, door.value(2), version) for key, version in zip(keys, versions, strict=True)]
+        outcomes: list[Any] = await door.manager(store).apply(changes)
+        assert time.monotonic() - begun_at < LATE_S
+        failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+        assert all(isinstance(error, MetadataUnavailableError) for error in failed)
+        if networked.label == "zookeeper":
+            assert 0 < len(failed) < PAGES
+        proxy.plan = lambda _: PASS
+
+
+async def test_write_that_waits_for_a_gate_has_one_deadline(surroundings: Surroundings, names: Names) -> None:
+    """Let the time pass while nobody knows yet whether the metadata are frozen."""
+    place = next(row for row in BACKENDS if row.label == "sqlite").place(surroundings)
+    await place.format()
+    clock = LeapingClock()
+    gate = WriteGate(clock, TIMEOUT_S)
+    async with await open_metadata(
+        place.url, StoreOptions(operation_timeout_s=TIMEOUT_S, clock=clock, gate=gate)
+    ) as store:
+        topic = Topic(names(b"gated"))
+        gate.hold()
+        write = asyncio.create_task(store.persistence.write_topic_persistence_info(topic, samples.ranges(1), NEW))
+        await asyncio.sleep(0)
+        clock.ahead_s += TIMEOUT_S
+        gate.open()
+        with pytest.raises(MetadataUnavailableError):
+            await write
+        assert await store.persistence.read_topic_persistence_info(topic) is None

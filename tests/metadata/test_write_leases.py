@@ -85,7 +85,7 @@ class AttemptingTable(TableOver[HubInfo]):
         """The time that each attempt was given."""
         self._outcomes = list(outcomes)
 
-    async def delete(self, key: RecordKey, version: Version) -> None:
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
         options = StoreOptions(clock=self.clock, random=Random(1), operation_timeout_s=30.0)
 
         async def attempt(deadline: Deadline) -> Refusal[str] | None:
@@ -93,7 +93,7 @@ class AttemptingTable(TableOver[HubInfo]):
             self._outcomes[len(self.given_s) - 1]()
             return None
 
-        attempts = Attempts(options, "delete something")
+        attempts = Attempts(options, "delete something", deadline)
         await asyncio.gather(attempts.write(attempt, lambda _: Verdict.UNCERTAIN))
 
 
