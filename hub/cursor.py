@@ -31,7 +31,6 @@ class Cursor:
     """Delivers the messages of a topic to one subscription on one channel, in order, from the consume pointer on."""
 
     __slots__ = (
-        "_bound",
         "_busy",
         "_damaged",
         "_delivery",
@@ -39,6 +38,7 @@ class Cursor:
         "_filter",
         "_unconsumed",
         "_window",
+        "bound",
         "channel",
         "is_open",
         "next_id",
@@ -59,7 +59,7 @@ class Cursor:
         self.next_id = subscription.consumed + 1
         self._delivery = delivery
         self._encoder = DeliveryEncoder(subscription.topic.name, subscription.subscriber)
-        self._bound = preferences.message_bound or 0
+        self.bound = preferences.message_bound or 0
         window = preferences.message_window_size
         self._window = delivery.default_window if window is None else window
         self._unconsumed: deque[int] | None = deque() if self._window else None
@@ -118,8 +118,8 @@ class Cursor:
         return self._unconsumed is not None and len(self._unconsumed) >= self._window
 
     def _skip_to_bound(self, last_id: int) -> None:
-        if self._bound and self.next_id <= last_id - self._bound:
-            self.next_id = last_id - self._bound + 1
+        if self.bound and self.next_id <= last_id - self.bound:
+            self.next_id = last_id - self.bound + 1
 
     def _push(self, local: int, stored: bytes) -> None:
         self.next_id = local + 1

@@ -6,6 +6,7 @@ subscription that is attached is taken from its connection first, which is told 
 its way on it is not read any more.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -76,9 +77,8 @@ class Interventions:
         async with self._subscribing.turn(topic, subscriber):
             _check_kept(topic)
             found, detached = await self._take_away(topic, subscriber, force, expected)
-            consumed = _position(topic, to)
-            # Until it is on record, nothing behind the new position may be deleted.
-            with self._subscribing.starting_at(topic, consumed):
+            consumed, start = await self._begin_at(topic, to)
+            with start:
                 for _ in range(_TRIES):
                     _check_serving(topic)
                     try:
@@ -101,6 +101,18 @@ class Interventions:
                         version=version,
                     )
         raise _changed_by_others(topic, subscriber)
+
+    async def _begin_at(self, topic: OwnedTopic, to: int | Edge) -> tuple[int, ExitStack]:
+        """Return what `to` means, and what keeps the messages behind it from being deleted until it is on record.
+
+        What is being deleted now is waited for: only then it is known which messages are left.
+        """
+        starts = self._subscribing.starts
+        with ExitStack() as stack:
+            async with starts.deletion(topic.name):
+                consumed = _position(topic, to)
+                stack.enter_context(starts.at(topic.name, consumed))
+            return consumed, stack.pop_all()
 
     async def delete(
         self, topic: OwnedTopic, subscriber: SubscriberId, *, force: bool, expected: Version | None

@@ -20,6 +20,25 @@ _SLICE: Final = 5000
 """How many topics are looked at before others have a turn."""
 
 
+class _Needs:
+    """What those who were added need of a topic: everything behind `lowest`."""
+
+    def __init__(self, last_id: int) -> None:
+        self.last_id = last_id
+        self._consumed = last_id
+        self._bound: int | None = 0
+
+    def add(self, consumed: int, bound: int | None) -> None:
+        """Add one who has consumed up to there, and gets no more than the last `bound` messages, if it has a bound."""
+        self._consumed = min(self._consumed, consumed)
+        self._bound = max(self._bound, bound) if self._bound is not None and bound else None
+
+    @property
+    def lowest(self) -> int:
+        # If everybody has a bound, nobody gets anything that is older than the largest.
+        return max(self._consumed, self.last_id - self._bound) if self._bound else self._consumed
+
+
 class Retention:
     """Looks through the owned topics every so often, and through one when it is released."""
 
@@ -37,29 +56,35 @@ class Retention:
         await self._subscribing.detach_all(topic)
 
     async def collect(self, topic: OwnedTopic) -> int:
-        """Delete the closed ledgers of `topic` below the lowest stored consume pointer of all its subscriptions.
+        """Delete the closed ledgers of `topic` whose messages nobody needs any more.
 
-        The subscriptions are read anew each time: one that was made, or moved, by somebody else counts.
+        Needed is what is behind the stored consume pointer of any subscription, and what a session that is attached was
+        not sent yet: it may have consumed ahead of that. The subscriptions are read anew each time: one that was made,
+        or moved, by somebody else counts.
 
         Raises: MetadataError, LedgerError, TimeoutError - and nothing that is needed is gone.
         """
         if not topic.log.has_closed:
             return 0
         topic.is_to_collect = False
-        last_id = topic.log.last_id
-        # A subscription that is being made may be missed by the reading, and then be there. One that is begun later
-        # starts at `last_id` or behind it.
-        starting = self._subscribing.lowest_start(topic)
-        lowest = last_id if starting is None else min(last_id, starting)
-        bound: int | None = 0
-        async for _, found in self._manager.read_subscriptions(topic.name):
-            data = found.value
-            lowest = min(lowest, data.state.consumed.local if data.state is not None else 0)
-            theirs = data.preferences.message_bound if data.preferences is not None else None
-            bound = max(bound, theirs) if bound is not None and theirs else None
-        if bound and starting is None:  # Everybody has one, so nobody gets anything that is older than the largest.
-            lowest = max(lowest, last_id - bound)
-        deleted = await topic.log.delete_consumed(lowest)
+        starts = self._subscribing.starts
+        with starts.watch(topic.name) as watch:
+            needs = _Needs(topic.log.last_id)
+            async for _, found in self._manager.read_subscriptions(topic.name):
+                data = found.value
+                consumed = data.state.consumed.local if data.state is not None else 0
+                needs.add(consumed, data.preferences.message_bound if data.preferences is not None else None)
+            async with starts.deletion(topic.name):
+                lowest = needs.lowest
+                # From here on nobody moves a pointer back, and who attaches goes on from one that was read, or later.
+                if watch.lowest is not None and watch.lowest < needs.last_id:
+                    # It may have been missed by the reading, or read before it was moved back.
+                    needs.add(watch.lowest, None)
+                for cursor in topic.cursors():
+                    needs.add(cursor.next_id - 1, cursor.bound)
+                if needs.lowest < lowest:
+                    topic.is_to_collect = True  # No pointer may move before that has passed.
+                deleted = await topic.log.delete_consumed(needs.lowest)
         self.deleted_messages += deleted
         return deleted
 

@@ -7,8 +7,8 @@ decides who changed it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Final
 
@@ -30,7 +30,6 @@ from hedwig.model import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
-    Topic,
 )
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
@@ -41,6 +40,7 @@ from hub.delivery import Delivery
 from hub.filters import FilterRegistry, MessageFilter
 from hub.options import HubOptions
 from hub.pointers import Pointers
+from hub.starts import Starts
 from hub.topic import OwnedTopic, Subscription
 from hub.turns import Turns
 from metadata import SubscriptionDataManager, WriteGate
@@ -81,8 +81,9 @@ class Subscribing:
         self._delivery = delivery
         self._filters = filters
         self._turns = Turns()
-        self._starting: dict[Topic, list[int]] = {}
-        """Where subscriptions start that are not on record yet, or not surely."""
+        self._closing: set[Subscription] = set()
+        """Subscriptions whose clients close them, until their consume pointers are stored."""
+        self.starts = Starts(options.operation_timeout_s)
         self._parked: dict[Subscription, None] = {}
         """Subscriptions that were detached while nothing could be stored, and wait for that."""
         self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted, gate)
@@ -97,7 +98,7 @@ class Subscribing:
         subscriber = action.subscriber
         # Whatever is acknowledged after this moment is delivered to a new subscriber.
         pointer = MessageSeqId(topic.log.last_id)
-        with self.starting_at(topic, pointer.local):
+        with self.starts.at(topic.name, pointer.local):
             async with self._turns.turn((topic.name, subscriber)):
                 _check_serving(topic)
                 if channel.was_told(topic.name, subscriber):
@@ -117,22 +118,6 @@ class Subscribing:
                 finally:
                     if subscription.cursor is None:
                         topic.drop(subscription)
-
-    @contextmanager
-    def starting_at(self, topic: OwnedTopic, pointer: int) -> Iterator[None]:
-        """Keep the messages behind `pointer` while a subscription that may start there is not on record yet."""
-        pointers = self._starting.setdefault(topic.name, [])
-        pointers.append(pointer)
-        try:
-            yield
-        finally:
-            pointers.remove(pointer)
-            if not pointers:
-                del self._starting[topic.name]
-
-    def lowest_start(self, topic: OwnedTopic) -> int | None:
-        """Return the lowest consume pointer of the subscriptions that are being made; None if there are none."""
-        return min(self._starting.get(topic.name, ()), default=None)
 
     async def unsubscribe(self, topic: OwnedTopic, subscriber: SubscriberId) -> None:
         """Delete a subscription, wherever it is attached.
@@ -154,10 +139,23 @@ class Subscribing:
                 self._let_go(attached)
 
     async def close(self, topic: OwnedTopic, subscriber: SubscriberId, channel: Channel) -> None:
-        """End delivery on `channel`; no message follows. The subscription stays; one that is not attached is fine."""
+        """End delivery on `channel`; no message follows. The subscription stays; one that is not attached is fine.
+
+        Raises: HedwigError - its consume pointer is not stored, or not surely, and it is attached as it was.
+        """
         async with self._turns.turn((topic.name, subscriber)):
             subscription = topic.subscription(subscriber)
-            if subscription is not None and _is_on(subscription, channel):
+            if subscription is None or not _is_on(subscription, channel):
+                return
+            self._closing.add(subscription)
+            try:
+                await self.pointers.store_now(subscription)
+            except HedwigError:
+                if not self.pointers.is_frozen:
+                    raise
+            finally:
+                self._closing.discard(subscription)
+            if topic.subscription(subscriber) is subscription:  # Else somebody had deleted it.
                 await self._detach(subscription)
 
     async def consume(self, topic: OwnedTopic, action: Consume) -> None:
@@ -459,10 +457,11 @@ class Subscribing:
 
     def _was_deleted(self, subscription: Subscription) -> None:
         """Take note that somebody deleted the record of an attached subscription."""
-        _log.warning("%s was deleted behind this hub's back; its channel is closed", subscription)
+        _log.warning("%s was deleted behind this hub's back", subscription)
         channel = subscription.cursor.channel if subscription.cursor is not None else None
         self._let_go(subscription)
-        if channel is not None:
+        # Its client has to learn of it, unless it is just done with it.
+        if channel is not None and subscription not in self._closing:
             channel.close()
 
 

@@ -1,6 +1,7 @@
 """A topic that this hub owns, and the subscriptions of it that are in memory."""
 
 import enum
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hedwig.errors import HedwigError
@@ -127,6 +128,12 @@ class OwnedTopic:
     def subscription(self, subscriber: SubscriberId) -> Subscription | None:
         """Return a subscription if it is in memory."""
         return self.subscriptions.get(subscriber) if self.subscriptions is not None else None
+
+    def cursors(self) -> Iterator["Cursor"]:
+        """Iterate over the cursors that deliver."""
+        for subscription in (self.subscriptions or {}).values():
+            if subscription.cursor is not None and subscription.cursor.is_open:
+                yield subscription.cursor
 
     def keep(self, subscription: Subscription) -> None:
         """Take a subscription into memory."""

@@ -291,7 +291,7 @@ async def test_nothing_goes_that_a_subscription_in_the_making_starts_at(hub: Hub
     await settled(hub)
     topic = hub.topics.get(T)
     assert topic is not None
-    with hub.subscribing.starting_at(topic, 5):
+    with hub.subscribing.starts.at(topic.name, 5):
         assert await hub.retention.collect(topic) == 3
         assert await held(hub) == [(4, 6), (7, 9), (10, None)]
     assert await hub.retention.collect(topic) == 6
