@@ -477,6 +477,32 @@ async def test_a_subscription_deleted_behind_the_hub_ends_with_its_channel(hub: 
     assert (await record_of(hub)) is None, "a late write must not bring it back"
 
 
+async def test_an_unsubscribe_is_tried_again_only_while_the_topic_is_served(
+    hub: Hub, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused as the topic goes: whoever owns the topic next may have acknowledged the subscription since."""
+    await client.subscribed(T, S)
+    await client.close_subscription(T, S)
+    manager = hub.incarnation.subscriptions
+    delete = manager.delete_subscription_data
+    served: list[bool] = []
+
+    async def delete_too_late(*args: Any) -> None:
+        owned = hub.topics.get(T)
+        served.append(owned is not None)
+        if len(served) == 1:
+            assert owned is not None
+            await hub.topics.release(owned)
+            changed = SubscriptionData(preferences=SubscriptionPreferences(message_bound=7))
+            await hub.metadata.subscriptions.update_subscription_data(T, S, changed, ANY)
+        await delete(*args)
+
+    monkeypatch.setattr(manager, "delete_subscription_data", delete_too_late)
+    assert (await client.unsubscribe(T, S)).status is StatusCode.SUCCESS
+    assert served == [True, True], "it is carried out anew once the topic is claimed again"
+    assert await record_of(hub) is None
+
+
 async def test_unsubscribe_of_what_somebody_else_deleted_ends_the_delivery(hub: Hub, client: WireClient) -> None:
     await client.subscribed(T, S)
     await hub.metadata.subscriptions.delete_subscription_data(T, S, ANY)

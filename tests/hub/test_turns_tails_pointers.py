@@ -24,7 +24,7 @@ from hedwig.versions import ANY, NEW, Version
 from hub.options import HubOptions
 from hub.pointers import Pointers
 from hub.tail import Tail, TailMemory
-from hub.topic import OwnedTopic, Subscription
+from hub.topic import OwnedTopic, Subscription, TopicState
 from hub.turns import Turns
 from metadata import MetadataStore, Operation, Outcome, format_metadata, open_metadata
 from tests.hub.wire_client import DEADLINE_S, eventually
@@ -297,6 +297,20 @@ async def test_a_deleted_subscription_is_told_of_and_not_brought_back(place: Pla
         await place.pointers.store_now(subscription)
     assert place.deleted == [subscription]
     assert await place.stored() is None
+    assert place.pointers.waiting == 0
+
+
+@pytest.mark.parametrize("way", ["store", "store_now"])
+async def test_nothing_is_stored_for_a_topic_that_was_released(place: Place, way: str) -> None:
+    """Its next owner may have moved the pointer back meanwhile, and a refused write would be tried again beyond it."""
+    subscription = await place.subscription()
+    consume(place, subscription, 5)
+    await place.move(2)
+    place.topic.state = TopicState.RELEASED
+    for _ in range(2):
+        await (place.pointers.store([subscription]) if way == "store" else place.pointers.store_now(subscription))
+    assert (await place.stored()) == MessageSeqId(2)
+    await place.pointers.flush()
     assert place.pointers.waiting == 0
 
 
