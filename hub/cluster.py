@@ -52,6 +52,8 @@ class Cluster:
         self._store: BookkeeperLedgerStore | None = None
         self._changes: deque[tuple[Registration, bool]] = deque()
         self._changed = asyncio.Event()
+        self._why_over: str | None = None
+        """Why no registration follows any more, or nobody would know of it."""
         self.balance: Balance | None = None
 
     async def open(self) -> None:
@@ -99,6 +101,7 @@ class Cluster:
             admin=None if admin_port is None else f"{self._options.advertised_admin_host}:{admin_port}",
             on_registered=lambda registration: self._note(registration, holds=True),
             on_lost=lambda registration: self._note(registration, holds=False),
+            on_failed=self._end_following,
         )
         self._stack.push_async_callback(self._end, self.liveness)
         self._stack.push_async_callback(self._tasks.cancel)
@@ -130,16 +133,21 @@ class Cluster:
         self._changes.append((registration, holds))
         self._changed.set()
 
+    def _end_following(self, why: str) -> None:
+        self._why_over = why
+        self._changed.set()
+
     async def _follow_to_the_end(self, hub: Member) -> None:
+        # A process that serves nobody, and does not end either, would be found by nobody.
         try:
             await self._follow(hub)
+            hub.give_up(ServiceDownError(f"this hub cannot go on: {self._why_over}"))
         except Exception:
-            # A defect of ours. A process that serves nobody, and does not end either, would be found by nobody.
             _log.exception("this hub cannot go from one registration to the next")
             hub.give_up(ServiceDownError("this hub cannot register anew; its log says why"))
 
     async def _follow(self, hub: Member) -> None:
-        """Carry out in turn what liveness tells: a hub serves under one registration at a time."""
+        """Carry out in turn what liveness tells, until it fails: a hub serves under one registration at a time."""
         while True:
             while self._changes:
                 registration, holds = self._changes.popleft()
@@ -147,13 +155,14 @@ class Cluster:
                     await self._stop(hub, registration)
                 elif registration.is_proven():
                     await self._serve_at_last(registration, hub)
+            if self._why_over is not None:
+                return
             self._changed.clear()
-            if not self._changes:
-                await self._changed.wait()
+            await self._changed.wait()
 
     async def _serve_at_last(self, registration: Registration, hub: Member) -> None:
         """Serve as soon as the bookies are found; the registration may end before."""
-        while registration.is_proven():
+        while registration.is_proven() and self._why_over is None:
             try:
                 await self._serve(registration, hub)
                 return

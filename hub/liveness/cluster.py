@@ -15,6 +15,7 @@ from hedwig.errors import ConfigurationError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, BridgeOptions, Connection
+from hub.liveness.lasting import LastingTask
 from hub.liveness.lease import Lease
 from hub.liveness.live_hub import Endpoint, LiveHub, encode_load
 from hub.liveness.live_set import LiveSet
@@ -47,7 +48,9 @@ class ClusterLiveness:
     `hub` is this hub as clients reach it, without an epoch; `admin` is host:port of its admin endpoint. `on_registered`
     is called with each new registration, the first one included, `on_lost` once with each one that is over; then
     another one is made, with a new epoch. An incarnation that has ended is never used again, even if its session turns
-    out to live: its nodes are replaced. Both are called in the event loop, and must not block; `close` calls neither.
+    out to live: its nodes are replaced. `on_failed` is called, with a sentence, once a defect has ended the work by
+    which this hub registers, or knows the others: it is to be closed then. All are called in the event loop, and must
+    not block; `close` calls none of them.
     What serves under a registration asks that very one whether it is proven, who is alive and whom to choose.
     """
 
@@ -59,6 +62,7 @@ class ClusterLiveness:
         admin: str | None = None,
         on_registered: Callable[[Registration], None] | None = None,
         on_lost: Callable[[Registration], None] | None = None,
+        on_failed: Callable[[str], None] | None = None,
     ) -> None:
         if "/" in hub.address:
             raise ConfigurationError(
@@ -68,10 +72,13 @@ class ClusterLiveness:
         self._options = options
         self._on_registered = on_registered
         self._on_lost = on_lost
+        self._on_failed = on_failed
         self._load = 0
         self._registration: Registration | None = None
         self._why_not = "it has not started"
+        self._is_failed = False
         self._first = asyncio.Event()
+        """Set once there was a registration, or none can come any more."""
         self._woken = asyncio.Event()
         """Set when the registration is over, and when a proof of life should not wait until it is due."""
         self._places = Places(options.prefix)
@@ -84,13 +91,13 @@ class ClusterLiveness:
             ),
             self._on_connected,
         )
-        self._live_set = LiveSet(self._bridge, self._places, options)
+        self._live_set = LiveSet(self._bridge, self._places, options, self._failed)
         self._verdicts = Verdicts(self._bridge, self._places, self._live_set, options)
         endpoint = Endpoint(admin, this_process())
         self._registrar = Registrar(self._bridge, self._places, hub.address, endpoint, options)
         self._enrolment: Enrolment | None = None
         self._lease: Lease | None = None
-        self._running: asyncio.Task[None] | None = None
+        self._running = LastingTask("registering this hub", self._failed)
 
     # ----------------------------------------------------------------------------------------------- for the hub
 
@@ -100,11 +107,12 @@ class ClusterLiveness:
         Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address.
         """
         self._live_set.start()
-        self._running = asyncio.create_task(self._run())
-        self._running.add_done_callback(_log_defect)
+        self._running.start(self._run())
         try:
             async with asyncio.timeout(self._options.start_timeout_s):
                 await self._first.wait()
+                if self._is_failed:
+                    raise ServiceDownError(self._why_not)
                 # Before that, this hub would take every topic for want of others.
                 await self._live_set.known()
         except TimeoutError:
@@ -150,9 +158,7 @@ class ClusterLiveness:
         if self._lease is not None:
             self._lease.end()
         self._why_not = "it is closing"
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        await self._running.end()
         await self._verdicts.aclose()
         await self._live_set.aclose()
         if self._enrolment is not None and self._bridge.connection is not None:
@@ -253,11 +259,13 @@ class ClusterLiveness:
         else:
             lease.confirm(sent_at_s, connection.session_timeout_s)
 
+    def _failed(self, why: str) -> None:
+        self._why_not = why
+        self._is_failed = True
+        self._first.set()
+        if self._on_failed is not None:
+            self._on_failed(why)
+
     def _on_connected(self, connection: Connection) -> None:
         self._registrar.note_session(connection.session_id)
         self._live_set.poke()
-
-
-def _log_defect(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("the registration of this hub cannot go on", exc_info=error)

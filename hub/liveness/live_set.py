@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from hedwig.clock import Deadline
@@ -9,6 +10,7 @@ from hedwig.errors import ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, Connection
 from hub.liveness.directory import read_hosts
+from hub.liveness.lasting import LastingTask
 from hub.liveness.live_hub import LiveHub
 from hub.liveness.options import LivenessOptions
 from hub.liveness.places import Places
@@ -26,7 +28,14 @@ class LiveSet:
     What it shows may be some time behind. Without a connection the last that was known stays.
     """
 
-    def __init__(self, bridge: Bridge, places: Places, options: LivenessOptions) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        places: Places,
+        options: LivenessOptions,
+        on_failed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_failed` is told, in a sentence, when it follows no more, which only a defect can bring about."""
         self._bridge = bridge
         self._places = places
         self._options = options
@@ -38,7 +47,7 @@ class LiveSet:
         self._reading = asyncio.Lock()
         self._changed = asyncio.Event()
         self._known = asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
+        self._following = LastingTask("following the live hubs", on_failed)
 
     @property
     def hubs(self) -> tuple[LiveHub, ...]:
@@ -56,7 +65,7 @@ class LiveSet:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._following = self._loop.create_task(self._follow())
+        self._following.start(self._follow())
 
     async def known(self) -> None:
         """Wait until it has been read once."""
@@ -75,10 +84,7 @@ class LiveSet:
 
     async def aclose(self) -> None:
         """Follow no more. May be called twice."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
-            self._following = None
+        await self._following.end()
 
     async def _follow(self) -> None:
         pause_s = 0.0

@@ -1,14 +1,18 @@
 """Prove that a hub that cannot prove that it lives serves nobody, and begins anew from nothing."""
 
 import asyncio
+import functools
 
+import pytest
+
+from hedwig.errors import ServiceDownError
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.admin_client import AdminClient
 from tests.hub.cluster.both import on_both
-from tests.hub.cluster.deployment import SESSION_S, Deployment, ask
+from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_client import ChannelClosedError, WireClient
 
@@ -114,3 +118,25 @@ async def test_hub_that_registers_anew_keeps_what_it_was_told_and_what_it_counte
     assert await client.publish(b"t", b"d") == 4
     told = await asyncio.to_thread(admin.get, "/load")
     assert told["since_start"]["published_messages"] == 4
+
+
+@pytest.mark.parametrize("work", ["_beat", "_live_set._read"])
+async def test_hub_whose_liveness_meets_a_defect_ends_and_leaves_its_topics_to_others(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    other, hub = await deployment.start(), await deployment.start()
+    client, to_other = await deployment.connect(hub), await deployment.connect(other)
+    assert await client.publish(b"t", b"a") == 1
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    *path, name = work.split(".")
+    monkeypatch.setattr(functools.reduce(getattr, path, liveness_of(hub)), name, fail)
+    error = await asyncio.wait_for(hub.failed, 30)
+    assert isinstance(error, ServiceDownError)
+    assert "the log says why" in str(error)
+    # That is what the process does then, before it ends.
+    await hub.close()
+    assert await deployment.owner(b"t") is None
+    assert await to_other.publish(b"t", b"b") == 2

@@ -42,6 +42,7 @@ class Member:
     liveness: ClusterLiveness
     registered: list[Registration] = field(default_factory=list)
     lost: list[Registration] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
 
 class Hubs:
@@ -61,6 +62,7 @@ class Hubs:
             admin=f"127.0.0.1:{6000 + number}",
             on_registered=lambda registration: member.registered.append(registration),
             on_lost=lambda registration: member.lost.append(registration),
+            on_failed=lambda why: member.failed.append(why),
         )
         member = Member(options, liveness)
         self._stack.push_async_callback(liveness.close)
