@@ -35,11 +35,11 @@ from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, T
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
 from hedwig.wire import Message
-from hub.ledger_ranges import ended, holds_messages, recover_ranges, without_consumed
+from hub.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
 from hub.log import Listener, Published
 from hub.log_store import LogStore
 from hub.range_record import RangeRecord
-from hub.remote_positions import check_bound, furthest
+from hub.remote_positions import bounded, check_bound, furthest
 from hub.tail import Tail
 
 __all__ = ["DurableLog"]
@@ -63,6 +63,7 @@ class DurableLog:
         "_bytes",
         "_changing",
         "_failed",
+        "_full",
         "_is_held",
         "_is_over",
         "_last",
@@ -89,7 +90,7 @@ class DurableLog:
         self._record = RangeRecord(store, topic, ranges, version)
         end = ranges.ranges[-1].end if ranges.ranges else None
         self.last_id = end.local if end is not None else 0
-        self._remote: tuple[RegionSeqId, ...] = end.remote if end is not None else ()
+        self._remote = bounded(end.remote) if end is not None else ()
         self._last = self.last_id
         """The last position that was given out."""
         self._ledger_id: int | None = None
@@ -109,6 +110,8 @@ class DurableLog:
         """Whether publishes wait for that, though there is a ledger at hand."""
         self._roll_at = 0.0
         """When it may be tried again, by the clock of the event loop; 0 unless it was refused, or takes long."""
+        self._full: LedgerRanges | None = None
+        """The ranges that were found to leave no room for one more on record."""
         self._failed = False
         self._is_over = False
         """Whether nothing is appended here any more, for good."""
@@ -137,6 +140,7 @@ class DurableLog:
         recovered = await recover_ranges(store, topic, ranges)
         version = current.version
         if taken_over or recovered is not ranges:
+            recovered = to_store(recovered)
             version = await store.persistence.write_topic_persistence_info(topic, recovered, version)
         kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
         await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
@@ -303,7 +307,7 @@ class DurableLog:
     def _drop_waiting(self, error: HedwigError) -> None:
         """Refuse the publishes that wait: whatever became of the ledger, none of them was sent."""
         waiting, self._waiting = self._waiting, None
-        if not error.definite or isinstance(error, BadVersionError | NoRecordError):
+        if not error.definite or isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
             # What it says is of a record that publishers know nothing of; to them it is a hub to be asked again.
             error = ServiceDownError(f"topic '{show_name(self.topic)}' got no ledger; try again ({error})")
         for _, done in waiting or ():
@@ -337,6 +341,7 @@ class DurableLog:
                         if not self._is_full:
                             break
                     if self._made is None:
+                        self._check_room()
                         self._made = await store.within(store.ledgers.create({"topic": self.topic}))
                     patience.cancel()
                     await self._change_over(self._made)
@@ -359,6 +364,19 @@ class DurableLog:
         if self._ledger_id is None:
             self._drop_waiting(refused)
         self._append_waiting()
+
+    def _check_room(self) -> None:
+        """Raise ServiceDownError unless the record has room for one more range and its end."""
+        if self._full is not self.ranges:
+            if has_room(self.ranges):
+                return
+            self._full = self.ranges
+            if self._listener is not None:
+                self._listener.on_ledger_closed()  # Whatever can be taken off the record is wanted.
+        raise ServiceDownError(
+            f"topic '{show_name(self.topic)}' has {len(self.ranges.ranges):,} ledgers, and its record has no room for "
+            "one more; try again when subscribers have consumed some of them"
+        )
 
     def _wait_no_longer(self) -> None:
         """Have the ledger at hand, if there is one, take publishes until there is another."""

@@ -13,8 +13,27 @@ from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.wire import Message
 from hub.log_store import LogStore
+from hub.remote_positions import POSITIONS_BYTES_MAX, bounded
+from metadata.kinds import RECORD_BYTES_MAX
+from metadata.range_sizes import stored_bytes
 
-__all__ = ["dropped", "ended", "holds_messages", "recover_ranges", "without_consumed"]
+__all__ = [
+    "dropped",
+    "ended",
+    "has_room",
+    "holds_messages",
+    "recover_ranges",
+    "to_store",
+    "without_consumed",
+]
+
+_NUMBER_MAX: Final = (1 << 64) - 1
+_RANGE: Final = LedgerRange(ledger_id=_NUMBER_MAX, start=_NUMBER_MAX, end=MessageSeqId(_NUMBER_MAX))
+_RESERVE_BYTES: Final = 2 * stored_bytes(LedgerRanges((_RANGE,))) + POSITIONS_BYTES_MAX + 256
+"""What a record may grow by until the next range is begun: that range with its end, and one more.
+
+The last are for the lengths of positions in other regions, and of all of them, where these take more than one byte.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -114,3 +133,31 @@ def without_consumed(ranges: LedgerRanges, consumed: int) -> LedgerRanges:
         assert last.end is not None
         kept = (replace(last, start=last.end.local + 1),)
     return replace(ranges, ranges=kept)
+
+
+def has_room(record: LedgerRanges) -> bool:
+    """Say whether one more range may be begun: its end, and one range more, have to fit whatever the ledger comes to.
+
+    What was begun is ended in any case: the managers take so much more than this.
+    """
+    return stored_bytes(record) + _RESERVE_BYTES <= RECORD_BYTES_MAX
+
+
+def to_store(record: LedgerRanges) -> LedgerRanges:
+    """Return a record as it is to be written: positions in other regions are kept where they are newest.
+
+    Those of the last end go on; they are bounded, though hubs of the original write any number of them.
+    """
+    newer: dict[bytes, int] = {}
+    ranges = list(record.ranges)
+    for index in range(len(ranges) - 1, -1, -1):
+        each = ranges[index]
+        if each.end is None or not each.end.remote:
+            continue
+        remote = each.end.remote
+        news = tuple(item for item in remote if item.seq_id > newer.get(item.region, -1))
+        news = news if newer else bounded(news)
+        newer.update((item.region, max(item.seq_id, newer.get(item.region, 0))) for item in remote)
+        if news != remote:
+            ranges[index] = replace(each, end=replace(each.end, remote=news))
+    return record if tuple(ranges) == record.ranges else replace(record, ranges=tuple(ranges))

@@ -18,7 +18,7 @@ from hedwig.errors import (
 from hedwig.model import LedgerRange, LedgerRanges, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
-from hub.ledger_ranges import dropped
+from hub.ledger_ranges import dropped, to_store
 from hub.log_store import LogStore
 
 __all__ = ["IsOwned", "RangeRecord"]
@@ -69,7 +69,7 @@ class RangeRecord:
             gone = await self._settle(is_owned)
             wanted = function(self.ranges)
             if wanted != self.ranges:
-                gone += await self._write(wanted)
+                gone += await self._write(to_store(wanted))
             return gone
 
     async def end(self, is_owned: IsOwned) -> tuple[LedgerRange, ...]:

@@ -6,18 +6,20 @@ from typing import Final
 from hedwig.errors import MalformedRequestError
 from hedwig.model import RegionSeqId
 
-__all__ = ["check_bound", "furthest"]
+__all__ = ["POSITIONS_BYTES_MAX", "bounded", "check_bound", "furthest"]
 
-_BYTES_MAX: Final = 4096
-"""Every later message and range of a topic repeats them, and every subscription in memory has some."""
+POSITIONS_BYTES_MAX: Final = 4096
+"""Every later message of a topic repeats them, and every subscription in memory has some."""
 _SEQ_ID_BYTES_MAX: Final = 16
 
 
 def check_bound(remote: Iterable[RegionSeqId]) -> None:
     """Raise MalformedRequestError if these are more positions than anybody may have stored."""
     size = sum(len(each.region) + _SEQ_ID_BYTES_MAX for each in remote)
-    if size > _BYTES_MAX:
-        raise MalformedRequestError(f"positions in other regions take {size} bytes; at most {_BYTES_MAX} are kept")
+    if size > POSITIONS_BYTES_MAX:
+        raise MalformedRequestError(
+            f"positions in other regions take {size} bytes; at most {POSITIONS_BYTES_MAX} are kept"
+        )
 
 
 def furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tuple[RegionSeqId, ...]:
@@ -26,3 +28,15 @@ def furthest(ours: Sequence[RegionSeqId], theirs: Sequence[RegionSeqId]) -> tupl
     for each in theirs:
         found[each.region] = max(each.seq_id, found.get(each.region, 0))
     return tuple(RegionSeqId(region, seq_id) for region, seq_id in found.items())
+
+
+def bounded(remote: Iterable[RegionSeqId]) -> tuple[RegionSeqId, ...]:
+    """Return the positions, from the first on, that may be stored: hubs of the original store any number of them."""
+    kept: list[RegionSeqId] = []
+    left = POSITIONS_BYTES_MAX
+    for each in remote:
+        left -= len(each.region) + _SEQ_ID_BYTES_MAX
+        if left < 0:
+            break
+        kept.append(each)
+    return tuple(kept)

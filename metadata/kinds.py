@@ -29,6 +29,12 @@ RECORD_BYTES_MAX: Final = 512 * 1024
 Half of ZooKeeper's packet limit, so that a path and the guard fit beside it; about twenty thousand ledger ranges.
 """
 
+_RANGES_BYTES_MAX: Final = 768 * 1024
+"""The same for ledger ranges, with room for the ends of ranges that were begun within the limit of all records.
+
+A topic whose range could not be ended could be neither released nor recovered.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordKind(Generic[R]):
@@ -39,6 +45,7 @@ class RecordKind(Generic[R]):
     exists_error: type[BadVersionError]
     missing_error: type[NoRecordError]
     has_subscriber: bool = False
+    bytes_max: int = RECORD_BYTES_MAX
 
     def check(self, key: RecordKey) -> None:
         """Raise InvalidArgumentError if `key` cannot name a record of this kind."""
@@ -55,9 +62,9 @@ class RecordKind(Generic[R]):
     def check_size(self, key: RecordKey, *parts: bytes | None) -> None:
         """Raise RecordTooLargeError if the encoded parts exceed the limit together."""
         size = sum(len(part) for part in parts if part is not None)
-        if size > RECORD_BYTES_MAX:
+        if size > self.bytes_max:
             raise RecordTooLargeError(
-                f"the {self.noun} of {key} encodes to {size} bytes; at most {RECORD_BYTES_MAX} can be stored"
+                f"the {self.noun} of {key} encodes to {size} bytes; at most {self.bytes_max} can be stored"
             )
 
     def exists(self, key: RecordKey, current: Versioned[R]) -> BadVersionError:
@@ -77,7 +84,11 @@ OWNERSHIP: Final[RecordKind[HubInfo]] = RecordKind(
     "ownership", "owner record", TopicOwnerInfoExistsError, NoTopicOwnerInfoError
 )
 PERSISTENCE: Final[RecordKind[LedgerRanges]] = RecordKind(
-    "persistence", "persistence record", TopicPersistenceInfoExistsError, NoTopicPersistenceInfoError
+    "persistence",
+    "persistence record",
+    TopicPersistenceInfoExistsError,
+    NoTopicPersistenceInfoError,
+    bytes_max=_RANGES_BYTES_MAX,
 )
 SUBSCRIPTIONS: Final[RecordKind[SubscriptionData]] = RecordKind(
     "subscriptions", "subscription", SubscriptionStateExistsError, NoSubscriptionStateError, has_subscriber=True

@@ -23,7 +23,6 @@ from hedwig.model import (
 )
 from hedwig.versions import ANY, NEW, Versioned
 from metadata import MetadataStore, RecordKey
-from metadata.kinds import RECORD_BYTES_MAX
 from tests.metadata import samples
 from tests.metadata.clients import Names
 from tests.metadata.doors import CALLS, Call
@@ -127,7 +126,8 @@ async def test_record_at_the_limit_fits_and_one_byte_more_does_not(
     manager: Call, store: MetadataStore, probe: Probe, names: Names
 ) -> None:
     key, refused = manager.key(names(b"topic")), manager.key(names(b"refused"))
-    fits, too_large = RECORD_BYTES_MAX - 1024, RECORD_BYTES_MAX + 1
+    limit = manager.kind.bytes_max
+    fits, too_large = limit - 1024, limit + 1
     while too_large - fits > 1:
         size = (fits + too_large) // 2
         try:
@@ -135,11 +135,11 @@ async def test_record_at_the_limit_fits_and_one_byte_more_does_not(
             fits = size
         except RecordTooLargeError:
             too_large = size
-    assert RECORD_BYTES_MAX - 1024 < fits < RECORD_BYTES_MAX
+    assert limit - 1024 < fits < limit
     version = await manager.write(store, key, _sized(manager, fits), ANY)
     assert await manager.read(store, key) == Versioned(_sized(manager, fits), version)
     before = await probe.cells(manager.kind, key)
-    with pytest.raises(RecordTooLargeError, match=str(RECORD_BYTES_MAX)):
+    with pytest.raises(RecordTooLargeError, match=str(limit)):
         await manager.write(store, key, _sized(manager, too_large), version)
     assert await probe.cells(manager.kind, key) == before
     with pytest.raises(RecordTooLargeError):
