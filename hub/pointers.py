@@ -127,8 +127,8 @@ class Pointers:
                     # Whoever has the turn may change the version; the many do not wait for one.
                     if self._is_due_now(subscription):
                         self.tasks.start(self._store_in_turn(subscription))
-                    elif subscription.is_dirty:
-                        self._dirty[subscription] = None
+                    else:
+                        self._leave(subscription)
                 elif subscription.is_dirty:
                     turns.add(turn)
                     batch.append(subscription)
@@ -143,8 +143,7 @@ class Pointers:
             except HedwigError as exc:
                 _log.warning("the consume pointer of %s is not stored yet: %s", subscription, exc)
             finally:
-                if subscription.is_dirty:
-                    self._dirty[subscription] = None
+                self._leave(subscription)
 
     async def _store_batch(self, batch: Sequence[Subscription]) -> None:
         writes = [_write(subscription) for subscription in batch]
@@ -171,7 +170,11 @@ class Pointers:
             self._stored(subscription, consumed)
             return
         self._refused(subscription, outcome.error)
-        if subscription.is_dirty:
+        self._leave(subscription)
+
+    def _leave(self, subscription: Subscription) -> None:
+        """Leave what is not stored to the next flush, unless the subscription was let go meanwhile: then it is lost."""
+        if subscription.is_dirty and subscription.topic.subscription(subscription.subscriber) is subscription:
             self._dirty[subscription] = None
 
     def _stored(self, subscription: Subscription, consumed: int) -> None:

@@ -1,5 +1,6 @@
 """One consume pointer that cannot be stored, whatever the reason, keeps nobody else from being detached and told."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ from hedwig.wire import Consume
 from hub.hub import Hub
 from metadata import Operation, Outcome
 from tests.hub.conftest import Connect, StartHub
-from tests.hub.wire_client import WireClient, eventually
+from tests.hub.locked_metadata import locked
+from tests.hub.wire_client import DEADLINE_S, WireClient, eventually
 
 T = Topic(b"T")
 ORDER = (b"before", b"bad", b"behind")
@@ -119,6 +121,28 @@ async def test_a_flush_stores_the_others_later_and_all_in_the_end(
         return [(await pointer(hub, each)).local for each in ORDER] == [3, 3, 3]
 
     await eventually(are_stored, "all pointers are stored")
+
+
+async def test_many_are_detached_in_little_time_while_the_store_answers_nobody(
+    start_hub: StartHub, connect: Connect
+) -> None:
+    """One after the other, each would wait for its own deadline."""
+    hub = await start_hub(consume_interval=1000, consume_flush_s=3600.0, operation_timeout_s=0.5)
+    subscribers = [b"%d" % number for number in range(200)]
+    client = await connect(hub)
+    for subscriber in subscribers:
+        await client.subscribed(T, subscriber)
+    await client.publish(T, b"m")
+    await client.deliveries(len(subscribers))
+    for subscriber in subscribers:
+        client.consume(T, subscriber, 1)
+    await client.barrier()
+    topic = hub.topics.get(T)
+    assert topic is not None
+    with locked(hub):
+        async with asyncio.timeout(DEADLINE_S):
+            await hub.topics.release(topic)
+        await client.closed_by_hub()
 
 
 async def test_a_log_is_closed_though_its_subscribers_cannot_be_detached(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hedwig.clock import SystemClock
-from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.errors import MetadataUnavailableError, RecordTooLargeError, UncertainStateError
 from hedwig.model import (
     MessageSeqId,
     RegionSeqId,
@@ -352,6 +352,28 @@ async def test_who_has_the_turn_is_not_disturbed(place: Place) -> None:
         assert subscription.is_dirty
     await place.pointers.store([subscription])
     assert not subscription.is_dirty
+
+
+@pytest.mark.parametrize("way", ["in its turn", "with others"])
+async def test_a_failing_pointer_is_not_kept_when_its_subscription_is_let_go(place: Place, way: str) -> None:
+    """Nobody would ever take it out: it fails again at each flush."""
+    await place.subscription(b"stays")
+    subscription = await place.subscription()
+    place.manager.error = RecordTooLargeError("too large")
+    async with place.turns.turn((T, S)):
+        consume(place, subscription, 50)
+        if way == "in its turn":
+            await place.pointers.flush()
+            assert len(place.pointers.tasks) == 1, "it waits"
+        # As when it is detached, and its pointer could not be stored either.
+        place.pointers.forget(subscription)
+        place.topic.drop(subscription)
+    if way == "with others":
+        await place.pointers.store([subscription])
+    async with asyncio.timeout(DEADLINE_S):
+        await place.pointers.tasks.settle()
+    assert subscription.is_dirty
+    assert place.pointers.waiting == 0
 
 
 async def test_many_pointers_are_stored_by_the_interval_and_by_the_time(place: Place) -> None:
