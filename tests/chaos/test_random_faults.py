@@ -80,7 +80,9 @@ async def test_nothing_acknowledged_is_lost_whatever_is_killed_or_paused(
         print(f"{dict(turmoil.kinds)}; hubs {hubs.pids}")
         judge(history, hubs, seed, tmp_path, [*wrong, *too_slow(history.faults, began)])
         assert acknowledged / took > rate / 10
-        assert sum(turmoil.kinds.values()) >= seconds / 30, "faults now and then, also on a machine that heals slowly"
+        healing_s = sum(each.answered - each.ended for each in history.faults)
+        expected = max(5.0, (seconds - healing_s) / 30)
+        assert sum(turmoil.kinds.values()) >= expected, "faults now and then, once all is well after the one before"
         assert len(set(hubs.pids)) == len(hubs.pids) > len(hubs.hubs), "hubs were really killed"
         assert load.outcomes["java Acknowledged"] > JAVA
         assert load.outcomes["java delivered"] > load.outcomes["java Acknowledged"]
