@@ -26,7 +26,14 @@ def heal(launcher: DevServers, timeout_s: float = 180.0) -> None:
     for server in known:
         if server.state is ServerState.PAUSED:
             launcher.resume(server.name)
-        elif server.state is ServerState.DEAD:
+    dead = [server for server in known if server.state is ServerState.DEAD]
+    if keepers := [server.name for server in dead if server.kind == "zookeeper"]:
+        # The others are not even prepared without it.
+        for name in keepers:
+            launcher.start(name, wait=False)
+        launcher.up(["zookeeper"], timeout_s=timeout_s)
+    for server in dead:
+        if server.name not in keepers:
             launcher.start(server.name, wait=False)
     launcher.up(list(dict.fromkeys(_SERVICES.get(server.kind, server.kind) for server in known)), timeout_s=timeout_s)
 
