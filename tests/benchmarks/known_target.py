@@ -7,7 +7,7 @@ from types import MappingProxyType
 from benchmarks.load import Load, Observer
 from benchmarks.recording import Summary
 from benchmarks.workloads import Operation, Workload
-from tests.benchmarks.virtual_time import VirtualTime
+from tests.virtual_time import VirtualTime
 
 __all__ = ["KnownTarget", "measured"]
 

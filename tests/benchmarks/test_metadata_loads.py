@@ -20,7 +20,7 @@ from hedwig.model import LedgerRanges
 from hedwig.versions import Version, Versioned
 from metadata.operations import RecordKey
 from tests.benchmarks.known_store import KnownStore
-from tests.benchmarks.virtual_time import VirtualTime
+from tests.virtual_time import VirtualTime
 
 MS = 1_000
 READ_S, WRITE_S = 0.005, 0.010

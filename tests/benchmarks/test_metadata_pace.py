@@ -10,7 +10,7 @@ from benchmarks.metadata_lines import filling
 from benchmarks.metadata_pace import Pace, Seconds
 from benchmarks.recording import Summary
 from tests.benchmarks.known_store import KnownStore
-from tests.benchmarks.virtual_time import VirtualTime
+from tests.virtual_time import VirtualTime
 
 HOURS_S = 10_000
 

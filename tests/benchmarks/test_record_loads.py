@@ -13,7 +13,7 @@ from benchmarks.record_target import RecordTarget
 from benchmarks.recording import Summary
 from benchmarks.workloads import Operation, Workload, topic_name
 from tests.benchmarks.known_records import KnownRecords
-from tests.benchmarks.virtual_time import VirtualTime
+from tests.virtual_time import VirtualTime
 
 MS = 1_000
 READ_S, WRITE_S = 0.005, 0.010

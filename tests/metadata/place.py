@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Final, Protocol, Self
 
 import pytest
@@ -24,6 +25,7 @@ from tests.metadata.probe_hbase import HBaseProbe
 from tests.metadata.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
 from tests.metadata.probe_zookeeper import ZooKeeperProbe
 from tests.servers import RunningServers
+from tests.simulation.metadata_model import ModelWay, open_model, open_tables
 
 __all__ = [
     "BACKENDS",
@@ -188,6 +190,26 @@ class _SqliteMemory:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _ModelPlace(Place):
+    """A place in the model of a store that the simulation uses."""
+
+    async def open(self, options: StoreOptions | None = None) -> MetadataStore:
+        tables = open_tables()
+        return open_model(ModelWay(tables, Random(0), 0.0), replace(options or StoreOptions(), gather=self.gather))
+
+
+@dataclass(frozen=True, slots=True)
+class _Model(_SqliteMemory):
+    """The model, as long as nothing is lost on the way to it."""
+
+    label: str = "model"
+    wrong_urls: tuple[str, ...] = ()
+
+    def place(self, surroundings: Surroundings) -> Place:
+        return _ModelPlace("sqlite://", _probe_memory, kept=False)
+
+
 def _probe_memory(store: MetadataStore | None) -> Probe:
     assert store is not None, "a database in memory can be looked at through an open store only"
     return SqliteProbe(run_in_memory(store))
@@ -316,6 +338,7 @@ BACKENDS: Final[tuple[BackendRow, ...]] = (
     _SqliteMemory(),
     # Gathering stands in front of any backend alike, so it is held to the suite in front of the cheapest.
     _SqliteMemory(label="gathering", examples=30, gather=True),
+    _Model(),
     _ZooKeeper(),
     _HBaseThrift(),
     _HBaseNative(),

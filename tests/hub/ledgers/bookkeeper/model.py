@@ -109,6 +109,10 @@ class View:
         self._model = model
         self.cut_off: set[str] = set()
 
+    @property
+    def bookies(self) -> Collection[str]:
+        return self._model.bookies
+
     def writable(self) -> Collection[str]:
         return [name for name, bookie in self._model.bookies.items() if bookie.is_registered]
 

@@ -11,8 +11,8 @@ from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hub.ledgers.bookkeeper.quorums import Quorums
 from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from tests.benchmarks.virtual_time import VirtualTime
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
+from tests.virtual_time import VirtualTime
 
 __all__ = ["BOTH", "STRIPES", "TWO_OF_THREE", "Room", "outcome", "run", "until"]
 

@@ -16,8 +16,8 @@ from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hub.ledgers.bookkeeper.quorums import Quorums
 from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from tests.benchmarks.virtual_time import VirtualTime
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
+from tests.virtual_time import VirtualTime
 
 QUORUMS = [(1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 2), (4, 3, 2), (3, 3, 3), (5, 3, 2)]
 

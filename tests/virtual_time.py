@@ -5,7 +5,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["VirtualTime"]
+__all__ = ["VirtualLoop", "VirtualTime"]
 
 T = TypeVar("T")
 
@@ -25,8 +25,12 @@ class VirtualTime:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, on a loop that lives by this clock."""
-        with asyncio.Runner(loop_factory=lambda: _VirtualLoop(self)) as runner:
+        with asyncio.Runner(loop_factory=self.loop) as runner:
             return runner.run(work)
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return a loop that lives by this clock."""
+        return VirtualLoop(self)
 
 
 class _Selector(selectors.DefaultSelector):
@@ -41,14 +45,20 @@ class _Selector(selectors.DefaultSelector):
         if not found:
             # Nothing here comes from outside, so without a timer nothing would ever happen again.
             assert timeout is not None, "everybody waits, and nothing will ever come"
-            # Less than asked for, but always forward.
-            self._time.seconds += max(timeout / 2, timeout - self._time.early_s)
+            self.pass_time(timeout)
         return found
 
+    def pass_time(self, seconds: float) -> None:
+        """Let less time pass than asked for, but always some."""
+        self._time.seconds += max(seconds / 2, seconds - self._time.early_s)
 
-class _VirtualLoop(asyncio.SelectorEventLoop):
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop that lives by a virtual clock."""
+
     def __init__(self, time: VirtualTime) -> None:
-        super().__init__(_Selector(time))
+        self.selector = _Selector(time)
+        super().__init__(self.selector)
         self._virtual = time
         self._clock_resolution = 2 * time.early_s + 1e-9  # What asyncio takes for the same moment.
 

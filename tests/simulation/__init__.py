@@ -1,0 +1,5 @@
+"""A simulation of the whole cluster in virtual time: real hubs and clients over models of all servers."""
+
+from tests.simulation.simulation import Simulation, SimulationFailed, simulate
+
+__all__ = ["Simulation", "SimulationFailed", "simulate"]

@@ -1,0 +1,209 @@
+"""What publishers and subscribers do, by our real client: they pipeline, leave, come back, and are in no hurry."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Protocol
+
+from hedwig.client import HedwigClient, Subscription
+from hedwig.errors import HedwigError, ServiceError, SubscriptionClosedError
+from hedwig.model import MessageSeqId, Topic
+from tests.simulation.history import History, Reader, sent_by
+from tests.simulation.network import PLACE
+
+__all__ = ["Publisher", "Subscriber", "Surroundings", "at"]
+
+
+class Surroundings(Protocol):
+    """What clients know of the run."""
+
+    random: Random
+    history: History
+    topics: list[Topic]
+    is_calm: bool
+    """Whether nothing fails any more, and everybody only has to finish."""
+    is_over: bool
+
+    def break_client(self, place: str) -> None:
+        """End the connections of a client's machine."""
+
+    async def seek_back(self, reader: Reader, *, is_apart: bool) -> None:
+        """Move the consume pointer of a subscription back; `is_apart`: nobody has it open, or sends for it."""
+
+
+def at(place: str, make: Callable[[], HedwigClient]) -> HedwigClient:
+    """Make a client on a machine."""
+    PLACE.set(place)
+    return make()
+
+
+class Publisher:
+    """Sends bursts of messages, without waiting for each."""
+
+    def __init__(self, number: int, world: Surroundings, place: str, client: HedwigClient) -> None:
+        self._number = number
+        self._world = world
+        self._place = place
+        self._client = client
+        self._count = 0
+
+    async def run(self) -> None:
+        PLACE.set(self._place)
+        random = self._world.random
+        while not self._world.is_calm:
+            topic = random.choice(self._world.topics)
+            burst = [asyncio.create_task(self.publish(topic)) for _ in range(random.choice((1, 1, 2, 4, 8)))]
+            if random.random() < 0.05:
+                await asyncio.sleep(random.uniform(0.0, 0.1))
+                random.choice(burst).cancel()
+            await asyncio.wait(burst)
+            await asyncio.sleep(random.choice((0.0, 0.05, 0.5, 2.0)) * random.random())
+
+    async def publish(self, topic: Topic) -> bool:
+        """Publish one message; return whether it was acknowledged."""
+        history = self._world.history
+        self._count += 1
+        body = sent_by(self._number, self._count)
+        history.sends(topic, body)
+        try:
+            position = await self._client.publish(topic, body)
+        except asyncio.CancelledError:
+            history.is_unknown(body, "cancelled")
+            raise
+        except ServiceError as exc:
+            (history.is_refused if exc.definite else history.is_unknown)(body, type(exc).__name__)
+            return False
+        history.is_acknowledged(body, position.local)
+        return True
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+class Subscriber:
+    """Opens one subscription again and again, from one of its machines, and leaves it in many ways."""
+
+    def __init__(
+        self, world: Surroundings, reader: Reader, machines: list[tuple[str, HedwigClient]], *, auto_consume: bool
+    ) -> None:
+        self.reader = reader
+        self._world = world
+        self._machines = machines
+        self._auto_consume = auto_consume
+        self._left_open: list[Subscription] = []
+        self._closings: list[asyncio.Task[bool]] = []
+        self._last: int | None = None
+        """What was got last, and whether it is finished is not said yet."""
+
+    async def run(self) -> None:
+        random = self._world.random
+        while not self._world.is_over:
+            place, client = random.choice(self._machines)
+            PLACE.set(place)
+            subscription = await self._open(client)
+            if subscription is not None:
+                await self._read(subscription)
+                await self._leave(place, subscription)
+            if not self._world.is_calm and random.random() < 0.15:
+                await self._world.seek_back(self.reader, is_apart=False)
+            await asyncio.sleep(random.choice((0.0, 0.0, 0.01, 0.2, 1.0, 4.0)) if not self._world.is_calm else 0.1)
+
+    async def finish(self) -> None:
+        """Close what was left open, and look at how each closing ended."""
+        for opened in self._left_open:
+            await opened.close(last_is_finished=False)
+        with suppress(asyncio.CancelledError):
+            for closing in self._closings:
+                await closing
+
+    async def _open(self, client: HedwigClient) -> Subscription | None:
+        random, reader, history = self._world.random, self.reader, self._world.history
+        is_calm = self._world.is_calm
+        force = bool(self._left_open) or is_calm or random.random() < 0.1
+        patience_s = None if is_calm else random.choice((None, None, None, 0.03, 0.5))
+        try:
+            async with asyncio.timeout(patience_s):
+                subscription = await client.subscribe(
+                    reader.topic,
+                    reader.name,
+                    preferences=reader.preferences,
+                    force_attach=force,
+                    auto_consume=self._auto_consume,
+                )
+        except TimeoutError:
+            history.note(f"{reader} gave up subscribing")
+            return None
+        except HedwigError as exc:
+            history.note(f"{reader} cannot subscribe: {type(exc).__name__}")
+            return None
+        history.act(f"{reader} subscribed at {PLACE.get()}{', by force' if force else ''}")
+        history.subscribes(reader)
+        for opened in self._left_open:
+            self._closings.append(asyncio.create_task(opened.close(last_is_finished=False)))
+        self._left_open.clear()
+        self._last = None
+        return subscription
+
+    async def _read(self, subscription: Subscription) -> None:
+        """Take messages until it is enough."""
+        random, reader, history = self._world.random, self.reader, self._world.history
+        loop = asyncio.get_running_loop()
+        count = random.choice((1, 4, 15, 1000))
+        until = loop.time() + random.choice((0.02, 0.5, 3.0, 8.0))
+        pause_s = random.choice((0.0, 0.0, 0.0, 0.02, 0.2))
+        every = random.choice((1, 1, 3))
+        while (count > 0 and loop.time() < until) or self._world.is_calm:
+            if self._auto_consume and self._last is not None:
+                history.finishes(reader, self._last)
+            try:
+                # In a calm world, too: it is looked whether all is over.
+                async with asyncio.timeout_at(max(until, loop.time() + 0.5)):
+                    message = await anext(subscription)
+            except TimeoutError:
+                if self._world.is_over:
+                    return
+                if self._world.is_calm and not self._auto_consume and self._last is not None:
+                    await self._consume(subscription, self._last)
+                continue
+            except (StopAsyncIteration, SubscriptionClosedError, ServiceError) as exc:
+                history.note(f"{reader} ended: {type(exc).__name__}")
+                return
+            assert message.seq_id is not None, "a hub says where a message is"
+            position = message.seq_id.local
+            history.delivers(reader, position, message.body, self._last)
+            self._last = position
+            count -= 1
+            if not self._auto_consume and (position % every == 0 or self._world.is_calm):
+                await self._consume(subscription, position)
+            if pause_s and not self._world.is_calm:
+                await asyncio.sleep(pause_s)
+
+    async def _consume(self, subscription: Subscription, position: int) -> None:
+        self._world.history.finishes(self.reader, position)
+        try:
+            await subscription.consume(MessageSeqId(position))
+        except HedwigError as exc:
+            self._world.history.note(f"{self.reader} cannot consume: {type(exc).__name__}")
+
+    async def _leave(self, place: str, subscription: Subscription) -> None:
+        random, reader, history = self._world.random, self.reader, self._world.history
+        way = "close" if self._world.is_calm else random.choice(("close", "close", "cancel", "stay", "break"))
+        history.act(f"{reader} leaves {place}: {way}")
+        if way == "break":
+            self._world.break_client(place)
+            await asyncio.sleep(random.choice((0.0, 0.05, 1.0)))
+        if way == "stay" and len(self._machines) > 1:
+            self._left_open.append(subscription)
+            return
+        if self._auto_consume and self._last is not None:
+            history.finishes(reader, self._last)
+        closing = asyncio.create_task(subscription.close())
+        if way == "cancel":
+            self._closings.append(closing)
+            await asyncio.sleep(random.choice((0.0, 0.005, 0.05)))
+            closing.cancel()
+            return
+        is_confirmed = await closing
+        if is_confirmed and not self._world.is_calm and random.random() < 0.3:
+            await self._world.seek_back(reader, is_apart=True)

@@ -1,0 +1,263 @@
+"""Turmoil: what is done to the cluster while its clients work, drawn from the seed."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.simulated_hub import SimulatedHub
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Simulation
+
+__all__ = ["Turmoil"]
+
+
+class Turmoil:
+    """Does one thing after another to a cluster, and heals everything in the end."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._world = simulation
+        self._random = simulation.random
+        self._tasks: list[asyncio.Task[Any]] = []
+        faults = simulation.faults
+        kinds: list[tuple[bool, list[Callable[[], None]]]] = [
+            (faults.hubs, [self._crash, self._crash, self._lose_session, self._stop]),
+            (faults.zombies, [self._declare_dead, self._declare_dead]),
+            (faults.network, [self._cut_client, self._cut_client, self._break_hub, self._cut_from_metadata]),
+            (faults.metadata, [self._worsen_metadata, self._worsen_metadata, self._worsen_ledger_records]),
+            (faults.bookies, [self._fail_bookie, self._cut_bookie, self._fail_bookie, self._slow, self._fail_all]),
+            (faults.moves, [self._release, self._release, self._hand_over, self._drain]),
+            (faults.cancels, [self._seek, self._seek]),
+        ]
+        self._actions = [action for is_chosen, actions in kinds if is_chosen for action in actions]
+
+    async def run(self, seconds: float) -> None:
+        """Do so for some time, and return once everything is healed."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        await asyncio.sleep(self._random.choice((0.0, 0.3, 2.0)))
+        while loop.time() < until:
+            if self._actions:
+                self._random.choice(self._actions)()
+            await asyncio.sleep(self._random.choice((0.02, 0.2, 0.6, 2.0)) * self._random.random())
+        await self._heal()
+
+    async def _heal(self) -> None:
+        world = self._world
+        world.network.heal()
+        world.bookies.heal()
+        world.ledgers.is_down = False
+        world.ledgers.lost = 0.0
+        for bookie in world.bookies.bookies.values():
+            bookie.is_registered = True
+        for hub in world.serving():
+            hub.way.heal()
+            hub.reach_all()
+        for task in self._tasks:
+            await task
+        for hub in world.serving():
+            if hub.is_zombie:
+                await hub.inside(hub.notice())
+            self._undrain(hub)
+
+    # --------------------------------------------------------------------------------------------------- hubs
+
+    def _crash(self) -> None:
+        hub = self._hub(spare=1)
+        if hub is not None:
+            self._begin(f"{hub.host} crashes", self._crash_and_come_back(hub))
+
+    async def _crash_and_come_back(self, hub: SimulatedHub) -> None:
+        await hub.inside(hub.crash())
+        await self._pause(0.0, 0.5, 2.0)
+        hub.forget()
+        await self._pause(0.0, 0.5, 2.0)
+        self._note(f"{hub.host} starts again")
+        await self._world.start_hub(hub.host)
+
+    def _stop(self) -> None:
+        hub = self._hub(spare=1)
+        if hub is not None:
+            self._begin(f"{hub.host} is stopped", self._stop_and_come_back(hub))
+
+    async def _stop_and_come_back(self, hub: SimulatedHub) -> None:
+        await hub.inside(hub.close())
+        await self._pause(0.0, 1.0)
+        self._note(f"{hub.host} starts again")
+        await self._world.start_hub(hub.host)
+
+    def _lose_session(self) -> None:
+        hub = self._hub(spare=0)
+        if hub is not None:
+            hub.declare_dead()
+            self._begin(f"{hub.host} loses its session", self._notice_later(hub, 0.0))
+
+    def _declare_dead(self) -> None:
+        hub = self._hub(spare=1)
+        if hub is not None:
+            hub.declare_dead()
+            self._begin(f"{hub.host} is declared dead, and goes on", self._notice_later(hub, 0.3, 2.0, 6.0))
+
+    async def _notice_later(self, hub: SimulatedHub, *pauses_s: float) -> None:
+        await self._pause(*pauses_s)
+        if hub.is_zombie and hub in self._world.serving():
+            self._note(f"{hub.host} finds out that it was declared dead")
+            await hub.inside(hub.notice())
+
+    # ------------------------------------------------------------------------------------------------- topics
+
+    def _release(self) -> None:
+        found = self._world.owner(self._random.choice(self._world.topics))
+        if found is not None:
+            hub, topic = found
+            leave = hub.topics.leave if self._random.random() < 0.5 else hub.topics.release
+            self._begin(f"{hub.host} releases {topic.name.decode()}", leave(topic), hub)
+
+    def _hand_over(self) -> None:
+        found = self._world.owner(self._random.choice(self._world.topics))
+        target = self._hub(spare=0)
+        if found is not None and target is not None and target is not found[0]:
+            hub, topic = found
+            work = hub.topics.hand_over(topic, target.me)
+            self._begin(f"{hub.host} hands {topic.name.decode()} over to {target.host}", work, hub)
+
+    def _drain(self) -> None:
+        hub = self._hub(spare=1)
+        if hub is not None and not hub.is_draining:
+            self._begin(f"{hub.host} is drained", self._drain_and_undrain(hub), hub)
+
+    async def _drain_and_undrain(self, hub: SimulatedHub) -> None:
+        hub.is_draining = hub.topics.claims_nothing_new = True
+        self._world.register.leaving.add(hub.host)
+        for topic in list(hub.topics):
+            await hub.topics.leave(topic)
+        await self._pause(0.2, 2.0)
+        self._undrain(hub)
+
+    def _undrain(self, hub: SimulatedHub) -> None:
+        hub.is_draining = hub.topics.claims_nothing_new = False
+        self._world.register.leaving.discard(hub.host)
+
+    def _seek(self) -> None:
+        reader = self._random.choice(self._world.readers)
+        for _ in range(self._random.choice((1, 1, 2))):
+            self._tasks.append(asyncio.create_task(self._world.seek_back(reader, is_apart=False)))
+
+    # ------------------------------------------------------------------------------------------------ servers
+
+    def _cut_client(self) -> None:
+        place, hub = self._random.choice(self._world.places), self._hub(spare=0)
+        if hub is not None:
+            self._begin(f"{place} does not reach {hub.host}", self._cut_and_mend(place, hub.host))
+
+    async def _cut_and_mend(self, place: str, host: str) -> None:
+        self._world.network.cut.add((place, host))
+        await self._pause(0.1, 1.0, 4.0)
+        self._world.network.mend(place, host)
+
+    def _break_hub(self) -> None:
+        hub = self._hub(spare=0)
+        if hub is not None:
+            self._note(f"all connections of {hub.host} break")
+            self._world.network.break_connections(hub.host)
+
+    def _cut_from_metadata(self) -> None:
+        hub = self._hub(spare=0)
+        if hub is not None:
+            self._begin(f"{hub.host} does not reach the metadata", self._cut_metadata_and_mend(hub))
+
+    async def _cut_metadata_and_mend(self, hub: SimulatedHub) -> None:
+        hub.way.is_cut = hub.liveness.is_cut = True
+        if self._random.random() < 0.5:
+            hub.records.is_cut = True
+        await self._pause(0.1, 1.0, 5.0)
+        if not hub.is_down:
+            hub.way.is_cut = hub.liveness.is_cut = hub.records.is_cut = False
+
+    def _worsen_metadata(self) -> None:
+        random = self._random
+        lost, refused, slow = random.choice(((0.3, 0.0, 0.0), (0.1, 0.2, 0.1), (0.0, 0.0, 0.5), (0.0, 0.5, 0.0)))
+        hubs = self._world.serving() if random.random() < 0.5 else [hub for hub in [self._hub(spare=0)] if hub]
+        self._begin(
+            f"of what {', '.join(hub.host for hub in hubs)} ask the metadata, {lost:.0%} is lost, {refused:.0%} "
+            f"refused, {slow:.0%} slow",
+            self._worsen_and_mend(hubs, lost, refused, slow),
+        )
+
+    async def _worsen_and_mend(self, hubs: list[SimulatedHub], lost: float, refused: float, slow: float) -> None:
+        for hub in hubs:
+            hub.way.lost, hub.way.refused, hub.way.slow = lost, refused, slow
+        await self._pause(0.3, 2.0, 5.0)
+        for hub in hubs:
+            hub.way.lost = hub.way.refused = hub.way.slow = 0.0
+
+    def _worsen_ledger_records(self) -> None:
+        is_down = self._random.random() < 0.4
+        self._begin(
+            f"the records of ledgers are {'away' if is_down else 'written late, or not'}",
+            self._worsen_records_and_mend(is_down=is_down),
+        )
+
+    async def _worsen_records_and_mend(self, *, is_down: bool) -> None:
+        ledgers = self._world.ledgers
+        ledgers.is_down, ledgers.lost = is_down, 0.4
+        await self._pause(0.1, 1.0, 4.0)
+        ledgers.is_down, ledgers.lost = False, 0.0
+
+    def _fail_bookie(self) -> None:
+        self._begin("", self._fail_bookies_and_mend([self._bookie()]))
+
+    def _fail_all(self) -> None:
+        self._begin("", self._fail_bookies_and_mend(list(self._world.bookies.bookies)))
+
+    async def _fail_bookies_and_mend(self, names: list[str]) -> None:
+        bookies = self._world.bookies
+        is_registered = self._random.random() < 0.5
+        self._note(f"{', '.join(names)} crash")
+        for name in names:
+            bookies.crash(name)
+            bookies[name].is_registered = is_registered
+        await self._pause(0.1, 1.0, 6.0)
+        for name in names:
+            bookies.start(name)
+            bookies[name].is_registered = True
+
+    def _cut_bookie(self) -> None:
+        hub, name = self._hub(spare=0), self._bookie()
+        if hub is not None:
+            self._begin(f"{hub.host} does not reach {name}", self._cut_bookie_and_mend(hub, name))
+
+    async def _cut_bookie_and_mend(self, hub: SimulatedHub, name: str) -> None:
+        hub.view.cut_off.add(name)
+        await self._pause(0.1, 1.0, 6.0)
+        if not hub.is_down:
+            hub.view.cut_off.discard(name)
+
+    def _slow(self) -> None:
+        self._begin("bookies are slow", self._slow_and_mend())
+
+    async def _slow_and_mend(self) -> None:
+        self._world.bookies.slow = self._random.choice((0.02, 0.2))
+        await self._pause(0.5, 3.0)
+        self._world.bookies.slow = 0.0
+
+    # ------------------------------------------------------------------------------------------------ helpers
+
+    def _hub(self, *, spare: int) -> SimulatedHub | None:
+        """Return a hub that serves, unless no more than so many do."""
+        hubs = [hub for hub in self._world.serving() if not hub.is_zombie]
+        return self._random.choice(hubs) if len(hubs) > spare else None
+
+    def _bookie(self) -> str:
+        return self._random.choice(list(self._world.bookies.bookies))
+
+    async def _pause(self, *seconds: float) -> None:
+        await asyncio.sleep(self._random.choice(seconds) * self._random.random())
+
+    def _note(self, text: str) -> None:
+        self._world.history.act(text)
+
+    def _begin(self, text: str, work: Coroutine[Any, Any, Any], hub: SimulatedHub | None = None) -> None:
+        if text:
+            self._note(text)
+        self._tasks.append(asyncio.create_task(work) if hub is None else hub.inside(work))

@@ -1,0 +1,172 @@
+"""What happened in a run, as its clients saw it, and the rules that it must keep."""
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
+
+__all__ = ["History", "Reader", "accepts", "sent_by"]
+
+
+def accepts(body: bytes) -> bool:
+    """Say whether the filter of the simulation wants a message."""
+    return body[-1] % 2 == 0
+
+
+def sent_by(publisher: int, number: int) -> bytes:
+    """Return a body that no other message has."""
+    return b"%d.%d.%d" % (publisher, number, number % 7 % 2)
+
+
+@dataclass(eq=False)
+class Reader:
+    """A subscription, as its application knows it: what it must get, and where it may begin."""
+
+    topic: Topic
+    name: SubscriberId
+    preferences: SubscriptionPreferences
+    finished: int | None = None
+    """The last message that is surely or maybe finished; what is behind it must come. None before the first message."""
+    since: int | None = None
+    """The messages sent from this one on, counted over all publishers, were sent after it had subscribed."""
+    got: set[int] = field(default_factory=set)
+    targets: set[int] = field(default_factory=set)
+    """Where operators moved its consume pointer, or tried to: a session that does not hear of it goes on from there."""
+
+    @property
+    def skips(self) -> bool:
+        """Whether it does not get every message."""
+        return bool(self.preferences.message_bound or self.preferences.message_filter)
+
+    def __str__(self) -> str:
+        return f"{self.name.decode()} of {self.topic.decode()}"
+
+
+@dataclass(slots=True)
+class _Sent:
+    topic: Topic
+    behind: int
+    """The last acknowledged id of the topic when it was sent."""
+    order: int
+    position: int | None = None
+    is_refused: bool = False
+
+
+class History:
+    """Collects what happens, and the rules that are broken."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.lines: list[str] = []
+        """Everything that happened, in order."""
+        self.actions: list[str] = []
+        """What was done to the cluster and by its clients: the schedule."""
+        self._sent: dict[bytes, _Sent] = {}
+        self._bodies: dict[Topic, dict[int, bytes]] = defaultdict(dict)
+        """What was seen at each position, acknowledged or delivered."""
+        self._places: dict[bytes, int] = {}
+        self._acknowledged: dict[Topic, dict[int, bytes]] = defaultdict(dict)
+        self.acknowledged = self.delivered = self.refused = self.unknown = 0
+
+    def digest(self) -> str:
+        """Return what is equal for runs in which the same happened."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
+
+    def note(self, text: str) -> None:
+        """Add a line to what happened."""
+        self.lines.append(f"{asyncio.get_running_loop().time() - 1000:10.4f} {text}")
+
+    def act(self, text: str) -> None:
+        """Add a line to the schedule."""
+        self.note(text)
+        self.actions.append(self.lines[-1])
+
+    def broken(self, rule: str, text: str) -> None:
+        """Note that a rule was broken."""
+        self.note(f"BROKEN {rule}: {text}")
+        self.violations.append(f"{rule}: {text}")
+
+    # ------------------------------------------------------------------------------------------- publishing
+
+    def sends(self, topic: Topic, body: bytes) -> None:
+        self._sent[body] = _Sent(topic, max(self._acknowledged[topic], default=0), len(self._sent))
+
+    def is_acknowledged(self, body: bytes, position: int) -> None:
+        sent = self._sent[body]
+        sent.position = position
+        self.acknowledged += 1
+        self.note(f"published {body.decode()} to {sent.topic.decode()} as {position}")
+        if position in self._acknowledged[sent.topic]:
+            self.broken("no id twice", f"{position} of {sent.topic!r} was acknowledged before")
+        if position <= sent.behind:
+            self.broken("order", f"{body!r} got {position}, and {sent.behind} was acknowledged before it was sent")
+        self._acknowledged[sent.topic][position] = body
+        self._see(sent.topic, position, body)
+
+    def is_refused(self, body: bytes, why: str) -> None:
+        self.refused += 1
+        self._sent[body].is_refused = True
+        self.note(f"refused {body.decode()}: {why}")
+        if body in self._places:
+            self.broken("a refused publish is never delivered", f"{body!r} was delivered as {self._places[body]}")
+
+    def is_unknown(self, body: bytes, why: str) -> None:
+        self.unknown += 1
+        self.note(f"unknown {body.decode()}: {why}")
+
+    def _see(self, topic: Topic, position: int, body: bytes) -> None:
+        if self._bodies[topic].setdefault(position, body) != body:
+            self.broken("content", f"{position} of {topic!r} is {self._bodies[topic][position]!r} and {body!r}")
+        if self._places.setdefault(body, position) != position:
+            self.broken("no message twice", f"{body!r} is {self._places[body]} and {position}")
+
+    # ------------------------------------------------------------------------------------------- subscribing
+
+    def subscribes(self, reader: Reader) -> None:
+        """Note that a subscription is on record: whatever is sent from now on must come."""
+        if reader.since is None:
+            reader.since = len(self._sent)
+
+    def delivers(self, reader: Reader, position: int, body: bytes, last: int | None) -> None:
+        """Note a message that an application got, behind `last` in its session."""
+        self.delivered += 1
+        self.note(f"{reader} got {position} {body.decode()}")
+        self._see(reader.topic, position, body)
+        sent = self._sent.get(body)
+        if sent is None or sent.topic != reader.topic:
+            self.broken("content", f"{reader} got {body!r}, which was not sent there")
+        elif sent.is_refused:
+            self.broken("a refused publish is never delivered", f"{reader} got {body!r}")
+        if reader.finished is None:
+            reader.finished = position - 1
+        before = reader.finished if last is None else last
+        if last is not None and position <= last:
+            self.broken("order", f"{reader} got {position} behind {last} in one session")
+        elif position > before + 1 and not reader.skips and position - 1 not in reader.targets:
+            what = "a session begins" if last is None else "a session goes on"
+            self.broken("no gap", f"{reader}: {what} at {position}, with nothing finished beyond {before}")
+        reader.got.add(position)
+
+    def finishes(self, reader: Reader, position: int) -> None:
+        """Note that an application is about to say that it has finished a message, and all before it."""
+        reader.finished = max(reader.finished or 0, position)
+
+    def last_of(self, topic: Topic) -> int:
+        return max(self._acknowledged[topic], default=0)
+
+    def missing(self, reader: Reader) -> list[int]:
+        """Return the acknowledged messages that a subscription must get and has not got."""
+        if reader.since is None:
+            return []
+        owed = [
+            position
+            for position, body in self._acknowledged[reader.topic].items()
+            if position not in reader.got
+            and self._sent[body].order >= reader.since
+            and not (reader.preferences.message_filter and not accepts(body))
+        ]
+        if reader.preferences.message_bound:
+            owed = [position for position in owed if position == self.last_of(reader.topic)]
+        return owed

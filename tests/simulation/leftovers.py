@@ -1,0 +1,66 @@
+"""What a run must not leave behind: turns, pointers, acquisitions, tasks, writers, bytes."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from hub.incarnation import Incarnation
+from metadata.packing import unpack_ledger_ranges
+from tests.simulation.simulated_hub import SimulatedHub
+
+__all__ = ["left_in_hub", "left_in_tables", "left_tasks"]
+
+_NOTE_BYTES: Final = 100
+"""What a tail counts for a message that it let go, until its turn comes."""
+
+
+def left_in_hub(hub: SimulatedHub) -> Iterator[str]:
+    """Name what a hub holds though it was closed."""
+    for what, left in _held(hub, hub.incarnation):
+        if left:
+            yield f"{hub.host} holds {what}: {left}"
+    for number, (store, cluster) in enumerate(zip(hub.stores, hub.clusters, strict=True)):
+        if store._writers:
+            yield f"{hub.host} holds writers of store {number}: {sorted(store._writers)}"
+        if cluster.pending_bytes:
+            yield f"{hub.host} counts {cluster.pending_bytes} bytes that store {number} has sent"
+
+
+def _held(hub: SimulatedHub, incarnation: Incarnation) -> Iterator[tuple[str, object]]:
+    subscribing, requests, topics = incarnation.subscribing, incarnation.requests, incarnation.topics
+    yield "turns", list(subscribing._turns._waiting)
+    yield (
+        "starts",
+        [*subscribing.starts._pointers, *subscribing.starts._watches, *subscribing.starts._deleting._waiting],
+    )
+    yield "parked subscriptions", list(map(str, subscribing._parked))
+    yield "pointers", subscribing.pointers.waiting
+    yield "SUBSCRIBEs", list(requests._subscribes)
+    yield "requests behind SUBSCRIBEs", list(requests._behind)
+    yield "bytes of requests", requests.unanswered_bytes
+    yield "requests", len(requests.tasks)
+    yield "acquisitions", topics.acquiring + topics._running
+    yield "releases", list(topics._releases)
+    yield "topics", len(topics)
+    yield "bytes of tails", incarnation.tails.bytes - _NOTE_BYTES * len(incarnation.tails._order)
+    yield "bytes of frames", hub.held_bytes
+    yield "channels", len(hub.channels)
+    yield "writes", hub._gate.running
+
+
+def left_in_tables(tables: sqlite3.Connection) -> Iterator[str]:
+    """Name what the metadata say though every topic was released."""
+    for (topic,) in tables.execute("SELECT topic FROM ownership ORDER BY topic").fetchall():
+        yield f"the owner record of {topic!r}"
+    for topic, record in tables.execute("SELECT topic, record FROM persistence ORDER BY topic").fetchall():
+        for each in unpack_ledger_ranges(record).ranges:
+            if each.end is None:
+                yield f"ledger {each.ledger_id} of {topic!r}, which is open"
+
+
+def left_tasks() -> Iterator[str]:
+    """Name the tasks that go on though everything was closed."""
+    for task in asyncio.all_tasks():
+        if task is not asyncio.current_task():
+            yield f"a task: {task.get_coro()}"

@@ -1,0 +1,58 @@
+"""Which hubs are alive, as each hub is told. A hub that was declared dead is not told: it has no lease, and goes on."""
+
+from collections.abc import Collection
+from random import Random
+from typing import Final
+
+from hedwig.errors import ServiceDownError
+from hedwig.model import HubInfo
+
+__all__ = ["LivenessModel", "Register"]
+
+_ALWAYS_S: Final = 3600.0
+
+
+class Register:
+    """The hubs that are registered, each with its epoch."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.hubs: dict[str, HubInfo] = {}
+        self.leaving: set[str] = set()
+        """Hubs that are not chosen, if there is another."""
+        self._epochs = 0
+
+    def add(self, host: str, port: int) -> HubInfo:
+        """Register a hub anew."""
+        self._epochs += 1
+        hub = self.hubs[host] = HubInfo(host=host, port=port, epoch=self._epochs)
+        self.leaving.discard(host)
+        return hub
+
+    def remove(self, hub: HubInfo) -> None:
+        """Declare one registration of a hub dead."""
+        if self.hubs.get(hub.host) == hub:
+            del self.hubs[hub.host]
+
+
+class LivenessModel:
+    """As hub.ownership.Liveness, for one registration of a hub."""
+
+    def __init__(self, register: Register, me: HubInfo) -> None:
+        self._register = register
+        self.me = me
+        self.is_cut = False
+        self.remaining_s = _ALWAYS_S
+
+    async def is_alive(self, hub: HubInfo) -> bool:
+        if self.is_cut:
+            raise ServiceDownError("nobody says who is alive")
+        return self.seems_alive(hub)
+
+    def seems_alive(self, hub: HubInfo) -> bool:
+        return self._register.hubs.get(hub.host) == hub
+
+    def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
+        hubs = [hub for name, hub in self._register.hubs.items() if name not in self._register.leaving]
+        fit = [hub for hub in hubs if f"{hub.host}:{hub.port}".encode() not in tried] or hubs
+        return self._register.random.choice(fit) if fit else self.me

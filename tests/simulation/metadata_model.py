@@ -1,0 +1,94 @@
+"""The metadata store as one hub sees it: the tables of SQLite in memory, behind a way on which requests get lost.
+
+The tables are those that the conformance suite holds to the contract; the way is ours.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, TypeVar, cast
+
+from hedwig.clock import Deadline
+from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
+from metadata import MetadataStore, MetadataUrl, StoreOptions
+from metadata.kinds import KINDS
+from metadata.layout import Layout
+from metadata.sqlite.factory import SqliteBackend
+from metadata.sqlite.lane import Lane
+from metadata.sqlite.tables import table_schema
+
+__all__ = ["ModelWay", "open_model", "open_tables"]
+
+T = TypeVar("T")
+
+_URL: Final = "sqlite://"
+_LATE_S: Final = (0.0, 0.0, 0.05, 0.5, 2.0, 6.0)
+
+
+def open_tables() -> sqlite3.Connection:
+    """Return new tables, without a record."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    for kind in KINDS:
+        connection.execute(table_schema(kind))
+    return connection
+
+
+class ModelWay:
+    """The way of one hub to the tables: what goes over it takes time, and may be refused, lost, or arrive late.
+
+    Stands where SQLite's lane does. `refused`, `lost` and `slow` are chances; `is_cut` refuses everything.
+    """
+
+    def __init__(self, tables: sqlite3.Connection, random: Random, delay_s: float) -> None:
+        self._tables = tables
+        self._random = random
+        self.delay_s = delay_s
+        self.refused = 0.0
+        self.lost = 0.0
+        self.slow = 0.0
+        self.is_cut = False
+        self.on_answer: Callable[[], None] = lambda: None
+
+    async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
+        """As Lane.run. A read whose answer is lost was surely not a write."""
+        del deadline
+        random = self._random
+        await self._travel()
+        if self.is_cut or random.random() < self.refused:
+            raise MetadataUnavailableError(f"{what}: nobody answers")
+        if random.random() < self.lost:
+            if random.random() < 0.6:
+                asyncio.get_running_loop().call_later(random.choice(_LATE_S), self._do_late, work)
+            await asyncio.sleep(random.choice((0.02, 0.5)))
+            # Of a read, too: whoever reads takes both for the same.
+            raise UncertainStateError(f"{what}: no answer")
+        result = work(self._tables)
+        await self._travel()
+        self.on_answer()
+        return result
+
+    async def close(self) -> None:
+        """As Lane.close."""
+
+    def heal(self) -> None:
+        self.refused = self.lost = self.slow = 0.0
+        self.is_cut = False
+
+    async def _travel(self) -> None:
+        random = self._random
+        slow_s = random.uniform(0.5, 3.0) if random.random() < self.slow else 0.0
+        await asyncio.sleep(slow_s + random.uniform(0.0, 2 * self.delay_s))
+
+    def _do_late(self, work: Callable[[sqlite3.Connection], Any]) -> None:
+        try:
+            work(self._tables)
+        except MetadataError:
+            return  # Refused by its version; nobody hears of it.
+
+
+def open_model(way: ModelWay, options: StoreOptions) -> MetadataStore:
+    """Return the metadata store at the other end of a way."""
+    lane = cast(Lane, way)
+    layout = Layout(kind="sqlite", store_id="model")
+    return MetadataStore(MetadataUrl.parse(_URL), SqliteBackend(":memory:", layout, lane, lane, options), options)

@@ -1,0 +1,92 @@
+"""The options of one run, as its seed decides: small bounds, so that a short run comes to what is rare."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Self
+
+from hedwig.model import SubscriptionPreferences
+from hub.cluster_options import ClusterOptions
+from hub.ledgers.bookkeeper.cluster import ClusterOptions as BookieBounds
+from hub.ledgers.bookkeeper.digests import DigestKind
+from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hub.ledgers.bookkeeper.quorums import Quorums
+from hub.options import HubOptions
+
+__all__ = ["LEFT_OUT", "Faults", "bookkeeper_options", "hub_options", "preferences"]
+
+LEFT_OUT: Final[frozenset[str]] = frozenset()
+"""What runs leave out, since a defect that is known, and not mended yet, makes it fail."""
+
+_PLACE: Final = "zookeeper://model:2181/hedwig/model"
+_QUORUMS: Final = ((1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 2), (3, 3, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What may go wrong in a run. Few kinds at a time come further than all of them together."""
+
+    hubs: bool
+    """Hubs crash, or go on though they are declared dead."""
+    zombies: bool
+    network: bool
+    metadata: bool
+    bookies: bool
+    moves: bool
+    """Topics are released, handed over, and drained."""
+    cancels: bool
+    """Operators give up waiting in the moment in which something is answered."""
+
+    @classmethod
+    def draw(cls, random: Random) -> Self:
+        return cls(*(random.random() < share for share in (0.5, 0.3, 0.5, 0.6, 0.5, 0.7, 0.5)))
+
+
+def hub_options(random: Random, left_out: Collection[str]) -> HubOptions:
+    return HubOptions(
+        metadata="hbase://model:2181/model",
+        region="model",
+        cluster=ClusterOptions(zookeeper=_PLACE, owners_kept_s=random.choice((0.0, 2.0))),
+        operation_timeout_s=random.choice((1.0, 4.0)),
+        topic_idle_s=random.choice((2.0, 30.0)),
+        topic_age_s=random.choice((0.0, 0.0, 5.0)),
+        topic_sweep_s=1.0,
+        consume_interval=random.choice((1, 3, 50)),
+        consume_flush_s=random.choice((0.2, 1.0)),
+        retention_interval_s=random.choice((0.3, 1.0, 3.0)),
+        ledger_messages_max=random.choice((2, 5, 20, 0)),
+        cache_bytes=random.choice((0, 400, 1 << 20)),
+        read_messages_max=random.choice((1, 3, 128)),
+        read_retry_s=0.2,
+        message_window=random.choice((0, 0, 0, 5)) if "windows" not in left_out else 0,
+        channel_unsent_bytes=random.choice((200, 1 << 18)),
+        shutdown_s=5.0,
+    )
+
+
+def bookkeeper_options(random: Random) -> BookkeeperOptions:
+    ensemble, write, ack = random.choice(_QUORUMS)
+    bounds = BookieBounds(
+        add_timeout_s=1.0,
+        read_timeout_s=1.0,
+        append_timeout_s=random.choice((1.5, 4.0)),
+        speculative_read_s=0.3,
+        suspicion_s=random.choice((0.5, 5.0)),
+        read_ahead=4,
+    )
+    return BookkeeperOptions(
+        quorums=Quorums(ensemble=ensemble, write=write, ack=ack),
+        digest=DigestKind.CRC32,
+        password=b"model",
+        cluster=bounds,
+    )
+
+
+def preferences(random: Random, left_out: Collection[str]) -> SubscriptionPreferences:
+    kind = random.random()
+    has_window = kind < 0.35 and "windows" not in left_out
+    return SubscriptionPreferences(
+        message_window_size=random.choice((1, 2, 4)) if has_window else None,
+        message_bound=random.choice((1, 5)) if 0.35 <= kind < 0.42 else None,
+        message_filter="even" if 0.42 <= kind < 0.55 else None,
+    )

@@ -1,0 +1,232 @@
+"""A hub of the simulation: all of a real one but for its sockets, its lease, and the servers that it talks to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from random import Random
+from typing import Any, Final, cast
+
+from hedwig.clock import Clock
+from hedwig.errors import HedwigError, LedgerStoreUnavailableError
+from hedwig.model import HubInfo
+from hedwig.versions import Version, Versioned
+from hub.channel import Channel
+from hub.filters import FilterRegistry
+from hub.hub import Hub
+from hub.interventions import Interventions
+from hub.ledgers.bookkeeper.cluster import Cluster
+from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hub.options import HubOptions
+from hub.shape import Shape
+from hub.topic import OwnedTopic
+from metadata import StoreOptions
+from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
+from tests.simulation.liveness_model import LivenessModel, Register
+from tests.simulation.metadata_model import ModelWay, open_model
+from tests.simulation.network import PLACE, Network
+
+__all__ = ["PORT", "SimulatedHub", "VirtualClock"]
+
+PORT: Final = 4080
+_EPOCH_S: Final = 1_700_000_000
+
+
+@cache
+def _filters() -> FilterRegistry:
+    """Return the filters of every hub; to look for them takes longer than a run."""
+    return FilterRegistry({"even": "tests.simulation.filters:EvenFilter"})
+
+
+class VirtualClock(Clock):
+    """The clock of the running loop, whose time is virtual."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        return _EPOCH_S + self.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class LedgerRecords:
+    """The ledger metadata as one hub reaches them."""
+
+    def __init__(self, model: ModelMetadata) -> None:
+        self._model = model
+        self.is_cut = False
+
+    async def new_ledger_id(self) -> int:
+        return await self._reached().new_ledger_id()
+
+    async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
+        return await self._reached().create(ledger_id, metadata)
+
+    async def read(self, ledger_id: int) -> Versioned[LedgerMetadata]:
+        return await self._reached().read(ledger_id)
+
+    async def write(self, ledger_id: int, metadata: LedgerMetadata, version: Version) -> Version:
+        return await self._reached().write(ledger_id, metadata, version)
+
+    async def delete(self, ledger_id: int) -> None:
+        await self._reached().delete(ledger_id)
+
+    def ledgers(self) -> AsyncIterator[int]:
+        return self._model.ledgers()
+
+    def _reached(self) -> ModelMetadata:
+        if self.is_cut:
+            raise LedgerStoreUnavailableError("nobody answers")
+        return self._model
+
+
+class _Shape:
+    """As hub.shape.Shape, of a hub without a lease: it serves until it is told."""
+
+    balance = None
+
+    def is_proven(self) -> bool:
+        return True
+
+
+class _Listener:
+    def __init__(self, network: Network, host: str) -> None:
+        self._network = network
+        self._host = host
+
+    def close(self) -> None:
+        self._network.stop_listening(self._host)
+
+
+class SimulatedHub(Hub):
+    """A hub at `host`. `start_up` begins its first incarnation."""
+
+    def __init__(
+        self,
+        host: str,
+        options: HubOptions,
+        network: Network,
+        register: Register,
+        way: ModelWay,
+        bookies: ModelBookies,
+        ledgers: ModelMetadata,
+        bookkeeper: BookkeeperOptions,
+        random: Random,
+        on_given_up: Callable[["SimulatedHub", OwnedTopic, HedwigError], None],
+    ) -> None:
+        super().__init__(options, VirtualClock())
+        self.host = host
+        self.network = network
+        self.register = register
+        self.way = way
+        self.view = View(bookies)
+        self.records = LedgerRecords(ledgers)
+        self.is_down = False
+        self.is_zombie = False
+        self.is_draining = False
+        self._bookkeeper = bookkeeper
+        self._random = random
+        self._on_given_up = on_given_up
+        self.stores: list[BookkeeperLedgerStore] = []
+        """Those of every incarnation."""
+        self.clusters: list[Cluster] = []
+        self.liveness: LivenessModel
+
+    async def start_up(self) -> None:
+        """Register, and listen. Run in the context of the hub's own place."""
+        self._filters = _filters()
+        self.shape = cast(Shape, _Shape())
+        self.port = PORT
+        store_options = StoreOptions(
+            operation_timeout_s=self.options.operation_timeout_s,
+            gather=True,
+            gate=self._gate,
+            clock=self.clock,
+            random=self._random,
+            page_rows=2,
+        )
+        self.metadata = open_model(self.way, store_options)
+        self.freezing.attach(self.metadata)
+        self._stack.push_async_callback(self._let_go)
+        self._stack.push_async_callback(self._end_incarnation)
+        self._stack.push_async_callback(self._tasks.cancel)
+        self.serve_anew()
+        self._tasks.start(self.freezing.run())
+        loop = asyncio.get_running_loop()
+        self.network.listen(self.host, lambda: Channel(self, self.options, loop))
+        self._servers.append(cast(asyncio.Server, _Listener(self.network, self.host)))
+
+    def serve_anew(self) -> None:
+        """Begin an incarnation, under a new registration."""
+        me = self.register.add(self.host, PORT)
+        self.liveness = LivenessModel(self.register, me)
+        cluster = Cluster(self.view, self.view, self.records, self._bookkeeper.cluster, self._random)
+        self.clusters.append(cluster)
+        self.stores.append(BookkeeperLedgerStore(cluster, self._bookkeeper))
+        self.registered(me, self.liveness, self.stores[-1])
+        give_up = self.topics.give_up
+
+        def tell(topic: OwnedTopic, error: HedwigError) -> None:
+            if topic.is_serving:
+                self._on_given_up(self, topic, error)
+            give_up(topic, error)
+
+        self.topics.give_up = tell  # type: ignore[method-assign]
+        self.interventions = Interventions(self.metadata.subscriptions, self.subscribing)
+
+    def declare_dead(self) -> None:
+        """Let all others believe that this hub is dead, while it goes on."""
+        self.is_zombie = True
+        self.register.remove(self.incarnation.me)
+
+    async def notice(self) -> None:
+        """Find out that it was declared dead, and register anew."""
+        self.is_zombie = self.is_draining = False
+        self.register.remove(self.incarnation.me)
+        await self.lost("it was declared dead")
+        await self.stores[-1].abandon()
+        if not self.is_down and not self.is_closing:
+            self.serve_anew()
+
+    def cut_off(self) -> None:
+        """Take every server out of this hub's reach."""
+        self.way.is_cut = self.records.is_cut = self.liveness.is_cut = True
+        self.view.cut_off = set(self.view.bookies)
+
+    def reach_all(self) -> None:
+        """Bring every server back into this hub's reach."""
+        self.way.is_cut = self.records.is_cut = self.liveness.is_cut = False
+        self.view.cut_off.clear()
+
+    async def crash(self) -> None:
+        """End at once: nothing of it reaches anybody from now on, but what is on its way already."""
+        self.is_down = True
+        self.cut_off()
+        for server in self._servers:
+            server.close()
+        self.network.break_connections(self.host)
+        await self.lost("it crashed")
+        await self.stores[-1].abandon()
+        await self._stack.aclose()
+
+    def forget(self) -> None:
+        """Let the others find out that it crashed."""
+        self.register.remove(self.incarnation.me)
+
+    async def _let_go(self) -> None:
+        await self.stores[-1].aclose()
+        self.register.remove(self.incarnation.me)
+
+    def as_owner(self) -> HubInfo:
+        return self.incarnation.me
+
+    def inside(self, work: Any) -> "asyncio.Task[Any]":
+        """Run work on this hub's machine."""
+        token = PLACE.set(self.host)
+        try:
+            return asyncio.get_running_loop().create_task(work)
+        finally:
+            PLACE.reset(token)

@@ -1,0 +1,330 @@
+"""One run: a cluster of real hubs and clients over models of all servers, faults, and what must hold in the end."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final
+
+from hedwig.client import ClientOptions, HedwigClient
+from hedwig.client.options import HubAddress
+from hedwig.errors import BadVersionError, HedwigError
+from hedwig.model import SubscriberId, Topic
+from hub.interventions import Edge, Sought
+from hub.topic import OwnedTopic
+from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata
+from tests.simulation.clients import Publisher, Subscriber, at
+from tests.simulation.faults import Turmoil
+from tests.simulation.history import History, Reader
+from tests.simulation.leftovers import left_in_hub, left_in_tables, left_tasks
+from tests.simulation.liveness_model import Register
+from tests.simulation.metadata_model import ModelWay, open_tables
+from tests.simulation.network import Network, NetworkedTime
+from tests.simulation.options import LEFT_OUT, Faults, bookkeeper_options, hub_options, preferences
+from tests.simulation.simulated_hub import PORT, SimulatedHub, VirtualClock
+
+__all__ = ["Simulation", "SimulationFailed", "simulate"]
+
+_CALM_S: Final = 120.0
+"""Within so much virtual time after the last fault everybody must have what is owed."""
+
+
+_LATE_S: Final = 10.0
+"""So long after the last request nothing comes into effect any more."""
+
+
+class SimulationFailed(AssertionError):
+    """A rule was broken. Its text has the seed, the rule, and the schedule."""
+
+
+class Simulation:
+    """The cluster of one seed. `run` is to be run once, in virtual time."""
+
+    def __init__(self, seed: int, left_out: Collection[str] = LEFT_OUT) -> None:
+        self.seed = seed
+        self._left_out = left_out
+        self.random = random = Random(seed)
+        self.history = History()
+        self.faults = Faults.draw(random)
+        delay_s = random.choice((0.0005, 0.002, 0.01))
+        self.network = Network(random, random.choice((0.0005, 0.002, 0.01)))
+        self.register = Register(random)
+        self.tables = open_tables()
+        self._delay_s = delay_s
+        self._options = hub_options(random, left_out)
+        self._bookkeeper = bookkeeper_options(random)
+        size = self._bookkeeper.quorums.ensemble
+        self.bookies = ModelBookies([f"b{number}" for number in range(size + random.choice((0, 1, 2)))], random)
+        self.bookies.delay_s = delay_s
+        self.topics = [Topic(b"t%d" % number) for number in range(random.choice((1, 1, 2, 3)))]
+        self.hubs: dict[str, SimulatedHub] = {}
+        self.ended: list[SimulatedHub] = []
+        self.readers: list[Reader] = []
+        self.seekers: dict[asyncio.Task[Any], None] = {}
+        self._sought: set[Reader] = set()
+        self.is_calm = False
+        self.is_over = False
+        self.places: list[str] = []
+        """The machines of clients."""
+        self.clients: list[HedwigClient] = []
+
+    # ----------------------------------------------------------------------------------------------- the cluster
+
+    async def start_hub(self, host: str) -> None:
+        """Start the hub at a host, anew if there was one."""
+        if (before := self.hubs.get(host)) is not None:
+            self.ended.append(before)
+        way = ModelWay(self.tables, self.random, self._delay_s)
+        way.on_answer = self._answered
+        hub = SimulatedHub(
+            host,
+            self._options,
+            self.network,
+            self.register,
+            way,
+            self.bookies,
+            self.ledgers,
+            self._bookkeeper,
+            self.random,
+            self._given_up,
+        )
+        self.hubs[host] = hub
+        await hub.inside(hub.start_up())
+
+    def serving(self) -> list[SimulatedHub]:
+        """Return the hubs that serve."""
+        return [hub for hub in self.hubs.values() if not hub.is_down and not hub.is_closing]
+
+    def owner(self, topic: Topic) -> tuple[SimulatedHub, OwnedTopic] | None:
+        """Return the hub that serves a topic, and is not deposed as far as is known."""
+        for hub in self.serving():
+            owned = hub.topics.get(topic)
+            if owned is not None and not hub.is_zombie:
+                return hub, owned
+        return None
+
+    def break_client(self, place: str) -> None:
+        self.network.break_connections(place)
+
+    def _given_up(self, hub: SimulatedHub, topic: OwnedTopic, error: HedwigError) -> None:
+        self.history.note(f"{hub.host} gives {topic.name.decode()} up: {type(error).__name__}")
+        if isinstance(error, BadVersionError) and self._is_owner(topic):
+            self.history.broken("a record has one writer", f"{hub.host} owns {topic.name!r}, and met {error!r}")
+
+    def _is_owner(self, topic: OwnedTopic) -> bool:
+        row = self.tables.execute("SELECT version FROM ownership WHERE topic = ?", (topic.name,)).fetchone()
+        return row is not None and row[0] in topic.owner_version.raw
+
+    # ------------------------------------------------------------------------------------------------- operators
+
+    async def seek_back(self, reader: Reader, *, is_apart: bool) -> None:
+        """Move the consume pointer of a subscription to where it was, or to what is kept."""
+        owner = self.owner(reader.topic)
+        if reader.finished is None or owner is None or reader in self._sought:
+            return
+        self._sought.add(reader)
+        hub, topic = owner
+        to = Edge.START if self.random.random() < 0.5 else self.random.randint(0, reader.finished)
+        if isinstance(to, int):
+            reader.targets.add(to)
+        force = self.random.random() < 0.7
+        self.history.act(f"{reader} is sought to {to} at {hub.host}{', by force' if force else ''}")
+        seeker = hub.inside(self._seek(hub, topic, reader, to, force=force))
+        self.seekers[seeker] = None
+        await asyncio.wait([seeker])
+        del self.seekers[seeker]
+        self._sought.discard(reader)
+        if seeker.cancelled():
+            return
+        sought = seeker.result()
+        # What was sent before, by a hub or a connection that is deposed and does not know it, may come after all.
+        if sought is not None and is_apart and not (self.faults.zombies or self.faults.network):
+            reader.finished = sought.next_id - 1
+            reader.got = {position for position in reader.got if position < sought.next_id}
+
+    async def _seek(
+        self, hub: SimulatedHub, topic: OwnedTopic, reader: Reader, to: int | Edge, *, force: bool
+    ) -> Sought | None:
+        try:
+            async with asyncio.timeout(1.0):
+                sought = await hub.interventions.seek(topic, reader.name, to, force=force, expected=None)
+        except (HedwigError, TimeoutError) as exc:
+            self.history.note(f"{reader} is not sought: {type(exc).__name__}")
+            return None
+        self.history.note(f"{reader} was sought to {sought.consumed}")
+        return sought
+
+    def _answered(self) -> None:
+        """Cancel a seek near the moment in which the metadata answer, now and then."""
+        if self.seekers and self.faults.cancels and self.random.random() < 0.2:
+            _after_turns(self.random.randrange(8), self.random.choice(list(self.seekers)).cancel)
+
+    # ------------------------------------------------------------------------------------------------- the run
+
+    async def run(self) -> None:
+        """Run to the end. Raises SimulationFailed."""
+        with _told_defects(self.history):
+            asyncio.get_running_loop().set_exception_handler(
+                lambda _, context: self.history.broken("no defect", str(context.get("exception") or context["message"]))
+            )
+            try:
+                await self._run()
+            except TimeoutError:
+                self.history.broken("no hang", "something does not come to its end")
+            gc.collect()  # An exception that nobody has looked at is told when its task goes.
+        if self.history.violations:
+            raise SimulationFailed(self.report())
+
+    def report(self) -> str:
+        history = self.history
+        return "\n".join((f"seed {self.seed}: {history.violations[0]}", *history.actions, *history.violations))
+
+    async def _run(self) -> None:
+        random = self.random
+        self.ledgers = ModelMetadata(random, delay_s=self._delay_s)
+        for number in range(random.choice((2, 3))):
+            await self.start_hub(f"hub{number}")
+        publishers = [self._publisher(number) for number in range(random.choice((1, 2)))]
+        subscribers = self._subscribers()
+        works: list[Publisher | Subscriber] = [*publishers, *subscribers]
+        clients = [asyncio.create_task(each.run()) for each in works]
+        turmoil = Turmoil(self)
+        async with asyncio.timeout(300):
+            await turmoil.run(random.choice((4.0, 8.0, 15.0)))
+        self.history.act("calm")
+        self.is_calm = True
+        async with asyncio.timeout(_CALM_S):
+            await asyncio.wait(clients[: len(publishers)])
+            await self._settle(publishers)
+        self.is_over = True
+        async with asyncio.timeout(_CALM_S):
+            for client in clients:
+                await client
+            for subscriber in subscribers:
+                await subscriber.finish()
+            await self._close()
+        self._check_left()
+
+    def _client(self, place: str, *, share: bool, consume_every: int = 5) -> HedwigClient:
+        options = ClientOptions(
+            hub=HubAddress(Network.any_host, PORT),
+            connect_timeout_s=1.0,
+            answer_timeout_s=self.random.choice((0.5, 2.0, 6.0)),
+            share_channels=share,
+            consume_every=consume_every,
+            deliveries_queued_max=self.random.choice((2, 100)),
+            reconnect_pause_max_s=0.5,
+            clock=VirtualClock(),
+            random=self.random,
+        )
+        self.places.append(place)
+        client = at(place, lambda: HedwigClient(options))
+        self.clients.append(client)
+        return client
+
+    def _publisher(self, number: int) -> Publisher:
+        place = f"publisher{number}"
+        return Publisher(number, self, place, self._client(place, share=False))
+
+    def _subscribers(self) -> list[Subscriber]:
+        random = self.random
+        subscribers = []
+        share = random.random() < 0.6
+        every = random.choice((1, 1, 5))
+        machines = [
+            (f"subscriber{number}", self._client(f"subscriber{number}", share=share, consume_every=every))
+            for number in range(random.choice((1, 2)))
+        ]
+        for number in range(random.choice((1, 2, 3))):
+            chosen = preferences(random, self._left_out)
+            if every > (chosen.message_window_size or every):
+                chosen = type(chosen)()
+            reader = Reader(random.choice(self.topics), SubscriberId(b"s%d" % number), chosen)
+            self.readers.append(reader)
+            subscribers.append(Subscriber(self, reader, machines, auto_consume=random.random() < 0.5))
+        return subscribers
+
+    async def _settle(self, publishers: list[Publisher]) -> None:
+        """Publish a few more messages, and wait until everybody has what is owed."""
+        for topic in self.topics:
+            for _ in range(self.random.choice((1, 3, 8))):
+                while not await self.random.choice(publishers).publish(topic):  # noqa: ASYNC110 (time is virtual)
+                    await asyncio.sleep(0.5)
+        waiting_for = ""
+        try:
+            while waiting_for := self._owed():  # noqa: ASYNC110 (time is virtual)
+                await asyncio.sleep(0.25)
+        except asyncio.CancelledError:
+            self.history.broken("nothing acknowledged is lost, and nobody hangs", waiting_for)
+            raise
+
+    def _owed(self) -> str:
+        """Say who lacks what."""
+        for reader in self.readers:
+            if reader.since is None:
+                return f"{reader} cannot subscribe"
+            if missing := self.history.missing(reader):
+                return f"{reader} ({reader.preferences}) has not got {missing[:10]}"
+        return ""
+
+    async def _close(self) -> None:
+        for client in self.clients:
+            await client.close()
+        for hub in self.serving():
+            await hub.inside(hub.close())
+        await asyncio.sleep(_LATE_S)
+
+    def _check_left(self) -> None:
+        for hub in self.hubs.values():
+            for left in left_in_hub(hub):
+                self.history.broken("nothing is left behind", left)
+        for left in (*left_in_tables(self.tables), *left_tasks()):
+            self.history.broken("nothing is left behind", left)
+
+
+def _after_turns(turns: int, work: Callable[[], object]) -> None:
+    """Do something so many turns of the event loop later."""
+    if turns:
+        asyncio.get_running_loop().call_soon(_after_turns, turns - 1, work)
+    else:
+        work()
+
+
+@contextmanager
+def _told_defects(history: History) -> Iterator[None]:
+    """Have what is logged with a traceback, which is a defect, break a rule."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info:
+                history.broken("no defect", f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+    handler = Handler(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in ("hub", "hedwig", "metadata")]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+def simulate(simulation: Simulation) -> None:
+    """Run a simulation in virtual time. Raises SimulationFailed."""
+    # When garbage goes must not depend on what the process did before.
+    gc.freeze()
+    gc.disable()
+    try:
+        NetworkedTime(simulation.network).run(simulation.run())
+    finally:
+        simulation.tables.close()
+        gc.enable()
+        gc.unfreeze()
