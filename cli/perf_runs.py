@@ -94,17 +94,22 @@ class PerfRuns:
         return measured
 
     async def _repeat(self, times: int, work: Callable[[int], Awaitable[object]]) -> Measured:
-        """Do `work` for the numbers below `times`, by all callers at once, in the order of the numbers."""
+        """Do `work` for the numbers below `times`, by all callers at once, in the order of the numbers.
+
+        However it ends, what was begun is over then: who removes the records afterwards finds all of them. So no caller
+        is cancelled, since its write would go on.
+        """
         measured = Measured()
         if not times:  # Of what it needs, nothing was done in time.
             return measured
         numbers = iter(range(times))
+        is_over = False
         began = time.perf_counter()
 
         async def call() -> None:
             for number in numbers:
                 start = time.perf_counter()
-                if start - began > _SECONDS_MAX:
+                if is_over or start - began > _SECONDS_MAX:
                     return
                 await work(number)
                 measured.times_us.append(round((time.perf_counter() - start) * 1e6))
@@ -114,11 +119,13 @@ class PerfRuns:
 
         callers = [asyncio.create_task(call()) for _ in range(min(self._size.callers, times))]
         try:
-            await asyncio.gather(*callers)
+            await asyncio.wait(callers, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            for caller in callers:
-                caller.cancel()
+            is_over = True
             await asyncio.wait(callers)
+            errors = [error for caller in callers if (error := caller.exception()) is not None]
+        if errors:
+            raise errors[0]
         measured.seconds = time.perf_counter() - began
         return measured
 
