@@ -81,8 +81,8 @@ class Cluster:
     async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (the others are found through ZooKeeper alone)
         """Register as one of the hubs.
 
-        Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
-            ConfigurationError - there is no BookKeeper where it should be.
+        Raises: ServiceDownError - ZooKeeper does not answer, another hub is registered at this address, or no
+            BookKeeper was set up yet where it should be; ConfigurationError - one that is not known here is there.
         """
         hosts, prefix = place_of("cluster.zookeeper", self._options.cluster.zookeeper)
         cluster = self._options.cluster

@@ -79,8 +79,8 @@ class BookkeeperLedgerStore:
 
         It records a layout of ledgers where there is a root without one.
 
-        Raises: ConfigurationError - there is no such root, or one with a layout that is not known here;
-            LedgerStoreUnavailableError - ZooKeeper does not answer.
+        Raises: ConfigurationError - the root has a layout that is not known here; LedgerStoreUnavailableError -
+            ZooKeeper does not answer, or there is no such root yet.
         """
         # What clients of each time make where there is none.
         layout = LedgerLayout.FLAT if options.metadata_format == 2 else LedgerLayout.HIERARCHICAL

@@ -77,8 +77,8 @@ class ZookeeperLedgerMetadata:
         Where the root is there and its layout is not, as before the first bookie, `made_as` is recorded: BookKeeper's
         bookies and clients do so too, and the first wins.
 
-        Raises: ConfigurationError - no BookKeeper was ever set up there, or its layout is not known here;
-            LedgerStoreUnavailableError - ZooKeeper does not answer.
+        Raises: ConfigurationError - its layout is not known here, or, without `made_as`, there is none;
+            LedgerStoreUnavailableError - ZooKeeper does not answer, or there is no such root yet.
         """
         path = f"{root}/LAYOUT"
         deadline = Deadline.after(clock, timeout_s)
@@ -90,7 +90,9 @@ class ZookeeperLedgerMetadata:
         except LedgerWriteError as exc:
             raise LedgerStoreUnavailableError(f"{path} cannot be read or made: {exc}") from exc
         if isinstance(found, NoNodeError):
-            raise ConfigurationError(f"there is no {path}: start a bookie with this root first, or correct the root")
+            text = f"there is no {path}: start a bookie with this root first, or correct the root"
+            # Whoever would make it can wait until BookKeeper is set up there.
+            raise ConfigurationError(text) if made_as is None else LedgerStoreUnavailableError(text)
         if isinstance(found, ZookeeperError):
             raise LedgerStoreUnavailableError(f"{path} cannot be read: {type(found).__name__}")
         return cls(session, root, parse_layout(found[0]), clock, timeout_s)

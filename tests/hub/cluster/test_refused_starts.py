@@ -66,10 +66,12 @@ def test_options_that_cannot_go_together_are_refused(
         assert word in line
 
 
-async def test_bookkeeper_that_was_never_set_up_is_refused(deployment: Deployment) -> None:
+async def test_hub_whose_bookkeeper_was_never_set_up_ends_as_one_that_may_be_started_again(
+    deployment: Deployment,
+) -> None:
     hub = deployment.apart(f"bookkeeper.zookeeper=zookeeper://{deployment.zookeeper}/no/such/ledgers")
     code, line = await _refusal(hub)
-    assert code == ExitCode.USAGE
+    assert code == ExitCode.UNAVAILABLE
     assert "/no/such/ledgers" in line
     assert "root" in line
 

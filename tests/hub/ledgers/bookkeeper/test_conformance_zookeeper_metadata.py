@@ -14,6 +14,7 @@ from hedwig.errors import (
     BadVersionError,
     ConfigurationError,
     CorruptRecordError,
+    LedgerStoreUnavailableError,
     LedgerWriteError,
     NoSuchLedgerError,
 )
@@ -227,6 +228,8 @@ async def test_folders_without_bookkeeper_and_unknown_layouts_are_refused(
     session: BridgedSession, raw: KazooClient, root: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="LAYOUT"):
+        await ZookeeperLedgerMetadata.open(session, f"{root}/none", CLOCK)
+    with pytest.raises(LedgerStoreUnavailableError, match="LAYOUT"):
         await ZookeeperLedgerMetadata.open(session, f"{root}/none", CLOCK, made_as=LedgerLayout.FLAT)
     assert raw.exists(f"{root}/none") is None
     raw.set(f"{root}/LAYOUT", b"2\norg.example.OtherFactory:1")
