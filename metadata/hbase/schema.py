@@ -60,6 +60,11 @@ _ENDPOINT: Final = {"coprocessor$1": "|org.apache.hadoop.hbase.coprocessor.Multi
 
 Every server has its class, since hbase:meta needs it.
 """
+_SPLIT_POLICY: Final = "org.apache.hadoop.hbase.regionserver.ConstantSizeRegionSplitPolicy"
+"""Tables are cut by hash from the start, so a region splits for its size alone.
+
+HBase's own policy also splits the only region of a table on a server, at 256 MiB.
+"""
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,200}")
 
 
@@ -91,8 +96,7 @@ class Tables:
                 name=self.name(kind),
                 families=columns_of(kind).families,
                 family_attributes=_PREFIX_SCANS if kind.has_subscriber else _POINT_READS,
-                # Pre-split by hash, so a region never needs to split by itself.
-                table_attributes={"SPLIT_ENABLED": "false", **_ENDPOINT},
+                table_attributes={"SPLIT_POLICY": _SPLIT_POLICY, **_ENDPOINT},
                 split_points=split_points(regions),
             )
             for kind in KINDS

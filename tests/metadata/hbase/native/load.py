@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from cli.dev import DevServers
-from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
 from hedwig.model import Topic
 from hedwig.versions import NEW, Version, Versioned
 from metadata import (
     MetadataStore,
-    MetadataUrl,
     Operation,
     Outcome,
     RecordKey,
@@ -30,9 +28,6 @@ from metadata import (
     format_metadata,
     open_metadata,
 )
-from metadata.attempts import Attempts
-from metadata.hbase.native import connect
-from metadata.hbase.schema import Tables
 from metadata.kinds import OWNERSHIP, RecordKind
 from tests.faults.workload import Workload
 from tests.metadata.doors import CALLS, Call
@@ -210,36 +205,14 @@ async def harm_under_load(launcher: DevServers, trouble: Trouble, options: Store
     namespace = f"u{uuid.uuid4().hex}"
     url = f"hbase://{launcher.address('zookeeper')}/{namespace}"
     patient = replace(options, operation_timeout_s=max(options.operation_timeout_s, 120.0))
-    async with _splittable_tables(url, namespace, patient):
-        async with await open_metadata(url, options) as store, await open_metadata(url, patient) as afresh:
-            load = Load(store)
-            async with load.running():
-                await load.more(300)
-                await trouble(launcher, f"{namespace}:{OWNERSHIP.name}", load)
-                await load.more(300)
-            await load.judge(afresh)
-        return load
-
-
-@asynccontextmanager
-async def _splittable_tables(url: str, namespace: str, options: StoreOptions) -> AsyncIterator[None]:
-    """Make the tables as our layout makes them, but that of the owners such that it may be split; drop them at the end.
-
-    Whatever is left would be opened anew by each server that restarts later.
-    """
-    specs = Tables(namespace).specs(options.regions)
-    owners = next(spec for spec in specs if spec.name.endswith(OWNERSHIP.name))
-    driver = await connect(MetadataUrl.parse(url), options)
-
-    async def carried_out(step: Callable[[Deadline], Awaitable[None]]) -> None:
-        # A master that has just begun asks for patience.
-        await Attempts(options, "make or drop a table").read(step)
-
-    try:
-        await carried_out(lambda deadline: driver.create_namespace(namespace, deadline))
-        await carried_out(lambda deadline: driver.create_table(replace(owners, table_attributes={}), deadline))
-        await format_metadata(url, options)
-        yield
-    finally:
-        await driver.close()
+    await format_metadata(url, patient)
+    async with await open_metadata(url, options) as store, await open_metadata(url, patient) as afresh:
+        load = Load(store)
+        async with load.running():
+            await load.more(300)
+            await trouble(launcher, f"{namespace}:{OWNERSHIP.name}", load)
+            await load.more(300)
+        await load.judge(afresh)
+    # Whatever is left would be opened anew by each server that restarts later.
     await drop_tables(url)
+    return load
