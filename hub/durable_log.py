@@ -38,6 +38,7 @@ from hedwig.wire import Message
 from hub.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
 from hub.log import Listener, Published
 from hub.log_store import LogStore
+from hub.range_merging import copy_small, with_copy
 from hub.range_record import RangeRecord
 from hub.remote_positions import bounded, check_bound, furthest
 from hub.tail import Tail
@@ -50,6 +51,8 @@ _Append: TypeAlias = "tuple[asyncio.Future[None], bytes, tuple[RegionSeqId, ...]
 """An append on its way: its outcome, the message, how far other regions had come, and whom to tell."""
 
 _EMPTY: Final = LedgerRanges()
+_MERGES_MAX: Final = 4
+"""How many times small ranges are merged before other topics have a turn."""
 _ROLL_WAIT_S: Final = 1.0
 """For how long publishes wait for the next ledger before the one at hand takes them."""
 _ROLL_PAUSE_S: Final = 5.0
@@ -508,19 +511,34 @@ class DurableLog:
     async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]:
         if local > self.last_id:
             return ()
+        while True:
+            each = self._range_of(local)
+            try:
+                entries = await self._read_of(each, local, messages_max, bytes_max)
+            except NoSuchLedgerError:
+                # It may have been merged with others meanwhile, or deleted: the ranges say so.
+                if self._range_of(local).ledger_id == each.ledger_id:
+                    raise
+            else:
+                return entries[: self.last_id - local + 1]
+
+    def _range_of(self, local: int) -> LedgerRange:
+        """Return the range of a message. Raises: NoSuchLedgerError - it was deleted."""
         ranges = self.ranges.ranges
         index = bisect.bisect_right(ranges, local, key=lambda each: each.start or 0) - 1
         each = ranges[max(index, 0)]
-        start = each.start or 0
-        if not start <= local:
+        if not (each.start or 0) <= local:
             raise NoSuchLedgerError(f"message {local} of topic '{show_name(self.topic)}' was deleted")
-        store, ledger_id = self._store, each.ledger_id
+        return each
+
+    async def _read_of(self, each: LedgerRange, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
+        store, ledger_id, start = self._store, each.ledger_id, each.start or 0
         for is_at_hand in (each.end is None, True):
             entries = await store.within(
                 store.ledgers.read(ledger_id, local - start, entries_max=messages_max, bytes_max=bytes_max)
             )
             if entries:
-                return entries[: self.last_id - local + 1]
+                return entries
             if not is_at_hand:
                 # A former owner may not have come to close it: then its last entries are found by recovery alone.
                 await store.within(store.ledgers.open_and_fence(ledger_id))
@@ -530,6 +548,18 @@ class DurableLog:
 
     async def delete_consumed(self, consumed: int) -> int:
         return await self._change(lambda ranges: without_consumed(ranges, consumed))
+
+    async def merge_small(self) -> bool:
+        for _ in range(_MERGES_MAX):
+            copy = await copy_small(self._store, self.topic, self.ranges)
+            if copy is None:
+                return False
+            try:
+                await self._change(partial(with_copy, copy=copy))
+            finally:
+                if all(each.ledger_id != copy.ledger_id for each in self.ranges.ranges):
+                    await self._store.deletions.delete((copy.ledger_id,))
+        return True
 
     async def close(self) -> None:
         try:

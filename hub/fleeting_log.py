@@ -62,6 +62,9 @@ class FleetingLog:
     async def delete_consumed(self, consumed: int) -> int:
         return 0
 
+    async def merge_small(self) -> bool:
+        return False
+
     async def close(self) -> None:
         self.forget_recent()
 

@@ -90,6 +90,13 @@ class TopicLog(Protocol):
         """
         ...
 
+    async def merge_small(self) -> bool:
+        """Have one ledger take the place of many small ones; return whether there may be more to merge.
+
+        Raises: MetadataError, LedgerError, TimeoutError; all messages stay readable.
+        """
+        ...
+
     def attach_listener(self, listener: Listener) -> None:
         """Say who hears of news. Before anything else."""
         ...

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from hedwig.errors import LedgerStoreUnavailableError
 from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LedgerStore
 from hub.options import HubOptions
+from hub.small_ranges import LargeLedgers
 from hub.tail import TailMemory
 from hub.tasks import Tasks
 from hub.turns import Turns
@@ -18,6 +19,9 @@ from metadata import TopicPersistenceManager
 __all__ = ["LogStore"]
 
 T = TypeVar("T")
+
+_COPIES_MAX: Final = 4
+"""How many topics have messages copied at once; each holds a few mebibytes of them in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +40,38 @@ class LogStore:
     deletions: LedgerDeletions
     tasks: Tasks = field(default_factory=Tasks, init=False)
     record_turns: Turns = field(default_factory=Turns, init=False)
+    large: LargeLedgers = field(default_factory=LargeLedgers, init=False)
+    """Those that are not worth being merged with others."""
     _turns: asyncio.Semaphore = field(init=False)
+    _copies: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_turns", asyncio.Semaphore(self.options.ledger_changes_max))
+        object.__setattr__(self, "_copies", asyncio.Semaphore(_COPIES_MAX))
 
-    @asynccontextmanager
-    async def ledger_turn(self) -> AsyncIterator[None]:
+    def ledger_turn(self) -> AbstractAsyncContextManager[None]:
         """Wait for a turn to make a ledger.
 
         After a takeover of many topics all of them at once would keep the store of the ledgers' records busy for longer
         than other requests to it may wait. Raises: LedgerStoreUnavailableError - none came in time.
         """
+        return self._turn(self._turns, "too many ledgers are being made already")
+
+    def copy_turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait for a turn to copy messages. Raises: LedgerStoreUnavailableError - none came in time."""
+        return self._turn(self._copies, "too many ledgers are being copied already")
+
+    @asynccontextmanager
+    async def _turn(self, turns: asyncio.Semaphore, refusal: str) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(self.options.operation_timeout_s):
-                await self._turns.acquire()
+                await turns.acquire()
         except TimeoutError as exc:
-            raise LedgerStoreUnavailableError("too many ledgers are being made already") from exc
+            raise LedgerStoreUnavailableError(refusal) from exc
         try:
             yield
         finally:
-            self._turns.release()
+            turns.release()
 
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""

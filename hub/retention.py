@@ -56,7 +56,7 @@ class Retention:
         await self._subscribing.detach_all(topic)
 
     async def collect(self, topic: OwnedTopic) -> int:
-        """Delete the closed ledgers of `topic` whose messages nobody needs any more.
+        """Delete the closed ledgers of `topic` whose messages nobody needs any more, and merge small ones that stay.
 
         Needed is what is behind the stored consume pointer of any subscription, and what a session that is attached was
         not sent yet: it may have consumed ahead of that. The subscriptions are read anew each time: one that was made,
@@ -86,7 +86,16 @@ class Retention:
                     topic.is_to_collect = True  # No pointer may move before that has passed.
                 deleted = await topic.log.delete_consumed(needs.lowest)
         self.deleted_messages += deleted
+        await self._merge(topic)
         return deleted
+
+    async def _merge(self, topic: OwnedTopic) -> None:
+        try:
+            if await topic.log.merge_small():
+                topic.is_to_collect = True
+        except (HedwigError, TimeoutError) as exc:
+            topic.is_to_collect = True
+            _log.warning("topic '%s': small ledgers are not merged for now: %s", show_name(topic.name), exc)
 
     async def sweep(self) -> None:
         """Look through all owned topics in which a stored consume pointer moved, or a ledger was closed."""

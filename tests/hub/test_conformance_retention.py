@@ -295,3 +295,20 @@ async def test_nothing_goes_that_a_subscription_in_the_making_starts_at(hub: Hub
         assert await hub.retention.collect(topic) == 3
         assert await held(hub) == [(4, 6), (7, 9), (10, None)]
     assert await hub.retention.collect(topic) == 6
+
+
+async def test_small_ledgers_that_must_stay_are_merged_when_the_topic_is_released(
+    start_hub: StartHub, connect: Connect
+) -> None:
+    hub = await start_hub()
+    client = await connect(hub)
+    await client.subscribed(T, S)
+    await client.close_subscription(T, S)
+    for number in range(1, 21):
+        assert await client.publish(T, b"%d" % number) == number
+        await settled(hub)
+        await release(hub)
+    assert await held(hub) == [(1, 16), (17, 17), (18, 18), (19, 19), (20, 20)]
+    assert await ledger_ids(hub) == [each.ledger_id for each in sorted(await ranges_of(hub), key=lambda r: r.ledger_id)]
+    await client.subscribed(T, S)
+    assert await client.delivered(20) == list(range(1, 21))

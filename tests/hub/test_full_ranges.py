@@ -71,6 +71,10 @@ class Place:
         self.listener = Listener()
         self.deletions = LedgerDeletions(SystemClock(), 30.0, ledgers)
 
+    def small_options(self) -> HubOptions:
+        """Options by which ledgers of few messages are small."""
+        return replace(self.options, ledger_messages_max=100_000)
+
     async def open(self, *, taken_over: bool = False) -> DurableLog:
         store = LogStore(self.ledgers, self.persistence, self.options, TailMemory(1 << 20), b"here", self.deletions)
         log = await DurableLog.open(store, T, taken_over=taken_over)
