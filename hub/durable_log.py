@@ -429,7 +429,8 @@ class DurableLog:
                 opened = LedgerRange(ledger_id=made, start=self.last_id + 1)
                 await self._change(partial(self._opened, opened=opened))
         finally:
-            if opened not in self.ranges.ranges:
+            # A change in doubt may have put it on record before, whatever became of this one.
+            if all(each.ledger_id != made for each in self.ranges.ranges):
                 # Refusals may have taken back what the one at hand was full of.
                 self._made = None
                 self._wait_no_longer()
@@ -437,7 +438,7 @@ class DurableLog:
             elif self._ledger_id is not None:
                 # The record names it, or may: then nothing may be appended behind the end of the one at hand.
                 self._ledger_id, self._unclosed = None, self._ledger_id
-        if self._made is None or self._is_over:
+        if opened is None or self._made is None or self._is_over:
             return
         self._ledger_id, self._made = made, None
         self._start = self.last_id + 1

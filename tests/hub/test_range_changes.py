@@ -25,6 +25,7 @@ from hub.options import HubOptions
 from hub.tail import TailMemory
 from hub.topic import OwnedTopic
 from metadata import MetadataStore, format_metadata, open_metadata
+from metadata.managers import TablePersistenceManager
 from tests.faults.waiting import until
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.wire_client import DEADLINE_S, WireClient
@@ -211,6 +212,28 @@ async def test_a_ledger_whose_range_nobody_answered_is_used_by_the_next_publish(
     assert following.log.last_id == owner.log.last_id
 
 
+async def test_a_ledger_that_the_record_may_name_is_not_deleted_at_the_end(place: Place) -> None:
+    """The next owner would look for it, and never serve the topic."""
+    options = replace(place.store.options, ledger_changes_max=1)
+    place.store = replace(place.store, options=options)
+    owner = await place.open(taken_over=False)
+    place.doubtful.fates = [Fate.APPLIED, Fate.APPLIED]
+    (refused,) = await owner.publish(1)
+    assert refused is not None
+    told: list[HedwigError | None] = []
+    async with place.store.ledger_turn():
+        owner.log.publish(Message(b"m"), lambda _id, _remote, error: told.append(error))
+        for _ in range(3):
+            await place.record()  # By then the publish waits for its turn to make a ledger.
+        assert not told
+        assert not await owner.log.end()
+    await place.store.tasks.settle()
+    assert len(told) == 1
+    following = await place.open(taken_over=True)
+    assert await following.publish(4) == [None] * 4
+    await place.check(following)
+
+
 async def test_a_refused_deletion_gives_the_topic_up_at_once(place: Place) -> None:
     owner = await place.open(taken_over=False)
     await owner.publish(7)
@@ -299,7 +322,7 @@ async def test_a_pass_that_began_before_a_release_changes_nothing_after_it(
     await client.publish_many(T, *[b"m"] * 7)
     topic = topic_of(hub)
     await until(lambda: topic.log.is_idle, "no ledger is made")
-    manager = hub.metadata.subscriptions
+    manager = hub.incarnation.subscriptions
     read, is_reading, go_on = manager.read_subscriptions, asyncio.Event(), asyncio.Event()
 
     async def slow(name: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]]]:
@@ -333,16 +356,15 @@ async def test_a_release_waits_for_the_change_under_way(
     await client.publish_many(T, *[b"m"] * 7)
     topic = topic_of(hub)
     await until(lambda: topic.log.is_idle, "no ledger is made")
-    manager = hub.metadata.persistence
-    write, writes, go_on = manager.write_topic_persistence_info, [], asyncio.Event()
+    write, writes, go_on = TablePersistenceManager.write_topic_persistence_info, [], asyncio.Event()
 
-    async def slow(name: Topic, ranges: LedgerRanges, version: Version) -> Version:
+    async def slow(manager: TablePersistenceManager, name: Topic, ranges: LedgerRanges, version: Version) -> Version:
         writes.append(ranges)
         if len(writes) == 1:
             await go_on.wait()
-        return await write(name, ranges, version)
+        return await write(manager, name, ranges, version)
 
-    monkeypatch.setattr(manager, "write_topic_persistence_info", slow)
+    monkeypatch.setattr(TablePersistenceManager, "write_topic_persistence_info", slow)
     sweeping = asyncio.create_task(hub.retention.sweep())
     await until(lambda: writes, "retention writes")
     hub.topics.give_up(topic, ServiceDownError("the test"))
@@ -365,16 +387,15 @@ async def test_a_topic_whose_ranges_are_in_doubt_is_taken_over(
     await client.publish_many(T, *[b"m"] * 4)
     topic = topic_of(hub)
     await until(lambda: topic.log.is_idle, "no ledger is made")
-    manager = hub.metadata.persistence
-    write = manager.write_topic_persistence_info
+    write = hub.metadata.persistence.write_topic_persistence_info
     late: list[tuple[LedgerRanges, Version]] = []
 
-    async def unanswered(_: Topic, ranges: LedgerRanges, version: Version) -> Version:
+    async def unanswered(_: object, _topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         late.append((ranges, version))
         raise UncertainStateError("the test lost the answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(manager, "write_topic_persistence_info", unanswered)
+        patch.setattr(TablePersistenceManager, "write_topic_persistence_info", unanswered)
         await asyncio.wait_for(hub.topics.release(topic), DEADLINE_S)
     assert await is_claimed(hub), "so that the next claim takes the topic over"
     await client.subscribed(T, b"s")
