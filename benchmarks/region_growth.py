@@ -108,10 +108,10 @@ async def _measure(chosen: argparse.Namespace, url: str) -> None:
 
 
 def _kinds_of_tables(split_at_mib: int) -> Iterator[tuple[str, dict[str, str]]]:
+    yield "fixed", {"SPLIT_ENABLED": "false"}
     # The memory is written into files often enough for HBase to look whether a region is too large.
-    flushed = {"MEMSTORE_FLUSHSIZE": str(max(1, split_at_mib // 4) * _MIB)}
-    yield "fixed", {"SPLIT_ENABLED": "false", **flushed}
-    yield "split", {"SPLIT_POLICY": _POLICY, "MAX_FILESIZE": str(split_at_mib * _MIB), **flushed}
+    flushed = str(max(1, split_at_mib // 4) * _MIB)
+    yield "split", {"SPLIT_POLICY": _POLICY, "MAX_FILESIZE": str(split_at_mib * _MIB), "MEMSTORE_FLUSHSIZE": flushed}
 
 
 async def _make(driver: NativeDriver, tables: Tables, regions: int, attributes: dict[str, str]) -> None:
