@@ -23,7 +23,7 @@ _BYTES_MAX: Final = 64 << 20
 _SMALL_BYTES_MIN: Final = 64 << 10
 _READ_MESSAGES: Final = 1000
 _READ_BYTES: Final = 1 << 20
-_TRIES: Final = 16
+_TRIES: Final = 4
 """How often ranges may turn out to be no small ones until they are left for the next time."""
 _COPY_S: Final = 300.0
 """How long a copy may take. `metadata repair` takes a ledger that is on no record for an orphan after an hour."""
