@@ -64,11 +64,20 @@ class Balance:
     def close(self) -> None:
         """Announce that this hub takes no topics from now on, since it ends; it is its end that releases what it has.
 
-        Others hear of it when they next read the loads, and pass it over, as one that is drained, for as long as it
-        takes to release everything.
+        Others hear of it when they next read the loads, and pass it over, as one that is drained.
         """
         self._is_closing = True
         self.announce(at_once=True)
+
+    async def tell_others(self) -> None:
+        """After `close`, have the others hear of it at once, before clients come to them.
+
+        Clients of the original give up for a while when they are sent back and forth.
+        """
+        try:
+            await self._liveness.leave()
+        except ServiceDownError as exc:
+            _log.info("%s; they read it with the other loads", exc)
 
     @property
     def others(self) -> int:

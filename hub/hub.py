@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,12 @@ _log = logging.getLogger(__name__)
 
 _LAST_WORDS_S: Final = 3.0
 """How long peers have to take their last answers when the hub ends."""
+_HEARD_S: Final = 0.2
+"""How long the other hubs have to hear that this one ends, before its subscribers come to them."""
+_QUIET_S: Final = 1.0
+"""How long nobody has to have connected before a hub that ends takes it that all its subscribers are elsewhere."""
+_BACK_S: Final = 5.0
+"""How long subscribers have to come back at most."""
 
 
 class Hub:
@@ -59,6 +66,9 @@ class Hub:
         self._servers: list[asyncio.Server] = []
         self._limits = ConnectionLimits.fit(options.channels_max)
         self._is_closing = False
+        self._is_deaf = False
+        """Whether new connections are closed at once."""
+        self._last_opened_at = -math.inf
         self.failed: asyncio.Future[HedwigError] = asyncio.get_running_loop().create_future()
         """Done, with the reason, once this hub can serve nobody any more and is to be closed."""
         self._tasks = Tasks()
@@ -249,16 +259,21 @@ class Hub:
         if not self.failed.done():
             _log.error("%s", error)
             self.failed.set_result(error)
-            for server in self._servers:
-                server.close()
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        self._is_deaf = True
+        for server in self._servers:
+            server.close()
 
     # ------------------------------------------------------------------------------------------------ channels
 
     def opened(self, channel: Channel) -> bool:
-        if self._is_closing or self.failed.done() or len(self._connections) >= self._limits.connections:
+        if self._is_deaf or self.failed.done() or len(self._connections) >= self._limits.connections:
             return False
         self.channels[channel] = None
         self._connections.add(channel)
+        self._last_opened_at = self.clock.monotonic()
         return True
 
     def may_answer(self) -> bool:
@@ -298,7 +313,10 @@ class Hub:
         await self.close()
 
     async def close(self) -> None:
-        """Stop accepting, finish what was begun, store consume pointers, release all topics, close everything.
+        """Take no more topics, finish what was begun, store consume pointers, release all topics, close everything.
+
+        In a cluster this hub answers until its topics are released, and sends clients to others: each subscriber finds
+        its topic released when it comes back, here or elsewhere.
 
         What takes longer than the time for a shutdown is left: whoever is asked for these topics next takes them over.
         A hub that is registered no more releases nothing: what it owned is others' by now.
@@ -306,10 +324,10 @@ class Hub:
         if self._is_closing:
             return
         self._is_closing = True
-        for server in self._servers:
-            server.close()
         if self.shape.balance is not None:
             self.shape.balance.close()  # The others would send clients here that nobody serves.
+        else:
+            self._stop_listening()
         incarnation = self.incarnation
         try:
             if incarnation.why_over is None and self.freezing.why is not None:
@@ -317,7 +335,7 @@ class Hub:
                 await self.topics.abandon()
             elif incarnation.why_over is None:
                 async with asyncio.timeout(self.options.shutdown_s or None):
-                    await incarnation.close()
+                    await self._release_all(incarnation)
                     await self._settle()
         except TimeoutError:
             _log.warning(
@@ -327,8 +345,31 @@ class Hub:
             )
             await self.topics.abandon()
         finally:
+            self._stop_listening()
             await self._close_channels()
             await self._stack.aclose()
+
+    async def _release_all(self, incarnation: Incarnation) -> None:
+        """Release all topics, in a cluster so that each subscriber finds its own with another hub at its first try."""
+        balance = self.shape.balance
+        if balance is None:
+            await incarnation.close()
+            return
+        await balance.tell_others()
+        had_subscribers = bool(balance.others) and any(channel.subscriptions for channel in self.channels)
+        if had_subscribers:
+            await self.clock.sleep(_HEARD_S)
+        await incarnation.close()
+        if had_subscribers:
+            await self._send_on()
+
+    async def _send_on(self) -> None:
+        """Answer the subscribers that come back here first, as long as they come: other hubs have their topics now."""
+        closed_at = self.clock.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BACK_S):
+                while (left_s := max(closed_at, self._last_opened_at) + _QUIET_S - self.clock.monotonic()) > 0:
+                    await self.clock.sleep(left_s)
 
     async def _settle(self) -> None:
         """Wait for what is still being carried out; not for clients that would have to read before."""

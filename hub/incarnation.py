@@ -130,17 +130,21 @@ class Incarnation:
             self.requests.channel_ended(channel)
 
     async def close(self) -> None:
-        """Finish what was begun, and release all topics. May be cancelled: what is left is taken over later."""
+        """Finish what was begun, and release all topics. May be cancelled: what is left is taken over later.
+
+        In a cluster, requests are sent to other hubs from then on, until `stop`.
+        """
+        self.subscribing.is_leaving = True
         await self.topics.close()
 
     async def abandon(self, why: str) -> None:
         """Serve nobody from now on, and let go of everything as it is: others may own these topics already."""
         self.why_over = why
-        await self.topics.abandon()
         await self.stop()
 
     async def stop(self) -> None:
         """Cancel all work that is left."""
+        await self.topics.abandon()
         for tasks in (
             self._upkeep,
             self.requests.tasks,

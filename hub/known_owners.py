@@ -10,7 +10,7 @@ __all__ = ["KnownOwners"]
 
 
 class KnownOwners:
-    """At most so many owners, each for a while, and no longer than it seems alive.
+    """At most so many owners, each for a while, and no longer than it seems to live and to keep its topics.
 
     What is known may be wrong: the owner may have released the topic. It is good enough for a client that asks for the
     first time, which will be told by that hub; one that was sent here by the owner's word is never sent back by it.
@@ -41,7 +41,7 @@ class KnownOwners:
         self._owners.pop(topic, None)
 
     def find(self, topic: Topic, within_s: float | None = None) -> HubInfo | None:
-        """Return the owner, if it is known and seems alive; with `within_s`, only if it was seen so lately."""
+        """Return the owner, if it is known and seems to keep it; with `within_s`, only if it was seen so lately."""
         found = self._owners.get(topic)
         if found is None:
             return None

@@ -46,7 +46,7 @@ class Liveness(Protocol):
         ...
 
     def seems_alive(self, hub: HubInfo) -> bool:
-        """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
+        """Say whether `hub` is alive and keeps its topics as far as is known here; False if that is not known."""
         ...
 
     def choose(self, tried: Collection[bytes] = ()) -> HubInfo:
@@ -106,10 +106,13 @@ class Ownership:
         except ServiceDownError:
             return False
 
-    async def claim(self, topic: Topic, *, should_claim: bool, tried: Collection[bytes] = ()) -> Claim:
+    async def claim(
+        self, topic: Topic, *, should_claim: bool, tried: Collection[bytes] = (), takes: bool = True
+    ) -> Claim:
         """Make this hub the owner of `topic`, unless a hub that is alive is, or another should be.
 
-        `tried` are the hubs that whoever asks has been at, which are not chosen again.
+        `tried` are the hubs that whoever asks has been at, which are not chosen again. If this hub does not take topics
+        any more, that is always another.
 
         Raises: NotResponsibleForTopicError - its text is the address of the hub to ask; MetadataError;
             ServiceDownError - this hub may not claim now, or lost every race.
@@ -117,10 +120,10 @@ class Ownership:
         me = self._liveness.me
         self._known.forget(topic)
         is_for_any = self._for_originals is None or self._for_originals(topic)
-        chosen = me if should_claim or not is_for_any else self._liveness.choose(tried)
+        chosen = me if (should_claim and takes) or not is_for_any else self._liveness.choose(tried)
         version, taken_over = NEW, False
         for _ in range(_TRIES_MAX):
-            if chosen == me:
+            if chosen == me and takes:
                 try:
                     return Claim(await self._manager.write_owner_info(topic, me, version), taken_over)
                 except (TopicOwnerInfoExistsError, BadVersionError) as refused:
@@ -138,13 +141,15 @@ class Ownership:
             owner: HubInfo = current.value
             if owner.is_fleeting:
                 raise self._not_together(topic, owner)
+            if _same(owner, me) and not takes:
+                raise _takes_none(topic)
             if _same(owner, me):
                 # All others find this hub alive, and send whoever asks back to it.
                 chosen = me
             elif await self._liveness.is_alive(owner):
                 self._known.note(topic, owner)
                 raise NotResponsibleForTopicError(owner.address)
-            elif chosen != me:
+            elif chosen != me or not takes:
                 await self._send_to(chosen, topic, current.version)
                 continue
             version, taken_over = current.version, True
@@ -162,7 +167,12 @@ class Ownership:
         return error
 
     async def _send_to(self, chosen: HubInfo, topic: Topic, version: Version) -> None:
-        """Raise NotResponsibleForTopicError for `chosen`; return if the owner record changed meanwhile."""
+        """Raise NotResponsibleForTopicError for `chosen`; return if the owner record changed meanwhile.
+
+        Raises: ServiceDownError - it is this hub, for want of others, and it takes no topics.
+        """
+        if chosen == self._liveness.me:
+            raise _takes_none(topic)
         if self._for_originals is not None:
             try:
                 await self._manager.write_owner_info(topic, chosen, version)
@@ -208,6 +218,10 @@ class Ownership:
             # The record stays and names an incarnation that no longer serves the topic; this hub claims it anew when
             # it is asked, and any other once this hub has ended.
             _log.warning("cannot release topic '%s': %s", show_name(topic), exc)
+
+
+def _takes_none(topic: Topic) -> ServiceDownError:
+    return ServiceDownError(f"this hub is shutting down, and knows of no other for topic '{show_name(topic)}'")
 
 
 def _same(one: HubInfo, other: HubInfo) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import AbstractContextManager
 from typing import Final
 
 from hedwig.errors import HedwigError
@@ -50,6 +51,10 @@ class Retention:
         self._manager = manager
         self._subscribing = subscribing
         self.deleted_messages = 0
+
+    def parting(self, topic: OwnedTopic) -> AbstractContextManager[None]:
+        """As Caretaker.parting."""
+        return self._subscribing.parting(topic)
 
     async def detach_all(self, topic: OwnedTopic) -> None:
         """As Caretaker.detach_all."""

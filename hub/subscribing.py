@@ -7,8 +7,9 @@ decides who changed it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -84,6 +85,10 @@ class Subscribing:
         self._closing: set[Subscription] = set()
         """Subscriptions whose clients close them, until their consume pointers are stored."""
         self.starts = Starts(options.operation_timeout_s)
+        self._parting: Counter[Channel] = Counter()
+        """Of channels: how many topics that are on their way out they have served."""
+        self.is_leaving = False
+        """Whether the hub lets go of all its topics."""
         self._parked: dict[Subscription, None] = {}
         """Subscriptions that were detached while nothing could be stored, and wait for that."""
         self.pointers = Pointers(options, manager, self._turns, clock, self._was_deleted, gate)
@@ -202,19 +207,30 @@ class Subscribing:
 
         await self._each_in_turn(subscriptions, detach)
 
-    async def detach_all(self, topic: OwnedTopic) -> None:
-        """Close the channels that serve subscriptions of `topic`, and store their consume pointers."""
+    @contextmanager
+    def parting(self, topic: OwnedTopic) -> Iterator[None]:
+        """Close the channels that serve subscriptions of `topic`, once it has been let go: clients come back at once.
 
-        async def detach(subscription: Subscription) -> None:
-            channel = subscription.cursor.channel if subscription.cursor is not None else None
-            try:
-                await self._detach(subscription)
-            finally:
+        While the hub `is_leaving`, a channel stays until all topics that it serves are let go.
+        """
+        served = list(topic.subscriptions.values()) if topic.subscriptions else []
+        channels = {subscription.cursor.channel for subscription in served if subscription.cursor is not None}
+        self._parting.update(channels)
+        try:
+            yield
+        finally:
+            for channel in channels:
+                self._parting[channel] -= 1
+                is_last = not self._parting[channel]
+                if is_last:
+                    del self._parting[channel]
                 # The original client dies silently on an event that the topic moved, and recovers from this.
-                if channel is not None:
+                if not self.is_leaving or (is_last and not channel.subscriptions):
                     channel.close()
 
-        await self._each_in_turn(list(topic.subscriptions.values()) if topic.subscriptions else (), detach)
+    async def detach_all(self, topic: OwnedTopic) -> None:
+        """End the deliveries of `topic`, and store the consume pointers of its subscriptions."""
+        await self._each_in_turn(list(topic.subscriptions.values()) if topic.subscriptions else (), self._detach)
 
     async def _each_in_turn(
         self, subscriptions: Sequence[Subscription], detach: Callable[[Subscription], Awaitable[None]]

@@ -10,6 +10,7 @@ import logging
 import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -49,8 +50,12 @@ _LEFT_MAX: Final = 100_000
 class Caretaker(Protocol):
     """Who does what has to be done before a topic can be let go."""
 
+    def parting(self, topic: OwnedTopic) -> AbstractContextManager[None]:
+        """At its end, once `topic` has been let go, close the channels that served subscriptions of it at its begin."""
+        ...
+
     async def detach_all(self, topic: OwnedTopic) -> None:
-        """Close the channels that serve subscriptions of `topic`, and store their consume pointers."""
+        """End the deliveries of `topic`, and store the consume pointers of its subscriptions."""
         ...
 
     async def collect(self, topic: OwnedTopic) -> int:
@@ -71,6 +76,8 @@ class _Acquisition:
     """A topic on its way to be owned, and who waits for it."""
 
     waiters: deque[_Waiter] = field(default_factory=deque)
+    running: asyncio.Task[None] | None = None
+    """Set once it has had its turn."""
 
     @property
     def should_claim(self) -> bool:
@@ -119,7 +126,9 @@ class Topics:
         self._released = asyncio.Event()
         """Set whenever a release has ended."""
         self._non_durable = _pattern(options.non_durable_topics)
-        self._closing = False
+        self._is_closing = False
+        """Whether nothing is claimed any more, since the hub ends."""
+        self._is_over = False
         self.claims_nothing_new = False
         """Whether topics without owner are left to other hubs, where there are any."""
         self._left: OrderedDict[Topic, float] = OrderedDict()
@@ -176,7 +185,7 @@ class Topics:
 
         `tried` are the hubs that have redirected the request, in order.
         """
-        if self._closing:
+        if self._is_over or (self._is_closing and not self._options.is_clustered):
             refuse(ServiceDownError("the hub is shutting down"))
             return
         acquisition = self._acquisitions.get(name)
@@ -208,7 +217,8 @@ class Topics:
                 return
             name, _ = self._turns.popitem(last=False)
             self._running += 1
-            self._tasks.start(self._acquire(name, self._acquisitions[name]))
+            acquisition = self._acquisitions[name]
+            acquisition.running = self._tasks.start(self._acquire(name, acquisition))
 
     def _go_on(self) -> None:
         self._next_turn = None
@@ -257,7 +267,7 @@ class Topics:
 
     async def _own(self, name: Topic, should_claim: bool, tried: Collection[bytes]) -> OwnedTopic:
         may_claim = should_claim and not self.claims_nothing_new and not self._is_left(name)
-        claim = await self.ownership.claim(name, should_claim=may_claim, tried=tried)
+        claim = await self.ownership.claim(name, should_claim=may_claim, tried=tried, takes=not self._is_closing)
         try:
             log = await self._open_log(name, claim)
         except Exception as exc:
@@ -334,26 +344,32 @@ class Topics:
 
     async def _release(self, topic: OwnedTopic, close_log: bool, handover: _Handover | None) -> None:
         assert self._caretaker is not None
+        # What the topic's subscribers find when they come back is what they are to find: nobody's topic, or another's.
+        with self._caretaker.parting(topic):
+            await self._shut(topic, self._caretaker, close_log, handover)
+            await self._let_go(topic, handover)
+        topic.state = TopicState.RELEASED
+        self.released += 1
+        self._owned.pop(topic.name, None)
+        self._releases.pop(topic.name, None)
+        self._released.set()
+
+    async def _shut(self, topic: OwnedTopic, caretaker: Caretaker, close_log: bool, handover: _Handover | None) -> None:
+        """Detach the subscribers and close the log, whatever fails."""
         try:
-            await self._caretaker.detach_all(topic)
+            await caretaker.detach_all(topic)
         except Exception:
             _log.exception("topic '%s': not all of its subscribers are detached", show_name(topic.name))
         try:
             if close_log:
                 await topic.log.close()
                 # At a shutdown time is short, and in a hand-over clients wait; the next owner collects as well.
-                if not self._closing and handover is None:
-                    await self._caretaker.collect(topic)
+                if not self._is_closing and handover is None:
+                    await caretaker.collect(topic)
         except (MetadataError, LedgerError, ServiceDownError, TimeoutError) as exc:
             _log.warning("topic '%s' is left for the next owner to recover: %r", show_name(topic.name), exc)
         except Exception:
             _log.exception("topic '%s' is left for the next owner to recover", show_name(topic.name))
-        await self._let_go(topic, handover)
-        topic.state = TopicState.RELEASED
-        self.released += 1
-        self._owned.pop(topic.name, None)
-        self._releases.pop(topic.name, None)
-        self._released.set()
 
     async def _let_go(self, topic: OwnedTopic, handover: _Handover | None) -> None:
         """Give the owner record up, once nothing that was begun for the topic changes it any more.
@@ -398,18 +414,25 @@ class Topics:
             self._begin_release(topic, close_log=True)
 
     async def close(self) -> None:
-        """Refuse everything that waits, and release all topics. May be cancelled: the rest is taken over later."""
-        self._refuse_turns()
+        """Claim nothing more, and release all topics. May be cancelled: the rest is taken over later.
+
+        In a cluster, whoever waits or comes is sent to other hubs, until `abandon`.
+        """
+        self._is_closing = True
+        if not self._options.is_clustered:
+            self._refuse_turns()
+        claiming = [each.running for each in self._acquisitions.values() if each.running is not None]
         for topic in list(self._owned.values()):
             await self._make_room(topic)
-        while self._tasks:
-            await self._tasks.settle()
-            for topic in list(self._owned.values()):  # Those that were being acquired.
-                await self._make_room(topic)
+        if claiming:
+            await asyncio.wait(claiming)
+        for topic in list(self._owned.values()):
+            await self._make_room(topic)
+        while self._releases:
+            await asyncio.wait(list(self._releases.values()))
 
     def _refuse_turns(self) -> None:
-        """Refuse everything that waits to be acquired, and whatever comes from now on."""
-        self._closing = True
+        """Refuse everything that waits to be acquired."""
         if self._next_turn is not None:
             self._next_turn.cancel()
         for name in list(self._turns):
@@ -418,7 +441,8 @@ class Topics:
                 waiter.refuse(ServiceDownError("the hub is shutting down"))
 
     async def abandon(self) -> None:
-        """Let go of everything as it is: whoever owns these topics next recovers them."""
+        """Let go of everything as it is, and refuse whatever comes: whoever owns these topics next recovers them."""
+        self._is_over = True
         self._refuse_turns()
         await self._tasks.cancel()
         for topic in self._owned.values():

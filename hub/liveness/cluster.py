@@ -153,6 +153,10 @@ class ClusterLiveness:
         if at_once:
             self._woken.set()
 
+    async def leave(self) -> None:
+        """Have the load that was set last known to the other hubs at once. Raises ServiceDownError."""
+        await self._registrar.leave(self._load)
+
     async def close(self) -> None:
         """Serve no more, delete the nodes, and end the session. May be called twice."""
         if self._lease is not None:

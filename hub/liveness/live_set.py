@@ -1,14 +1,17 @@
-"""The hubs that are alive, kept current by one watch."""
+"""The hubs that are alive, kept current by two watches."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
 
+from kazoo.exceptions import NoNodeError
+
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, Connection
+from hub.liveness.asking import children, read
 from hub.liveness.directory import read_hosts
 from hub.liveness.lasting import LastingTask
 from hub.liveness.live_hub import LiveHub
@@ -23,7 +26,7 @@ _RETRY_S = 0.5
 
 
 class LiveSet:
-    """Reads all host nodes when a hub comes or goes, at each connection, and for their loads every so often.
+    """Reads all host nodes when a hub comes, goes or leaves, at each connection, and for their loads every so often.
 
     What it shows may be some time behind. Without a connection the last that was known stays.
     """
@@ -61,7 +64,11 @@ class LiveSet:
 
     def has(self, hub: HubInfo) -> bool:
         """Say whether this very incarnation is in the set."""
-        return any(it.info.epoch == hub.epoch and it.info.address == hub.address for it in self._hubs)
+        return self.find(hub) is not None
+
+    def find(self, hub: HubInfo) -> LiveHub | None:
+        """Return this very incarnation as it was last read, or None."""
+        return next((it for it in self._hubs if (it.info.epoch, it.info.address) == (hub.epoch, hub.address)), None)
 
     def start(self) -> None:
         """Begin to follow."""
@@ -110,6 +117,9 @@ class LiveSet:
         connection, asked_at_s = self._bridge.connection, self._options.clock.monotonic()
         before = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
         try:
+            # A hub that leaves shows there.
+            what, shown = f"watch {self._places.endpoints}", children(self._places.endpoints, self._on_change)
+            await read(self._bridge, deadline, what, shown, NoNodeError)
             self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
         except BaseException:
             # What it was woken for is yet to be read, whoever has tried.

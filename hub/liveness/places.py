@@ -24,6 +24,10 @@ class Places:
         """Return the name of the endpoint node that one registration makes: never the same twice."""
         return f"{address}@{token}"
 
+    def leaving(self, address: str, token: str) -> str:
+        """Return the node by which a hub tells that it takes no topics from now on: it is no endpoint of any hub."""
+        return f"{self.endpoints}/leaving-{token}@{address}"
+
     def is_endpoint_of(self, name: str, address: str) -> bool:
         """Say whether an endpoint node belongs to the hub at `address`."""
         return name.rpartition("@")[0] == address

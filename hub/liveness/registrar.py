@@ -74,6 +74,25 @@ class Registrar:
                 return made
         raise ServiceDownError(f"cannot {self._what}: others register there at the same time")
 
+    async def leave(self, load: int) -> None:
+        """Have the other hubs read `load` now, and not when they next read the loads. Raises ServiceDownError.
+
+        They watch the children of two nodes, and no load, which changes with each beat. So a node is made that says
+        nothing, and goes with the session.
+        """
+        deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)
+        what = f"tell that hub {self._address} takes no topics"
+        node = self._places.leaving(self._address, secrets.token_hex(8))
+
+        def submit(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            transaction.set_data(self._host, encode_load(load))
+            transaction.create(node, b"", ephemeral=True)
+            return transaction.commit_async()
+
+        (result,) = await ask(self._bridge, deadline, what, submit)
+        answer(what, _refusal(result))
+
     async def withdraw(self, made: Enrolment) -> None:
         """Delete the nodes of an incarnation that is over. Raises ServiceDownError; they go with the session then."""
         deadline = Deadline.after(self._options.clock, self._options.operation_timeout_s)

@@ -59,10 +59,11 @@ class Registration:
         return await self._verdicts.is_alive(hub)
 
     def seems_alive(self, hub: HubInfo) -> bool:
-        """Say whether `hub` is alive as far as is known here, without asking; False may mean that it is not known."""
+        """Say whether `hub` is alive and keeps its topics as far as is known here; False if that is not known."""
         if self._is_me_or_before(hub):
             return hub.epoch == self.hub.epoch and self.is_proven()
-        return self._live_set.is_watched and self._live_set.has(hub)
+        found = self._live_set.find(hub) if self._live_set.is_watched else None
+        return found is not None and not found.is_draining
 
     def _is_me_or_before(self, hub: HubInfo) -> bool:
         # A node that is made later has the greater czxid. One there is that this hub has yet to hear of, if somebody
