@@ -130,7 +130,6 @@ class Hub:
         admin = await self._listen_admin(origins) if options.admin_port >= 0 else None
         host = options.advertised_host or options.host
         address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
-        stack.push_async_callback(self.deletions.close)
         stack.push_async_callback(self._end_incarnation)
         stack.push_async_callback(self._tasks.cancel)
         await self.shape.join(address, self.admin_port, self, self.metadata)
@@ -390,6 +389,7 @@ class Hub:
     async def _end_incarnation(self) -> None:
         if hasattr(self, "incarnation"):
             await self.incarnation.stop()
+        await self.deletions.close()
 
 
 async def _close_server(server: asyncio.Server) -> None:
