@@ -63,4 +63,5 @@ def left_tasks() -> Iterator[str]:
     """Name the tasks that go on though everything was closed."""
     for task in asyncio.all_tasks():
         if task is not asyncio.current_task():
-            yield f"a task: {task.get_coro()}"
+            name = getattr(task.get_coro(), "__qualname__", "of no name")
+            yield f"a task: {name}"

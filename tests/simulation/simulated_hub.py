@@ -151,6 +151,7 @@ class SimulatedHub(Hub):
         self.metadata = open_model(self.way, store_options)
         self.freezing.attach(self.metadata)
         self._stack.push_async_callback(self._let_go)
+        self._stack.push_async_callback(self.deletions.close)
         self._stack.push_async_callback(self._end_incarnation)
         self._stack.push_async_callback(self._tasks.cancel)
         self.serve_anew()
