@@ -173,6 +173,8 @@ class Simulation:
                 await self._run()
             except TimeoutError:
                 self.history.broken("no hang", "something does not come to its end")
+            except Exception as exc:
+                self.history.broken("no defect", f"{type(exc).__name__}: {exc}")
             gc.collect()  # An exception that nobody has looked at is told when its task goes.
         if self.history.violations:
             raise SimulationFailed(self.report())

@@ -1,0 +1,142 @@
+"""Mends of defects that were found, each taken out again: the simulation must find the defect anew.
+
+Each stands for the number of its finding, and does what the code did before, in as few lines as can be.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from hedwig.client.attachments import Attachments
+from hedwig.client.channel import Channel as ClientChannel
+from hedwig.model import LedgerRange, Topic
+from hub.cursor import Cursor
+from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hub.range_record import IsOwned, RangeRecord
+from hub.requests import _TRIES, Requests, _Attempt
+from hub.starts import Starts
+from hub.topic import OwnedTopic
+from hub.turns import Turns
+
+__all__ = ["TAKEN_OUT", "without_mend"]
+
+_create: Final = BookkeeperLedgerStore.create
+_ask: Final = ClientChannel.ask
+
+
+async def _keep_failed_writers(self: BookkeeperLedgerStore, about: Mapping[str, bytes] | None = None) -> int:
+    ledger_id = await _create(self, about)
+    self._writers[ledger_id]._on_failure = lambda: None
+    return ledger_id
+
+
+def _count_all_in_window(self: Cursor, local: int, stored: bytes) -> None:
+    self.next_id = local + 1
+    if self._filter is not None and not self._wants(stored):
+        return
+    if self._unconsumed is not None:
+        self._unconsumed.append(local)
+    self.channel.send(self._encoder.encode(stored))
+    self._delivery.delivered += 1
+
+
+async def _end_nothing(self: RangeRecord, is_owned: IsOwned) -> tuple[LedgerRange, ...]:
+    return ()
+
+
+async def _forget_doubt(self: RangeRecord, is_owned: IsOwned) -> tuple[LedgerRange, ...]:
+    self._before = None
+    return ()
+
+
+@contextmanager
+def _start_unseen(self: Starts, topic: Topic, pointer: int) -> Iterator[None]:
+    pointers = self._pointers.setdefault(topic, [])
+    pointers.append(pointer)
+    try:
+        yield
+    finally:
+        pointers.remove(pointer)
+        if not pointers:
+            del self._pointers[topic]
+
+
+@asynccontextmanager
+async def _delete_at_any_time(self: Starts, topic: Topic) -> AsyncIterator[None]:
+    yield
+
+
+def _no_cursors(self: OwnedTopic) -> Iterator[Cursor]:
+    return iter(())
+
+
+@asynccontextmanager
+async def _pass_on_twice(self: Turns, key: Hashable) -> AsyncIterator[None]:
+    waiting = self._waiting.get(key)
+    if waiting is None:
+        self._waiting[key] = deque()
+    else:
+        mine = asyncio.get_running_loop().create_future()
+        waiting.append(mine)
+        try:
+            await mine
+        except BaseException:
+            if mine in waiting:
+                waiting.remove(mine)
+            else:
+                self._pass_on(key)
+            raise
+    try:
+        yield
+    finally:
+        self._pass_on(key)
+
+
+async def _serve_before_the_answer(
+    self: ClientChannel, request: Any, timeout_s: float, on_success: Callable[[], None] = lambda: None
+) -> Any:
+    on_success()
+    return await _ask(self, request, timeout_s)
+
+
+async def _any_channel(self: Attachments, address: Any, key: Any, timeout_s: float) -> Any:
+    return await self._serving_channel(address)
+
+
+def _begin_out_of_order(self: Requests, channel: Any, request: Any, size: int) -> None:
+    self._with_topic(channel, request, size, _Attempt(_TRIES))
+
+
+def _over_unseen(self: Requests, channel: Any, request: Any) -> None:
+    """Let nothing wait for anything."""
+
+
+TAKEN_OUT: Final[Mapping[str, tuple[tuple[type, str, object], ...]]] = {
+    "1.3": ((BookkeeperLedgerStore, "create", _keep_failed_writers),),
+    "1.4": ((Cursor, "_push", _count_all_in_window),),
+    "1.8": ((RangeRecord, "end", _end_nothing), (RangeRecord, "_settle", _forget_doubt)),
+    "1.9": (
+        (Starts, "at", _start_unseen),
+        (Starts, "deletion", _delete_at_any_time),
+        (OwnedTopic, "cursors", _no_cursors),
+    ),
+    "1.12": ((Turns, "turn", _pass_on_twice),),
+    "1.17": (
+        (ClientChannel, "ask", _serve_before_the_answer),
+        (Attachments, "_free_channel", _any_channel),
+        (Requests, "_begin_in_order", _begin_out_of_order),
+        (Requests, "_over", _over_unseen),
+    ),
+}
+
+
+@contextmanager
+def without_mend(number: str) -> Iterator[None]:
+    """Take a mend out, by the number of its finding."""
+    with ExitStack() as stack:
+        for owner, name, defective in TAKEN_OUT[number]:
+            stack.enter_context(patch.object(owner, name, defective))
+        yield

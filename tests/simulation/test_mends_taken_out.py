@@ -1,0 +1,41 @@
+"""The simulation finds what it was made to find: each mend that is taken out breaks a rule, within 20,000 seeds."""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final
+
+import pytest
+
+from tests.simulation import Simulation, SimulationFailed, simulate
+from tests.simulation.taken_out import TAKEN_OUT, without_mend
+
+_SEEDS: Final = 20_000
+_BLOCK: Final = 50
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("number", TAKEN_OUT)
+def test_a_defect_is_found_again(number: str) -> None:
+    processes = os.cpu_count() or 1
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for first in range(0, _SEEDS, processes * _BLOCK):
+            blocks = [range(first + step * _BLOCK, first + (step + 1) * _BLOCK) for step in range(processes)]
+            found = [report for report in pool.map(first_found, blocks, [number] * processes) if report]
+            if found:
+                print(f"{number} is found: {found[0].partition(chr(10))[0]}")
+                return
+    pytest.fail(f"{number} is not found in {_SEEDS} seeds")
+
+
+def first_found(seeds: range, number: str) -> str | None:
+    """Return the report of the first seed that fails without a mend."""
+    with without_mend(number):
+        for seed in seeds:
+            try:
+                simulate(Simulation(seed))
+            except SimulationFailed as exc:
+                return str(exc)
+    return None
