@@ -40,10 +40,15 @@ async def read_hosts(
 ) -> tuple[LiveHub, ...]:
     """Return the hubs whose host nodes the server that we talk to knows. Raises ServiceDownError.
 
-    `on_change` is called once, in a thread of kazoo's, when a hub has come or gone since.
+    `on_change` is called, in a thread of kazoo's, when a hub has come, gone or begun to leave since.
     """
     what = f"list the hubs under {places.hosts}"
-    names = await read(bridge, deadline, what, children(places.hosts, on_change), NoNodeError)
+    listed = [children(places.hosts, on_change)]
+    if on_change is not None:
+        listed.append(children(places.endpoints, on_change))  # A hub that leaves shows there.
+    names, *others = await ask(bridge, deadline, what, *listed)
+    for each in (names, *others):
+        answer(what, each, NoNodeError)
     if isinstance(names, NoNodeError) or not names:
         return ()
     names.sort()

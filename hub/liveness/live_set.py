@@ -5,13 +5,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
-
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, Connection
-from hub.liveness.asking import children, read
 from hub.liveness.directory import read_hosts
 from hub.liveness.lasting import LastingTask
 from hub.liveness.live_hub import LiveHub
@@ -117,9 +114,6 @@ class LiveSet:
         connection, asked_at_s = self._bridge.connection, self._options.clock.monotonic()
         before = {(hub.info.address, hub.info.epoch) for hub in self._hubs}
         try:
-            # A hub that leaves shows there.
-            what, shown = f"watch {self._places.endpoints}", children(self._places.endpoints, self._on_change)
-            await read(self._bridge, deadline, what, shown, NoNodeError)
             self._hubs = await read_hosts(self._bridge, self._places, deadline, self._on_change)
         except BaseException:
             # What it was woken for is yet to be read, whoever has tried.
