@@ -78,6 +78,8 @@ class ChaosHistory(DeliveryHistory):
 
     attempts: list[Attempt] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    """What clients of ours dropped, since no hub should have delivered it; in words."""
 
     def acknowledgements(self) -> list[Acknowledgement]:
         """Return which hub acknowledged what; of other clients than ours that is not known."""

@@ -15,7 +15,8 @@ from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.errors import ServiceError
 from hedwig.model import MessageSeqId, SubscriptionPreferences, Topic
-from hedwig.wire import Action, Answer, Event, Message, Request, Subscribe
+from hedwig.names import show_name
+from hedwig.wire import Action, Answer, Delivery, Event, Message, Request, Subscribe
 from tests.chaos.history import Attempt, ChaosHistory
 from tests.hub.delivery_history import Session
 
@@ -84,6 +85,13 @@ class _RecordedAttachments(Attachments):
         super().__init__(options, routes)
         self._history = history
         self._seen = seen
+
+    def count_dropped(self, delivery: Delivery) -> None:
+        super().count_dropped(delivery)
+        self._history.dropped.append(
+            f"topic {show_name(delivery.topic)}: message {delivery.message.seq_id} came to "
+            f"{show_name(delivery.subscriber)} out of order or unasked, and was dropped"
+        )
 
     async def _attach(self, subscription: Subscription, action: Subscribe) -> Attachment:  # type: ignore[override]
         tap = Tap(subscription, self._history, self._seen)

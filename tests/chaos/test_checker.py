@@ -12,9 +12,9 @@ import pytest
 from hedwig.client import ClientOptions
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.model import MessageSeqId, SubscriberId, Topic
-from hedwig.wire import Message
+from hedwig.wire import Delivery, Message
 from tests.chaos.history import Attempt, ChaosHistory, Fault
-from tests.chaos.recorded_client import Tap
+from tests.chaos.recorded_client import RecordedClient, Tap
 from tests.chaos.redirects import Glance, glances_of
 from tests.chaos.terms import Term, terms_of
 from tests.chaos.turmoil import too_slow
@@ -433,6 +433,17 @@ async def test_a_session_begins_with_the_answer() -> None:
     assert tap.session.asked == asked
     assert tap.session.attached > asked + 0.01
     assert [local for local, _ in tap.session.deliveries] == [7, 7]
+
+
+async def test_a_message_that_a_client_drops_is_a_breach() -> None:
+    history = ChaosHistory()
+    async with RecordedClient(ClientOptions(), history, lambda *_: None) as client:
+        client._attachments.count_dropped(
+            Delivery(topic=Topic(TOPIC), subscriber=SubscriberId(b"s"), message=Message(b"m"))
+        )
+        assert client.dropped_messages == 1
+    (found,) = breaches(history, [], [], [])
+    assert "unasked" in found
 
 
 def test_evidence_of_a_topic_is_written_down(tmp_path: Path) -> None:

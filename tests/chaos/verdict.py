@@ -32,6 +32,7 @@ def breaches(
         *interleavings(history.acknowledgements(), terms),
         *baseless_redirects(history.attempts, glances, addresses),
         *long_chains(history.attempts, REDIRECTS_MAX),
+        *history.dropped,
     ]
 
 

@@ -39,7 +39,7 @@ class Visitors:
         self.visits = Visits()
         self._history = history
         # Their sessions have to be complete only if they stay subscribed.
-        self._seen = ChaosHistory(attempts=history.attempts)
+        self._seen = ChaosHistory(attempts=history.attempts, dropped=history.dropped)
         self._source = source
         self._clients = [RecordedClient(options_of(hub), self._seen, self._delivered) for hub in hubs]
         self._made: set[tuple[bytes, str]] = set()
