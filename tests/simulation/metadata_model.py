@@ -49,10 +49,13 @@ class ModelWay:
         self.slow = 0.0
         self.is_cut = False
         self.on_answer: Callable[[], None] = lambda: None
+        self._is_closed = False
 
     async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
         """As Lane.run. A read whose answer is lost was surely not a write."""
         del deadline
+        if self._is_closed:
+            raise MetadataUnavailableError(f"{what}: the metadata store is closed")
         random = self._random
         await self._travel()
         if self.is_cut or random.random() < self.refused:
@@ -70,6 +73,7 @@ class ModelWay:
 
     async def close(self) -> None:
         """As Lane.close."""
+        self._is_closed = True
 
     def heal(self) -> None:
         self.refused = self.lost = self.slow = 0.0
