@@ -122,8 +122,8 @@ async def test_zookeeper_has_the_same_to_do_for_a_hundred_topics_and_for_ten_tho
     client = await deployment.connect(hub)
 
     async def own(numbers: range) -> None:
-        for start in range(numbers.start, numbers.stop, 1000):
-            lot = range(start, min(start + 1000, numbers.stop))
+        for start in range(numbers.start, numbers.stop, 250):
+            lot = range(start, min(start + 250, numbers.stop))
             answers = await asyncio.gather(*(ask(client, b"topic-%d" % number) for number in lot))
             assert all(is_owner(answer) for answer in answers)
 
