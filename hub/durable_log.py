@@ -345,7 +345,7 @@ class DurableLog:
                             break
                     if self._made is None:
                         self._check_room()
-                        self._made = await store.within(store.ledgers.create({"topic": self.topic}))
+                        self._made = await store.new_ledger(self.topic)
                     patience.cancel()
                     await self._change_over(self._made)
                 patience = loop.call_later(_ROLL_WAIT_S, self._wait_no_longer)

@@ -32,8 +32,8 @@ class LedgerDeletions:
         self._clock = clock
         self._timeout_s = timeout_s
         self._ledgers = ledgers
-        self._waiting: dict[int, None] = {}
-        """In the order in which they are tried."""
+        self._waiting: dict[int, int | None] = {}
+        """In the order in which they are tried; of those that may be another's the token by which ours was made."""
         self._tasks = Tasks()
         self._is_trying = False
         self.left = 0
@@ -55,28 +55,38 @@ class LedgerDeletions:
                 if not await self._try(ledger_id):
                     break
         finally:
-            if not self._is_trying and not self._waiting.keys().isdisjoint(wanted):
-                self._is_trying = True
-                self._tasks.start(self._try_again())
+            if not self._waiting.keys().isdisjoint(wanted):
+                self._go_on()
 
-    def _keep(self, ledger_id: int) -> bool:
+    def undo(self, ledger_id: int, token: int) -> None:
+        """Delete a ledger that the store may have made; after a pause, since it did not answer just now."""
+        if self._keep(ledger_id, token):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._is_trying:
+            self._is_trying = True
+            self._tasks.start(self._try_again())
+
+    def _keep(self, ledger_id: int, token: int | None = None) -> bool:
         """Remember a ledger until it is deleted; return False if there is no room for it."""
         if len(self._waiting) >= _WAITING_MAX:
             self.left += 1
             _log.error("ledger %d is not deleted, too many wait for that: it is left to metadata repair", ledger_id)
             return False
-        self._waiting[ledger_id] = None
+        self._waiting[ledger_id] = token
         return True
 
     async def _try(self, ledger_id: int) -> bool:
         """Delete a ledger; return whether that is done. One that fails is tried again behind all others."""
         assert self._ledgers is not None
+        token = self._waiting.get(ledger_id)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._ledgers.delete(ledger_id)
+                await (self._ledgers.delete(ledger_id) if token is None else self._ledgers.undo(ledger_id, token))
         except Exception as exc:  # Also one that nobody foresaw: what is not deleted stays for ever.
             self._waiting.pop(ledger_id, None)
-            self._waiting[ledger_id] = None
+            self._waiting[ledger_id] = token
             _log.warning("ledger %d is not deleted yet, one of %d: %r", ledger_id, len(self._waiting), exc)
             return False
         self._waiting.pop(ledger_id, None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from hedwig.errors import LedgerStoreUnavailableError
+from hedwig.model import Topic
 from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LedgerStore
 from hub.options import HubOptions
@@ -72,6 +73,10 @@ class LogStore:
             yield
         finally:
             turns.release()
+
+    async def new_ledger(self, topic: Topic) -> int:
+        """Return the id of a new ledger. What a failure may leave is deleted. Raises: LedgerError, TimeoutError."""
+        return await self.within(self.ledgers.create({"topic": topic}, self.deletions.undo))
 
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""

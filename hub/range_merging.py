@@ -92,7 +92,7 @@ async def _copy(store: LogStore, topic: Topic, ranges: Sequence[LedgerRange], by
                 break
             if ledger_id is None:
                 async with store.ledger_turn():
-                    ledger_id = await store.within(store.ledgers.create({"topic": topic}))
+                    ledger_id = await store.new_ledger(topic)
             appends = [
                 store.ledgers.start_append(ledger_id, entry_id, entry)
                 for entry_id, entry in enumerate(entries, next_entry)

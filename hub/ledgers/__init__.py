@@ -2,6 +2,6 @@
 
 from hub.ledgers.local.options import LocalLedgerOptions
 from hub.ledgers.local.store import LocalLedgerStore
-from hub.ledgers.store import LedgerStore, LedgerStoreStats
+from hub.ledgers.store import InDoubt, LedgerStore, LedgerStoreStats
 
-__all__ = ["LedgerStore", "LedgerStoreStats", "LocalLedgerOptions", "LocalLedgerStore"]
+__all__ = ["InDoubt", "LedgerStore", "LedgerStoreStats", "LocalLedgerOptions", "LocalLedgerStore"]

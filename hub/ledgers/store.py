@@ -1,11 +1,14 @@
 """What a ledger store does, wherever it keeps the ledgers: the only door to messages on disk."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-__all__ = ["LedgerStore", "LedgerStoreStats"]
+__all__ = ["InDoubt", "LedgerStore", "LedgerStoreStats"]
+
+InDoubt: TypeAlias = Callable[[int, int], None]
+"""Takes the id of a ledger that may have been made, and the token by which it was to be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +37,22 @@ class LedgerStore(Protocol):
     cancelled append, close or delete has an unknown outcome, and leaves the store usable.
     """
 
-    async def create(self, about: Mapping[str, bytes] | None = None) -> int:
+    async def create(self, about: Mapping[str, bytes] | None = None, in_doubt: InDoubt | None = None) -> int:
         """Return the id of a new ledger, open for append by this process. An id is never given twice.
 
-        `about` is for people and tools that look at ledgers from outside; a store may leave it out.
+        `about` is for people and tools that look at ledgers from outside; a store may leave it out. If this fails or is
+        cancelled, and a ledger may have been made all the same, `in_doubt` is called once before: `undo` deletes it.
 
-        Raises: LedgerStoreUnavailableError - nothing was made that anybody will meet.
+        Raises: LedgerStoreUnavailableError - nothing was made that anybody will be given.
+        """
+        ...
+
+    async def undo(self, ledger_id: int, token: int) -> None:
+        """Delete a ledger that a `create` in doubt may have made; one that is another's, or none, is fine.
+
+        None can come of that `create` afterwards. Any store of the same ledgers may be asked; this may be repeated.
+
+        Raises: LedgerStoreUnavailableError - it is not known; repeat it.
         """
         ...
 

@@ -28,7 +28,7 @@ from hedwig.versions import Version
 from hedwig.wire import Message
 from hub.durable_log import DurableLog
 from hub.ledger_deletions import LedgerDeletions
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hub.ledgers import InDoubt, LocalLedgerOptions, LocalLedgerStore
 from hub.log_store import LogStore
 from hub.options import HubOptions
 from hub.tail import TailMemory
@@ -77,8 +77,10 @@ class FaultyLedgers(LocalLedgerStore):
     faults: Faults
     latest: "asyncio.Future[None]"
 
-    async def create(self, about: Mapping[str, bytes] | None = None) -> int:
-        return await self.faults.around(lambda: super(FaultyLedgers, self).create(about), _refused, TimeoutError)
+    async def create(self, about: Mapping[str, bytes] | None = None, in_doubt: InDoubt | None = None) -> int:
+        return await self.faults.around(
+            lambda: super(FaultyLedgers, self).create(about, in_doubt), _refused, TimeoutError
+        )
 
     async def close(self, ledger_id: int) -> int:
         return await self.faults.around(lambda: super(FaultyLedgers, self).close(ledger_id), _refused, TimeoutError)
@@ -336,11 +338,11 @@ async def test_a_topic_stays_while_the_next_ledger_cannot_be_made_or_the_last_on
     log, listener, ledgers = owner.log, owner.listener, owner.store.ledgers
     real, failed = getattr(ledgers, call), 0
 
-    async def away(argument: Any) -> Any:
+    async def away(*given: Any) -> Any:
         nonlocal failed
         failed += 1
         if is_applied:
-            await real(argument)
+            await real(*given)
             raise TimeoutError
         raise LedgerStoreUnavailableError("the test refused it")
 
@@ -413,9 +415,9 @@ async def test_publishes_go_on_while_the_next_ledger_is_being_made(
     await owner.publish(2)
     real, answer = owner.store.ledgers.create, asyncio.Event()
 
-    async def slow(about: Any) -> int:
+    async def slow(*given: Any) -> int:
         await answer.wait()
-        return await real(about)
+        return await real(*given)
 
     monkeypatch.setattr(owner.store.ledgers, "create", slow)
     await owner.publish(3)

@@ -1,7 +1,7 @@
 """Topics, over the wire: claimed, taken over, released, redirected, by whatever name, kept or not."""
 
 import asyncio
-from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -339,12 +339,12 @@ async def test_first_ledgers_are_made_few_at_a_time(
     hub = await start_hub(ledger_changes_max=3)
     create, at_once, most = hub.ledgers.create, 0, 0
 
-    async def counted(about: Mapping[str, bytes] | None = None) -> int:
+    async def counted(*given: Any) -> int:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
         try:
-            return await create(about)
+            return await create(*given)
         finally:
             at_once -= 1
 

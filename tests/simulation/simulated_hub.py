@@ -74,6 +74,9 @@ class LedgerRecords:
     async def delete(self, ledger_id: int) -> None:
         await self._reached().delete(ledger_id)
 
+    async def delete_at(self, ledger_id: int, version: Version) -> bool:
+        return await self._reached().delete_at(ledger_id, version)
+
     def ledgers(self) -> AsyncIterator[int]:
         return self._model.ledgers()
 

@@ -27,8 +27,8 @@ _create: Final = BookkeeperLedgerStore.create
 _ask: Final = ClientChannel.ask
 
 
-async def _keep_failed_writers(self: BookkeeperLedgerStore, about: Mapping[str, bytes] | None = None) -> int:
-    ledger_id = await _create(self, about)
+async def _keep_failed_writers(self: BookkeeperLedgerStore, *given: Any) -> int:
+    ledger_id = await _create(self, *given)
     self._writers[ledger_id]._on_failure = lambda: None
     return ledger_id
 

@@ -42,6 +42,10 @@ class LedgerMetadataStore(Protocol):
         """Remove the record; one that does not exist is fine."""
         ...
 
+    async def delete_at(self, ledger_id: int, version: Version) -> bool:
+        """Remove the record if it still has this version; say whether there is none now."""
+        ...
+
     def ledgers(self) -> AsyncIterator[int]:
         """Yield the ids of all ledgers, ascending."""
         ...

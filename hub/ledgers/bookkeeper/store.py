@@ -13,6 +13,7 @@ from hedwig.clock import Clock
 from hedwig.errors import (
     BadVersionError,
     CorruptEntryError,
+    CorruptRecordError,
     EntryOrderError,
     HedwigError,
     InvalidArgumentError,
@@ -39,7 +40,7 @@ from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
 from hub.ledgers.bookkeeper.zookeeper import Session
 from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
-from hub.ledgers.store import LedgerStoreStats
+from hub.ledgers.store import InDoubt, LedgerStoreStats
 
 __all__ = ["BookkeeperLedgerStore"]
 
@@ -91,7 +92,7 @@ class BookkeeperLedgerStore:
         store._links, store._registry = links, registry
         return store
 
-    async def create(self, about: Mapping[str, bytes] | None = None) -> int:
+    async def create(self, about: Mapping[str, bytes] | None = None, in_doubt: InDoubt | None = None) -> int:
         """Return the id of a new ledger; see LedgerStore. `about` becomes custom metadata, but not in format 2."""
         self._check_open()
         cluster = self._cluster
@@ -102,6 +103,7 @@ class BookkeeperLedgerStore:
             if ensemble is None:
                 raise LedgerStoreUnavailableError(f"a ledger needs {size} bookies, and {len(writable)} are registered")
             ledger_id = await cluster.metadata.new_ledger_id()
+            token = cluster.random.randrange(1, 1 << 63)
             metadata = LedgerMetadata(
                 format_version=self._options.metadata_format,
                 quorums=self._options.quorums,
@@ -110,13 +112,17 @@ class BookkeeperLedgerStore:
                 digest=self._options.digest,
                 password=self._options.password,
                 custom={**self._options.custom, **(about or {})} if self._options.metadata_format != 2 else {},
-                creation_token=cluster.random.randrange(1, 1 << 63),
+                creation_token=token,
             )
             try:
                 version = await cluster.metadata.create(ledger_id, metadata)
-            except LedgerWriteError as exc:
+            except BaseException as exc:
                 # A record without entries may be left, under an id that nobody will ever be given.
-                raise LedgerStoreUnavailableError(f"no ledger could be made: {exc}") from exc
+                if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.definite):
+                    in_doubt(ledger_id, token)
+                if isinstance(exc, LedgerWriteError):
+                    raise LedgerStoreUnavailableError(f"no ledger could be made: {exc}") from exc
+                raise
             if version is not None:
                 held = Versioned(metadata, version)
                 # What others recover is more than a writer that failed knows, so nothing may be read by it.
@@ -126,6 +132,20 @@ class BookkeeperLedgerStore:
                 )
                 return ledger_id
         raise LedgerStoreUnavailableError(f"{_CREATIONS_MAX} new ledger ids were taken: is the id counter damaged?")
+
+    async def undo(self, ledger_id: int, token: int) -> None:
+        """Delete what a `create` in doubt has made; see LedgerStore. Records of format 2 do not tell whose they are."""
+        self._check_open()
+        metadata = self._cluster.metadata
+        try:
+            found = await metadata.read(ledger_id)
+        except NoSuchLedgerError:
+            return  # What is asked later is answered later: it is not on its way any more.
+        except CorruptRecordError as exc:
+            _log.warning("ledger %d is left, though it may have been made here: %s", ledger_id, exc)
+            return
+        if found.value.creation_token == token and not await metadata.delete_at(ledger_id, found.version):
+            raise LedgerStoreUnavailableError(f"the metadata of ledger {ledger_id} have just been changed")
 
     async def open_and_fence(self, ledger_id: int) -> int:
         self._check_open()

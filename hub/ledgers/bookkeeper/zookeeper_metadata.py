@@ -126,7 +126,10 @@ class ZookeeperLedgerMetadata:
             elif isinstance(made, NodeExistsError):
                 return await self._ours(ledger_id, metadata) if lost is not None else None
             elif isinstance(made, ZookeeperError):
-                raise _refused(ledger_id, made)
+                refused = _refused(ledger_id, made)
+                if lost is not None:
+                    raise LedgerWriteError(f"whether ledger {ledger_id} was made is not known: {refused}")
+                raise refused
             else:
                 return _version(0)
 
@@ -257,6 +260,8 @@ class ZookeeperLedgerMetadata:
         """Return the version if the record is the one that a lost attempt of ours has made."""
         try:
             found = await self.read(ledger_id)
+        except NoSuchLedgerError:
+            return None
         except LedgerStoreUnavailableError as exc:
             raise LedgerWriteError(f"whether ledger {ledger_id} was made is not known: {exc}") from exc
         is_ours = metadata.creation_token is not None and found.value.creation_token == metadata.creation_token

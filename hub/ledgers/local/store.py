@@ -32,7 +32,7 @@ from hub.ledgers.local.recovery import recover
 from hub.ledgers.local.reserve import Reserve
 from hub.ledgers.local.upkeep import Upkeep
 from hub.ledgers.local.writer import Writer
-from hub.ledgers.store import LedgerStoreStats
+from hub.ledgers.store import InDoubt, LedgerStoreStats
 
 __all__ = ["LocalLedgerStore"]
 
@@ -129,12 +129,25 @@ class LocalLedgerStore:
         """Give new ledgers ids of at least `ledger_id`, so that no other store's ledgers have the same ones."""
         self._next_ledger_id = max(self._next_ledger_id, ledger_id)
 
-    async def create(self, about: Mapping[str, bytes] | None = None) -> int:  # noqa: ARG002 (no room for it in records)
+    async def create(
+        self,
+        about: Mapping[str, bytes] | None = None,  # noqa: ARG002 (no room for it in records)
+        in_doubt: InDoubt | None = None,
+    ) -> int:
         ledger_id = self._next_ledger_id
         self._next_ledger_id += 1
-        await self._put(NewRecord(RecordKind.CREATE, ledger_id, 0, b""))
+        try:
+            await self._put(NewRecord(RecordKind.CREATE, ledger_id, 0, b""))
+        except BaseException as exc:
+            if in_doubt is not None and not (isinstance(exc, HedwigError) and exc.definite):
+                in_doubt(ledger_id, 0)
+            raise
         self._next[ledger_id] = 0
         return ledger_id
+
+    async def undo(self, ledger_id: int, token: int) -> None:  # noqa: ARG002 (nobody else makes ledgers here)
+        await self._put(None)
+        await self.delete(ledger_id)
 
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
         if self._next.get(ledger_id) != entry_id:

@@ -1,6 +1,7 @@
 """Prove what a ledger store promises to whoever uses it in peace, wherever it keeps the ledgers."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -198,6 +199,24 @@ async def test_cancelled_operations_leave_the_store_usable(any_store: LedgerStor
             ledger = await any_store.create()
             await fill(any_store, [ledger], range(turn + 1))
     assert len(await read_all(any_store, ledger)) == 20
+
+
+async def test_creations_that_are_cancelled_leave_no_ledger_once_they_are_undone(any_store: LedgerStore) -> None:
+    made: list[int] = []
+    doubts: list[tuple[int, int]] = []
+    began = time.monotonic()
+    before = await any_store.create()
+    took_s = time.monotonic() - began
+    for turn in range(40):
+        creating = asyncio.ensure_future(any_store.create(None, lambda *doubt: doubts.append(doubt)))
+        await asyncio.wait([creating], timeout=took_s * turn / 20)
+        creating.cancel()
+        await asyncio.wait([creating])
+        made += [] if creating.cancelled() else [creating.result()]
+    assert doubts, "none was cancelled while it was under way"
+    for ledger_id, token in 2 * doubts:
+        await any_store.undo(ledger_id, token)
+    assert [each async for each in any_store.ledgers() if each >= before] == [before, *made]
 
 
 async def test_closed_store_refuses_everything_and_finishes_what_was_begun(open_any_store: OpenAnyStore) -> None:

@@ -4,6 +4,7 @@ A model of what the rules of the protocol allow, to try the logic of ledgers aga
 """
 
 import asyncio
+import enum
 from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
 from random import Random
@@ -20,7 +21,7 @@ from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metad
 from hub.ledgers.bookkeeper.outcomes import Outcome
 from hub.ledgers.bookkeeper.requests import LAST_ENTRY, AddEntry, Answer, Done, ReadEntry, ReadLac, Request, WriteLac
 
-__all__ = ["ModelBookies", "ModelMetadata", "View"]
+__all__ = ["LostCreation", "ModelBookies", "ModelMetadata", "View"]
 
 
 class _Bookie:
@@ -167,6 +168,15 @@ class _Exchange:
             done(answer)
 
 
+class LostCreation(enum.Enum):
+    """What becomes of the creation of a record that is not answered."""
+
+    DONE = enum.auto()
+    NOT_DONE = enum.auto()
+    SILENT = enum.auto()
+    """It is done, and nothing tells that its answer does not come."""
+
+
 class ModelMetadata:
     """Ledger metadata with compare-and-set. `lost` is the chance that the answer to a write gets lost."""
 
@@ -178,6 +188,8 @@ class ModelMetadata:
         self.gate = asyncio.Event()
         self.gate.set()
         self.records: dict[int, tuple[bytes, int]] = {}
+        self.lost_creation: LostCreation | None = None
+        """What becomes of the next creation, which gets no answer; then this is None again."""
         self._next_id = 0
         self._writes = 0
 
@@ -188,9 +200,15 @@ class ModelMetadata:
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Version | None:
         await self._travel()
+        lost, self.lost_creation = self.lost_creation, None
         if ledger_id in self.records:
             return None
-        return self._put(ledger_id, metadata)
+        version = self._put(ledger_id, metadata) if lost is not LostCreation.NOT_DONE else None
+        if lost is LostCreation.SILENT:
+            await asyncio.get_running_loop().create_future()
+        if lost is not None:
+            raise LedgerWriteError("no answer")
+        return version
 
     async def read(self, ledger_id: int) -> Versioned[LedgerMetadata]:
         await self._travel()
@@ -214,6 +232,13 @@ class ModelMetadata:
     async def delete(self, ledger_id: int) -> None:
         await self._travel()
         self.records.pop(ledger_id, None)
+
+    async def delete_at(self, ledger_id: int, version: Version) -> bool:
+        await self._travel()
+        if ledger_id in self.records and _version(self.records[ledger_id][1]) != version:
+            return False
+        self.records.pop(ledger_id, None)
+        return True
 
     async def ledgers(self) -> AsyncIterator[int]:
         for ledger_id in sorted(self.records):
