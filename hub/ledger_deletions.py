@@ -25,7 +25,8 @@ _PAUSE_MAX_S: Final = 60.0
 class LedgerDeletions:
     """Deletes ledgers at once where it can, and else again and again, with pauses, for as long as the hub lives.
 
-    At most 10,000 wait. The others are left to `metadata repair`, and `left` counts them.
+    At most 10,000 wait. The others are left to `metadata repair`: `left` counts them, and the log says so once until
+    none waits any more.
     """
 
     def __init__(self, clock: Clock, timeout_s: float, ledgers: LedgerStore | None = None) -> None:
@@ -36,6 +37,8 @@ class LedgerDeletions:
         """In the order in which they are tried; of those that may be another's the token by which ours was made."""
         self._tasks = Tasks()
         self._is_trying = False
+        self._has_told = False
+        """Whether it was logged that too many wait."""
         self.left = 0
 
     def attach(self, ledgers: LedgerStore) -> None:
@@ -72,7 +75,13 @@ class LedgerDeletions:
         """Remember a ledger until it is deleted; return False if there is no room for it."""
         if len(self._waiting) >= _WAITING_MAX:
             self.left += 1
-            _log.error("ledger %d is not deleted, too many wait for that: it is left to metadata repair", ledger_id)
+            if not self._has_told:
+                self._has_told = True
+                _log.error(
+                    "%d ledgers wait for being deleted; others, from ledger %d on, are left to metadata repair",
+                    len(self._waiting),
+                    ledger_id,
+                )
             return False
         self._waiting[ledger_id] = token
         return True
@@ -102,6 +111,7 @@ class LedgerDeletions:
                     if not await self._try(ledger_id):
                         break
                     pause_s = _PAUSE_FIRST_S
+            self._has_told = False
         finally:
             self._is_trying = False
 
