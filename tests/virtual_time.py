@@ -57,8 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop that lives by a virtual clock."""
 
     def __init__(self, time: VirtualTime) -> None:
-        self.selector = _Selector(time)
-        super().__init__(self.selector)
+        super().__init__(_Selector(time))
         self._virtual = time
         self._clock_resolution = 2 * time.early_s + 1e-9  # What asyncio takes for the same moment.
 

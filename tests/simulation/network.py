@@ -4,8 +4,9 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVarTuple, cast
 
 from tests.virtual_time import VirtualLoop, VirtualTime
 
@@ -13,6 +14,8 @@ __all__ = ["PLACE", "Network", "NetworkedTime"]
 
 PLACE: Final = contextvars.ContextVar("PLACE", default="nowhere")
 """Where the running task is: the name of its machine."""
+
+Ts = TypeVarTuple("Ts")
 
 _HIGH: Final = 64 * 1024
 _Listener = Callable[[], asyncio.Protocol]
@@ -239,27 +242,62 @@ class NetworkedTime(VirtualTime):
         return _Loop(self)
 
 
-class _NoSelector:
-    """A selector that does not ask the system: nothing here comes from outside."""
-
-    def __init__(self, selector: Any) -> None:
-        self._selector = selector
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout:
-            self._selector.pass_time(timeout)
-        assert timeout is not None, "everybody waits, and nothing will ever come"
-        return []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._selector, name)
-
-
 class _Loop(VirtualLoop):
+    """A virtual loop that asks the system for nothing, since nothing here comes from outside.
+
+    Timers of one moment run in the order in which they were made.
+    """
+
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+
     def __init__(self, time: NetworkedTime) -> None:
         super().__init__(time)
-        self._selector: Any = _NoSelector(self.selector)
         self._network = time.network
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._made = 0
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, *_: Any, **__: Any) -> Any:
         return await self._network.connect(protocol_factory, host)
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._virtual.seconds + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._made += 1
+        heappush(self._timers, (when, self._made, handle))
+        return handle
+
+    def _run_once(self) -> None:
+        ready, timers, time = self._ready, self._timers, self._virtual
+        if not ready and not self._stopping:
+            while timers and timers[0][2].cancelled():
+                heappop(timers)
+            assert timers, "everybody waits, and nothing will ever come"
+            time.seconds = max(time.seconds, timers[0][0])
+        while timers and timers[0][0] <= time.seconds:
+            ready.append(heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()

@@ -194,7 +194,7 @@ class Simulation:
         clients = [asyncio.create_task(each.run()) for each in works]
         turmoil = Turmoil(self)
         async with asyncio.timeout(300):
-            await turmoil.run(random.choice((4.0, 8.0, 15.0)))
+            await turmoil.run(random.choice((2.0, 6.0, 12.0)))
         self.history.act("calm")
         self.is_calm = True
         async with asyncio.timeout(_CALM_S):
