@@ -46,9 +46,19 @@ _log = logging.getLogger(__name__)
 _LAST_WORDS_S: Final = 3.0
 """How long peers have to take their last answers when the hub ends."""
 _HEARD_S: Final = 0.2
-"""How long the other hubs have to hear that this one ends, before its subscribers come to them."""
+"""How long the other hubs have to hear that this one ends, before its subscribers come to them.
+
+A fixed time, since nothing tells this hub that they have: ZooKeeper does not say whose watch it has served, and what
+hubs write anyway, their loads, does not depend on what they have read. Each would have to acknowledge it with a write
+of its own, which hubs of the original never do, so that this time would be waited for beside them all the same.
+"""
 _QUIET_S: Final = 1.0
-"""How long nobody has to have connected before a hub that ends takes it that all its subscribers are elsewhere."""
+"""How long nobody has to have connected before a hub that ends takes it that all its subscribers are elsewhere.
+
+A fixed time, since a client whose connection is closed does not say where it asks next: here, if it knows this hub as
+the first to ask, or at another hub, which tells nobody. That its topic has an owner again proves only that one of its
+subscribers has come there, and a subscriber that has ended never comes.
+"""
 _BACK_S: Final = 5.0
 """How long subscribers have to come back at most."""
 
