@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import Final
 
-from hedwig.clock import Clock
+from hedwig.clock import Clock, Deadline
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
@@ -20,6 +20,7 @@ from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
 from hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hub.ledgers.bookkeeper.quorums import Quorums
 from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hub.ledgers.bookkeeper.zookeeper import exists
 from hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
 from hub.options import HubOptions
 from hub.shape import Member
@@ -77,12 +78,41 @@ class Cluster:
         except NotAppliedError as exc:
             raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
         self._session = BridgedSession(bridge)
+        await self._wait_for_root(self._session, hosts)
+
+    async def _wait_for_root(self, session: BridgedSession, hosts: str) -> None:
+        """Wait until BookKeeper is set up, before anybody can be sent to this hub. Raises: ServiceDownError."""
+        is_waiting = False
+        while True:
+            deadline = Deadline.after(self._clock, self._options.operation_timeout_s)
+            try:
+                (found,) = await session.send(deadline, exists(self._root))
+            except LedgerStoreUnavailableError as exc:
+                if not is_waiting:
+                    raise ServiceDownError(f"cannot join the cluster: {exc}") from exc
+                _log.info("whether BookKeeper is set up is not known: %s", exc)
+            else:
+                if found is not None:
+                    break
+                if not is_waiting:
+                    is_waiting = True
+                    _log.warning(
+                        "waits for BookKeeper: there is no %s in ZooKeeper at %s; start a bookie with this root, or "
+                        "correct bookkeeper.zookeeper",
+                        self._root,
+                        hosts,
+                    )
+            await self._clock.sleep(_RETRY_S)
+        if is_waiting:
+            _log.info("BookKeeper is set up now: there is %s", self._root)
+            # Who has made it is about to record the layout of ledgers, and may fail if that is there already.
+            await self._clock.sleep(_RETRY_S)
 
     async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (the others are found through ZooKeeper alone)
         """Register as one of the hubs.
 
-        Raises: ServiceDownError - ZooKeeper does not answer, another hub is registered at this address, or no
-            BookKeeper was set up yet where it should be; ConfigurationError - one that is not known here is there.
+        Raises: ServiceDownError - ZooKeeper does not answer, or another hub is registered at this address;
+            ConfigurationError - a BookKeeper that is not known here is set up.
         """
         hosts, prefix = place_of("cluster.zookeeper", self._options.cluster.zookeeper)
         cluster = self._options.cluster

@@ -1,14 +1,17 @@
 """Prove what a hub of a cluster says when it cannot start, and with which code it ends."""
 
 import asyncio
+import signal
 
 import pytest
+from kazoo.client import KazooClient
 
 from cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from hub.cluster_options import BookieOptions
 from hub.main import ExitCode, main
+from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
 from tests.hub.cluster.deployment import Deployment, ask
 from tests.hub.cluster.test_one_owner import is_owner
@@ -66,14 +69,45 @@ def test_options_that_cannot_go_together_are_refused(
         assert word in line
 
 
-async def test_hub_whose_bookkeeper_was_never_set_up_ends_as_one_that_may_be_started_again(
-    deployment: Deployment,
-) -> None:
+async def test_hub_whose_bookkeeper_was_never_set_up_waits_for_it(deployment: Deployment) -> None:
+    """As in a new deployment whose hubs are started before the first bookie."""
+    raw = deployment.raw()
+    root = f"{deployment.prefix}/new/ledgers"
+    hub = deployment.apart(f"bookkeeper.zookeeper=zookeeper://{deployment.zookeeper}{root}")
+    hub.begin()
+    await _waits_for(hub, root)
+    assert not raw.exists(f"{deployment.prefix}/hosts"), "nobody is sent to it"
+    _take_bookies(raw, root)
+    await until(lambda: "serving" in hub.log or not hub.is_running, "it serves")
+    assert [hub.log.count(words) for words in ("waits for BookKeeper", "BookKeeper is set up now")] == [1, 1]
+    assert hub.end(signal.SIGTERM) == ExitCode.DONE
+    hub.start()
+    client = await deployment.connect(hub)
+    assert await client.publish(b"t", b"first") == 1
+    hub.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_hub_that_waits_for_bookkeeper_ends_in_order(deployment: Deployment, number: signal.Signals) -> None:
     hub = deployment.apart(f"bookkeeper.zookeeper=zookeeper://{deployment.zookeeper}/no/such/ledgers")
-    code, line = await _refusal(hub)
-    assert code == ExitCode.UNAVAILABLE
-    assert "/no/such/ledgers" in line
-    assert "root" in line
+    hub.begin()
+    await _waits_for(hub, "/no/such/ledgers")
+    assert hub.end(number) == (ExitCode.INTERRUPTED if number is signal.SIGINT else ExitCode.DONE)
+    assert "Traceback" not in hub.log, hub.log
+
+
+async def _waits_for(hub: RunningHub, root: str) -> None:
+    await until(lambda: root in hub.log or not hub.is_running, "it says what it waits for")
+    assert hub.is_running, hub.log
+    assert f"there is no {root} in ZooKeeper" in hub.log
+
+
+def _take_bookies(raw: KazooClient, root: str) -> None:
+    """Register the bookies of the tests below another root, which is made, too."""
+    for name in raw.get_children(f"{LEDGERS_ROOT}/available"):
+        if name != "readonly":
+            data, _ = raw.get(f"{LEDGERS_ROOT}/available/{name}")
+            raw.create(f"{root}/available/{name}", data, makepath=True)
 
 
 @pytest.mark.parametrize("key", ["cluster.zookeeper", "bookkeeper.zookeeper", "metadata"])
@@ -118,8 +152,5 @@ async def test_hub_starts_without_bookies_and_is_ready_once_they_are_there(deplo
     answer = await client.request(b"t", Publish(Message(b"first")))
     assert answer.status is StatusCode.SERVICE_DOWN
     assert "bookies" in (answer.text or "")
-    for name in raw.get_children(f"{LEDGERS_ROOT}/available"):
-        if name != "readonly":
-            data, _ = raw.get(f"{LEDGERS_ROOT}/available/{name}")
-            raw.create(f"{root}/available/{name}", data)
+    _take_bookies(raw, root)
     await asyncio.to_thread(admin.wait, "/ready", lambda told: told["ready"], "the bookies are found")
