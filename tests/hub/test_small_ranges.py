@@ -1,6 +1,7 @@
 """Many small ledgers become few: what is chosen, and what becomes of the messages whatever happens meanwhile."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,10 +25,10 @@ __all__ = ["place"]
 _SMALL = 100_000 // FAN
 
 
-def merge_all(messages: list[int]) -> int:
+def merge_all(messages: list[int], small: int = _SMALL) -> int:
     """Merge as long as there is something to merge; return how many messages are copied for that."""
     copied = 0
-    while found := find_mergeable([number * (number <= _SMALL) for number in messages]):
+    while found := find_mergeable([number * (number <= small) for number in messages]):
         first, end = found
         assert end - first >= FAN
         total = sum(messages[first:end])
@@ -59,6 +60,24 @@ def test_ten_years_of_idle_releases_leave_a_small_record() -> None:
     )
     assert stored_bytes(LedgerRanges(ranges)) < 64 << 10
     assert len(ranges) < 100
+
+
+@pytest.mark.parametrize(
+    ("message_bytes", "messages_each"), [(1 << 10, 16**4), (16 << 10, 16**3), (256 << 10, 16**2), (4 << 20, 16)]
+)
+def test_what_a_year_of_idle_releases_leaves_depends_on_the_size_of_messages(
+    message_bytes: int, messages_each: int
+) -> None:
+    """As docs/hub-limits.md says: a range above a sixteenth of 64 MiB is not merged any more."""
+    releases = 17_520
+    messages: list[int] = []
+    copied = 0
+    for _ in range(releases):
+        messages.append(1)
+        copied += merge_all(messages, min(_SMALL, (4 << 20) // message_bytes))
+    assert max(messages) <= messages_each
+    assert len(messages) <= releases / messages_each + 100
+    assert copied <= releases * (1 + math.log(messages_each, FAN))
 
 
 def test_what_older_hubs_left_is_merged_in_few_steps() -> None:
