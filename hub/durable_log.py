@@ -550,6 +550,36 @@ class DurableLog:
     async def delete_consumed(self, consumed: int) -> int:
         return await self._change(lambda ranges: without_consumed(ranges, consumed))
 
+    async def end_ledger(self) -> None:
+        if self._changing is not None or self._failed or self._ledger_id is None or self._last < self._start:
+            return
+        self._changing = changing = asyncio.get_running_loop().create_future()
+        self._is_held = True
+        try:
+            async with self._store.ledger_turn():
+                await self._settled()
+                if not self._failed:
+                    await self._end_at_hand()
+                    await self._close_former()
+        finally:
+            self._changing = None
+            changing.set_result(None)
+            if self._is_over:
+                self._let_go()
+            self._append_waiting()
+            if self._waiting:
+                self._begin_ledger()
+
+    async def _end_at_hand(self) -> None:
+        await self._close_former()
+        try:
+            await self._change(self._sealed)
+        finally:
+            ranges = self.ranges.ranges
+            if not ranges or ranges[-1].end is not None:
+                # Its end is on record, or may be: nothing may be appended behind that.
+                self._ledger_id, self._unclosed = None, self._ledger_id
+
     async def merge_small(self) -> bool:
         for _ in range(_MERGES_MAX):
             copy = await copy_small(self._store, self.topic, self.ranges)

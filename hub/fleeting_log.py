@@ -62,6 +62,9 @@ class FleetingLog:
     async def delete_consumed(self, consumed: int) -> int:
         return 0
 
+    async def end_ledger(self) -> None:
+        """Do nothing: there are no ledgers."""
+
     async def merge_small(self) -> bool:
         return False
 

@@ -74,7 +74,7 @@ class Incarnation:
         self.topics = Topics(options, ownership, self._log_store, clock)
         self.delivery = Delivery(options, clock)
         self.subscribing = Subscribing(options, leased.subscriptions, self.delivery, filters, clock, gate)
-        self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing)
+        self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing, ledgers)
         self.topics.attach_caretaker(self.retention)
         self.requests = Requests(options, self.topics, self.subscribing, gate)
         self._upkeep = Tasks()

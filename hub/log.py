@@ -90,6 +90,13 @@ class TopicLog(Protocol):
         """
         ...
 
+    async def end_ledger(self) -> None:
+        """Close the ledger that takes appends, if it holds any, so that it can be deleted; the next publish makes one.
+
+        Raises: MetadataError, LedgerError, TimeoutError; then it may take appends still.
+        """
+        ...
+
     async def merge_small(self) -> bool:
         """Have one ledger take the place of many small ones; return whether there may be more to merge.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from hedwig.errors import HedwigError
 from hedwig.names import show_name
+from hub.ledgers import LedgerStore
 from hub.options import HubOptions
 from hub.subscribing import Subscribing
 from hub.topic import OwnedTopic
@@ -44,12 +45,19 @@ class Retention:
     """Looks through the owned topics every so often, and through one when it is released."""
 
     def __init__(
-        self, options: HubOptions, topics: Topics, manager: SubscriptionDataManager, subscribing: Subscribing
+        self,
+        options: HubOptions,
+        topics: Topics,
+        manager: SubscriptionDataManager,
+        subscribing: Subscribing,
+        ledgers: LedgerStore,
     ) -> None:
         self._options = options
         self._topics = topics
         self._manager = manager
         self._subscribing = subscribing
+        self._ledgers = ledgers
+        self._is_short = False
         self.deleted_messages = 0
 
     def parting(self, topic: OwnedTopic) -> AbstractContextManager[None]:
@@ -69,7 +77,7 @@ class Retention:
 
         Raises: MetadataError, LedgerError, TimeoutError - and nothing that is needed is gone.
         """
-        if not topic.log.has_closed:
+        if not (topic.log.has_closed or self._is_short):
             return 0
         topic.is_to_collect = False
         starts = self._subscribing.starts
@@ -89,9 +97,12 @@ class Retention:
                     needs.add(cursor.next_id - 1, cursor.bound)
                 if needs.lowest < lowest:
                     topic.is_to_collect = True  # No pointer may move before that has passed.
+                if self._is_short and needs.lowest >= topic.log.last_id:
+                    await topic.log.end_ledger()
                 deleted = await topic.log.delete_consumed(needs.lowest)
         self.deleted_messages += deleted
-        await self._merge(topic)
+        if not self._is_short:
+            await self._merge(topic)
         return deleted
 
     async def _merge(self, topic: OwnedTopic) -> None:
@@ -104,13 +115,25 @@ class Retention:
 
     async def sweep(self) -> None:
         """Look through all owned topics in which a stored consume pointer moved, or a ledger was closed."""
+        await self._look_for_space()
         for index, topic in enumerate(list(self._topics)):
             if index % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-            if not (topic.is_to_collect and topic.is_serving and topic.log.has_closed):
+            if not (topic.is_to_collect and topic.is_serving and (topic.log.has_closed or self._is_short)):
                 continue
             try:
                 await self.collect(topic)
             except (HedwigError, TimeoutError) as exc:
                 topic.is_to_collect = True
                 _log.warning("topic '%s': consumed ledgers stay for now: %s", show_name(topic.name), exc)
+
+    async def _look_for_space(self) -> None:
+        """Learn whether the disk is full: then ledgers that take appends count, too, since nothing is appended."""
+        was_short, self._is_short = self._is_short, await self._is_full()
+        if self._is_short and not was_short:
+            for topic in self._topics:
+                topic.is_to_collect = True
+
+    async def _is_full(self) -> bool:
+        # Where bookies are missing, an open ledger goes on, and the end of it would free nothing.
+        return not self._options.is_clustered and (await self._ledgers.stats()).is_full

@@ -42,8 +42,12 @@ class RunningHub:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         module: str = "hub.main",
+        launcher: Sequence[str] = (),
     ) -> None:
-        """Prepare a hub. `arguments` are further ones of the command line; `module` is what is run with all of them."""
+        """Prepare a hub. `arguments` are further ones of the command line; `module` is what is run with all of them.
+
+        `launcher` is a command that the command of the hub is given to, and that ends by executing it.
+        """
         self.directory = directory
         self.data = directory / "data"
         self.settings = settings
@@ -55,6 +59,7 @@ class RunningHub:
         self.process: subprocess.Popen[bytes] | None = None
         self._environment = dict(environment or {})
         self._module = module
+        self._launcher = launcher
         self._log_start = 0
 
     @property
@@ -91,7 +96,7 @@ class RunningHub:
         with self._log_file.open("ab") as log:
             self._log_start = log.tell()
             self.process = subprocess.Popen(
-                [*command, *self.arguments],
+                [*self._launcher, *command, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -216,6 +216,11 @@ class Owner:
             await self.log.delete_consumed(consumed)
         self._deleted = max(self._deleted, consumed)
 
+    async def end_ledger(self) -> None:
+        """End the ledger that takes appends, without another."""
+        with contextlib.suppress(LedgerError, MetadataError, TimeoutError):
+            await self.log.end_ledger()
+
     async def hand_over(self) -> None:
         """Release the topic and take it again."""
         try:
@@ -295,6 +300,10 @@ async def _work(owner: Owner) -> None:
     await owner.hand_over()
     await owner.collect(owner.log.last_id)
     await owner.publish(4)
+    await asyncio.gather(owner.end_ledger(), owner.publish(2))
+    await owner.end_ledger()
+    await owner.collect(owner.log.last_id)
+    await owner.publish(1)
 
 
 @pytest.mark.parametrize(

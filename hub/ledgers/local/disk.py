@@ -31,6 +31,11 @@ class Disk:
     def allocate(self, descriptor: int, size: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
 
+    def free_bytes(self, directory: Path) -> int:
+        """Return how much the file system of a directory still takes from a process without special rights."""
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize
+
     def replace(self, source: Path, target: Path) -> None:
         source.replace(target)
 

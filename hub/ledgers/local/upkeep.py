@@ -117,8 +117,8 @@ class Upkeep:
     def _run(self) -> None:
         pause = self._options.upkeep_interval_s
         while True:
+            self._pause(pause)
             with self._wake:
-                self._wake.wait_for(lambda: self._closing or self._has_work(), timeout=pause)
                 closing = self._closing
             pause = self._options.upkeep_interval_s
             try:
@@ -136,13 +136,20 @@ class Upkeep:
                     self._wake.notify_all()
                 if closing:
                     return
-            if self._reserve.is_missing:
-                self._reserve.refill()
-                pause = min(_RETRY_S, pause)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for work, no longer than that, and look after the reserve meanwhile."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._reserve.watch()
+            with self._wake:
+                if self._wake.wait_for(lambda: self._closing or self._has_work(), timeout=min(left, _RETRY_S)):
+                    return
 
     def _rest(self, seconds: float) -> bool:
         """Wait, and write indexes meanwhile; return False if the store is being closed."""
         until = time.monotonic() + seconds
+        self._reserve.watch()
         while True:
             self._write_indexes()
             with self._wake:

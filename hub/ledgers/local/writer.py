@@ -36,7 +36,11 @@ __all__ = ["Writer"]
 
 _log = logging.getLogger(__name__)
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL: Final = _NO_SPACE | {errno.EFBIG}
+_SHORT: Final = 16
+"""On a full disk a segment has this part of its usual length, and at least `_SHORT_MIN` bytes."""
+_SHORT_MIN: Final = 4096
 
 Finish = Callable[[Sequence[RecordJob], "HedwigError | None", int], None]
 
@@ -170,11 +174,16 @@ class Writer:
         active = self._active
         if active is not None:
             size = sum(RECORD_HEADER_BYTES + len(record.payload) for record in records)
-            fits = active.end + size <= self._options.segment_bytes
+            fits = active.end + size <= self._segment_bytes()
             if (fits and len(self._index) + len(records) <= self._options.segment_records_max) or not len(self._index):
                 return active
             self._retire()
         return self._begin()
+
+    def _segment_bytes(self) -> int:
+        """Return how long a segment may be. On a full disk they are short: what is active is not given back."""
+        most = self._options.segment_bytes
+        return max(most // _SHORT, _SHORT_MIN) if self._reserve.is_missing else most
 
     def _begin(self) -> Segment:
         """Make a new segment the active one. Its header is on disk before the first record is written."""
@@ -237,17 +246,16 @@ class Writer:
             reason = partial(self._not_known, exc)
         self._refuse([job for job in jobs if not job.is_upkeep], reason)
         upkeep = [job for job in jobs if job.is_upkeep]
-        if not upkeep:
-            return
-        try:
-            with self._reserve.given_up() if full else contextlib.nullcontext():
+        # Also where nothing is to be written here: others write to this disk before anything can be deleted.
+        with self._reserve.given_up() if exc.errno in _NO_SPACE else contextlib.nullcontext():
+            try:
                 self._write(upkeep)
-        except OSError as again:
-            self._cut_tail()
-            _log.error("cannot even write what makes space in %s: %s", self._directory.path, again)
-            self._refuse(upkeep, reason)
-        else:
-            self._done(upkeep)
+            except OSError as again:
+                self._cut_tail()
+                _log.error("cannot even write what makes space in %s: %s", self._directory.path, again)
+                self._refuse(upkeep, reason)
+            else:
+                self._done(upkeep)
 
     def _cut_tail(self) -> bool:
         """Let go of the active segment after a failure; return whether what was not synced is surely gone."""

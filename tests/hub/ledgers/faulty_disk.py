@@ -65,6 +65,9 @@ class FaultyDisk(Disk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         super().allocate(descriptor, size)
 
+    def free_bytes(self, directory: Path) -> int:
+        return min(super().free_bytes(directory), self._room(directory / "no file", 0))
+
     def replace(self, source: Path, target: Path) -> None:
         self.before("replace", target)
         super().replace(source, target)
