@@ -9,6 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
+from hub.listening import serve
 
 __all__ = ["AdminServer", "BadRequestError", "ConflictError", "NotFoundError", "Route", "json_response"]
 
@@ -69,6 +70,7 @@ class AdminServer:
             shutdown_timeout=_END_S,
         )
         self._listener: asyncio.Server | None = None
+        self._address = "", 0
 
     async def listen(self, host: str, port: int) -> int:
         """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
@@ -85,12 +87,13 @@ class AdminServer:
                 "choose another admin_port, or -1 for none"
             ) from exc
         bound: int = self._listener.sockets[0].getsockname()[1]
+        self._address = host, bound
         return bound
 
     async def serve(self) -> None:
-        """Answer from now on."""
+        """Answer from now on. Raises: ConfigurationError - something else has begun to listen there."""
         assert self._listener is not None, "it listens"
-        await self._listener.start_serving()
+        await serve(self._listener, *self._address)
 
     async def close(self) -> None:
         """Stop listening, and end the requests at hand."""

@@ -23,6 +23,7 @@ from hub.freezing import Freezing
 from hub.incarnation import Incarnation
 from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LedgerStore
+from hub.listening import serve
 from hub.options import HubOptions
 from hub.ownership import Liveness
 from hub.requests import Requests
@@ -150,8 +151,8 @@ class Hub:
         if admin is not None:
             await admin.serve()
             self._tasks.start(admin.load.run())
-        for server in listeners:
-            await server.start_serving()
+        for server, port in listeners:
+            await serve(server, options.host, port)
 
     async def _listen_admin(self, origins: Mapping[str, str]) -> "AdminEndpoint":
         try:
@@ -167,19 +168,18 @@ class Hub:
         self._stack.push_async_callback(admin.close)
         return admin
 
-    async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[asyncio.Server]:
+    async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[tuple[asyncio.Server, int]]:
         options = self.options
-        plain = await self._bind(options.port, None)
-        self.port = plain.sockets[0].getsockname()[1]
-        self._servers.append(plain)
+        plain, self.port = await self._bind(options.port, None)
+        listeners = [(plain, self.port)]
         self.tls_port = None
         if tls is not None:
-            secure = await self._bind(options.tls_port, tls)
-            self.tls_port = secure.sockets[0].getsockname()[1]
-            self._servers.append(secure)
-        return self._servers
+            secure, self.tls_port = await self._bind(options.tls_port, tls)
+            listeners.append((secure, self.tls_port))
+        self._servers.extend(server for server, _ in listeners)
+        return listeners
 
-    async def _bind(self, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
+    async def _bind(self, port: int, tls: ssl.SSLContext | None) -> tuple[asyncio.Server, int]:
         loop = asyncio.get_running_loop()
         host = self.options.host
         try:
@@ -195,7 +195,7 @@ class Hub:
         except OSError as exc:
             raise ConfigurationError(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
         self._stack.push_async_callback(_close_server, server)
-        return server
+        return server, server.sockets[0].getsockname()[1]
 
     # ----------------------------------------------------------------------------------------- what it serves with
 

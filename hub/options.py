@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -141,6 +142,7 @@ class HubOptions:
             raise ConfigurationError(
                 "an IPv6 address cannot be expressed in a redirect; give advertised_host a name or an IPv4 address"
             )
+        self._check_ports()
         if any(char.isspace() or not char.isprintable() for char in self.advertised_host):
             raise ConfigurationError(f"advertised_host is {self.advertised_host!r}; it must be a name or an address")
         if self.host in _ANY_ADDRESS and not self.advertised_host:
@@ -164,6 +166,17 @@ class HubOptions:
             raise ConfigurationError(
                 "bookkeeper.zookeeper is set, and cluster.zookeeper is not: a standalone hub keeps its messages itself"
             )
+
+    def _check_ports(self) -> None:
+        """Raise ConfigurationError if two listeners would share an address."""
+        listeners = (
+            ("port", self.port, self.host),
+            ("tls_port", self.tls_port, self.host),
+            ("admin_port", self.admin_port, self.admin_host),
+        )
+        for (one, port, host), (other, other_port, other_host) in combinations(listeners, 2):
+            if 0 < port == other_port and (host == other_host or _ANY_ADDRESS & {host, other_host}):
+                raise ConfigurationError(f"{one} and {other} are both {port}; give each a port of its own")
 
     @property
     def is_clustered(self) -> bool:

@@ -235,6 +235,40 @@ def test_two_values_that_do_not_go_together_name_where_each_is_from() -> None:
     assert "frame_bytes_max: environment HEDWIG_HUB_FRAME_BYTES_MAX" in line
 
 
+@pytest.mark.parametrize(("one", "other"), [("port", "admin_port"), ("port", "tls_port"), ("tls_port", "admin_port")])
+def test_two_listeners_on_one_port_are_refused_wherever_they_are_from(
+    file: Callable[[str], Path], one: str, other: str
+) -> None:
+    path = file(f'{one} = 4090\ntls_certificate = "hub.pem"\n')
+    variable = f"HEDWIG_HUB_{other.upper()}"
+    line = refused(lambda: Configuration.combine(from_file(path), from_environment({variable: "4090"})))
+    assert f"{one} and {other} are both 4090; give each a port of its own" in line
+    assert f"{one}: file {path}" in line
+    assert f"{other}: environment {variable}" in line
+
+
+def test_a_default_port_that_another_listener_was_given_is_refused() -> None:
+    line = refused(lambda: Configuration.combine([from_setting("port=4081", "flag --port")]))
+    assert line.startswith("flag --port: port and admin_port are both 4081")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"port": 0, "admin_port": 0},
+        {"host": "127.0.0.2", "port": 4090, "admin_port": 4090},
+    ],
+    ids=["any free ones", "two addresses"],
+)
+def test_listeners_that_do_not_meet_may_be_given_the_same_number(options: dict[str, Any]) -> None:
+    HubOptions(**options)
+
+
+def test_any_address_meets_every_other() -> None:
+    with pytest.raises(ConfigurationError, match="both 4090"):
+        HubOptions(host="0.0.0.0", advertised_host="hub", port=4090, admin_port=4090)
+
+
 # ----------------------------------------------------------------------------------------------------------- as files
 
 
