@@ -1,7 +1,7 @@
 """The log of a durable topic: its ledgers in order, and the positions of its messages in them.
 
-The entry id of a message is its position minus the first position of its ledger. A ledger is made at the first publish,
-not at the claim; the range record names it before its first message is acknowledged, so a takeover finds everything.
+A ledger is made at the first publish, not at the claim; the range record names it before its first message is
+acknowledged, so a takeover finds everything.
 
 Where the next ledger cannot be made for now, the one at hand goes on. It is closed last: what it holds is on record by
 then, so one that stays open for want of ZooKeeper does no harm.
@@ -14,41 +14,36 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 from hedwig.errors import (
     BadVersionError,
-    EntryOrderError,
     HedwigError,
     InvalidArgumentError,
     LedgerError,
     LedgerStoreUnavailableError,
-    MalformedRequestError,
     NoRecordError,
     NoSuchLedgerError,
     ServiceDownError,
     TopicPersistenceInfoExistsError,
-    UncertainAnswerError,
     UncertainStateError,
 )
-from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, Topic
+from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
 from hedwig.wire import Message
+from hub.appends import Appends
 from hub.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
 from hub.log import Listener, Published
 from hub.log_store import LogStore
 from hub.range_merging import copy_small, with_copy
 from hub.range_record import RangeRecord
-from hub.remote_positions import bounded, check_bound, furthest
+from hub.remote_positions import bounded
 from hub.tail import Tail
 
 __all__ = ["DurableLog"]
 
 _log = logging.getLogger(__name__)
-
-_Append: TypeAlias = "tuple[asyncio.Future[None], bytes, tuple[RegionSeqId, ...], Published]"
-"""An append on its way: its outcome, the message, how far other regions had come, and whom to tell."""
 
 _EMPTY: Final = LedgerRanges()
 _MERGES_MAX: Final = 4
@@ -63,21 +58,16 @@ class DurableLog:
     """A TopicLog whose messages are in ledgers."""
 
     __slots__ = (
-        "_bytes",
+        "_appends",
         "_changing",
-        "_failed",
         "_full",
         "_is_held",
         "_is_over",
-        "_last",
-        "_ledger_id",
         "_listener",
         "_made",
-        "_outstanding",
         "_record",
         "_remote",
         "_roll_at",
-        "_start",
         "_store",
         "_tail",
         "_unclosed",
@@ -94,18 +84,13 @@ class DurableLog:
         end = ranges.ranges[-1].end if ranges.ranges else None
         self.last_id = end.local if end is not None else 0
         self._remote = bounded(end.remote) if end is not None else ()
-        self._last = self.last_id
-        """The last position that was given out."""
-        self._ledger_id: int | None = None
-        """The ledger that takes appends; None before the first publish, and while it may have an end on record."""
+        """How far other regions had come when the log was opened."""
+        self._appends: Appends | None = None
+        """None before the first publish."""
         self._made: int | None = None
         """A ledger that was made and takes no appends yet: the range record may name it, or may not."""
         self._unclosed: int | None = None
         """The ledger before it, until it is closed; the range record has, or is to have, its end."""
-        self._start = 0
-        self._bytes = 0
-        self._outstanding: deque[_Append] | None = None
-        """The appends on their way, in order."""
         self._waiting: deque[tuple[Message, Published]] | None = None
         self._changing: asyncio.Future[None] | None = None
         """Done when the change of ledgers is over that is under way: only one can be."""
@@ -115,7 +100,6 @@ class DurableLog:
         """When it may be tried again, by the clock of the event loop; 0 unless it was refused, or takes long."""
         self._full: LedgerRanges | None = None
         """The ranges that were found to leave no room for one more on record."""
-        self._failed = False
         self._is_over = False
         """Whether nothing is appended here any more, for good."""
         self._tail: Tail | None = None
@@ -168,7 +152,8 @@ class DurableLog:
 
     @property
     def is_idle(self) -> bool:
-        return not self._outstanding and not self._waiting and self._changing is None
+        is_appending = self._appends is not None and not self._appends.is_idle
+        return not is_appending and not self._waiting and self._changing is None
 
     @property
     def ranges(self) -> LedgerRanges:
@@ -196,102 +181,39 @@ class DurableLog:
             self._begin_ledger()
 
     def _append(self, message: Message, done: Published) -> None:
-        local = self._last + 1
-        region = self._store.region
-        theirs = message.remote
-        if theirs or self._remote:
-            remote = furthest(self._remote, theirs)
-            try:
-                check_bound(remote)
-            except MalformedRequestError as exc:
-                done(0, (), exc)
-                return
-            self._remote = remote
-            stored = message.accepted(MessageSeqId(local, self._remote), region).encode()
-        else:
-            stored = message.stored_bytes(local, region)
-        assert self._ledger_id is not None
-        future = self._store.ledgers.start_append(self._ledger_id, local - self._start, stored)
-        self._last = local
-        self._bytes += len(stored)
-        if self._outstanding is None:
-            self._outstanding = deque()
-        self._outstanding.append((future, stored, self._remote, done))
-        if future.done():
-            # Refused at once; a publish behind it would be out of turn.
-            self._appended(future)
-        else:
-            future.add_done_callback(self._appended)
-        is_full = self._is_full
+        appends = self._appends
+        assert appends is not None
+        if not appends.append(message, done):
+            return
+        is_full = appends.is_full
         if is_full or self._unclosed is not None:
             self._is_held = is_full and not self._roll_at
             if self._changing is None and (not self._roll_at or asyncio.get_running_loop().time() >= self._roll_at):
                 self._begin_ledger()
 
-    def _appended(self, future: "asyncio.Future[None]") -> None:
-        """Take the outcomes that are there, in order; what was surely not stored need not wait for those before it."""
-        if not self._failed and not future.cancelled() and future.exception() is not None:
-            self._take_back()
-        while self._outstanding and self._outstanding[0][0].done():
-            self._take(*self._outstanding.popleft())
+    def on_stored(self, stored: bytes) -> None:
+        """Take the message behind the last one, which has just become part of the topic."""
+        self.last_id += 1
+        listener = self._listener
+        if listener is not None and listener.has_attached:
+            if self._tail is None:
+                self._tail = Tail(self._store.tails)
+            self._tail.put(self.last_id, stored)
+            listener.on_message(self.last_id, stored)
 
-    def _take_back(self) -> None:
-        """Refuse the last publishes if they are surely not stored: their positions are free again."""
-        refused = 0
-        for count, (future, *_) in enumerate(reversed(self._outstanding or ()), 1):
-            error = future.exception() if future.done() and not future.cancelled() else None
-            if isinstance(error, LedgerStoreUnavailableError | InvalidArgumentError) and error.definite:
-                refused = count
-            elif not isinstance(error, EntryOrderError):
-                break
-        if not refused:
-            return
-        assert self._outstanding is not None
-        taken = [self._outstanding.pop() for _ in range(refused)]
-        self._last -= refused
-        self._bytes -= sum(len(stored) for _, stored, _, _ in taken)
-        told: HedwigError
-        for future, _, _, done in reversed(taken):
-            # Those that were out of turn were so because of the one before them.
-            if isinstance(error := future.exception(), LedgerStoreUnavailableError | InvalidArgumentError):
-                told = error
-            done(0, (), told)
+    def on_failed(self, error: HedwigError) -> None:
+        """Give the topic up: it is not known what is in the ledger, or that is somebody else's by now."""
+        self._give_up(error)
 
-    def _take(
-        self, future: "asyncio.Future[None]", stored: bytes, remote: tuple[RegionSeqId, ...], done: Published
-    ) -> None:
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if error is None and not self._failed:
-            self.last_id += 1
-            listener = self._listener
-            if listener is not None and listener.has_attached:
-                if self._tail is None:
-                    self._tail = Tail(self._store.tails)
-                self._tail.put(self.last_id, stored)
-                listener.on_message(self.last_id, stored)
-            done(self.last_id, remote, None)
-        else:
-            self._append_failed(error, done)
+    @property
+    def _ledger_id(self) -> int | None:
+        """The ledger at hand."""
+        return self._appends.ledger_id if self._appends is not None else None
 
-    def _append_failed(self, error: BaseException | None, done: Published) -> None:
-        """Refuse a publish, and decide whether the topic can go on; `error` is None for one stored behind a failure."""
-        if isinstance(error, HedwigError):
-            told = error
-        else:
-            why = f"its append ended with {error!r}" if error is not None else "it is stored behind one that is not"
-            told = UncertainAnswerError(f"not known whether the message becomes part of the topic: {why}")
-        first = not self._failed
-        self._failed = True
-        done(0, (), told)
-        can_go_on = isinstance(told, LedgerStoreUnavailableError) if first else True
-        if not (can_go_on and told.definite):
-            # Not known to be absent, or somebody else's: only a new claim, which fences, tells what is in the ledger.
-            self._give_up(told)
-        elif not self._outstanding and not self._is_over:
-            # Surely none of them was stored, so the positions are free again.
-            self._last = self.last_id
-            self._failed = False
-            self._bytes = 0
+    @property
+    def _failed(self) -> bool:
+        """Whether nothing can be appended: for good, or until it is known what a write that failed has left."""
+        return self._is_over or (self._appends is not None and self._appends.has_failed)
 
     def _give_up(self, error: HedwigError) -> None:
         self._drop_waiting(error)
@@ -302,10 +224,15 @@ class DurableLog:
 
     def _let_go(self) -> None:
         """Append no more; ledgers that are open are left as they are, for whoever owns the topic next."""
-        self._failed = self._is_over = True
+        self._end_appends()
         for ledger_id in (self._ledger_id, self._made, self._unclosed):
             if ledger_id is not None:
                 self._store.ledgers.let_go(ledger_id)
+
+    def _end_appends(self) -> None:
+        self._is_over = True
+        if self._appends is not None:
+            self._appends.end()
 
     def _drop_waiting(self, error: HedwigError) -> None:
         """Refuse the publishes that wait: whatever became of the ledger, none of them was sent."""
@@ -318,36 +245,30 @@ class DurableLog:
 
     # ------------------------------------------------------------------------------------------------- ledgers
 
-    @property
-    def _is_full(self) -> bool:
-        """Whether the ledger at hand is to be followed by another."""
-        options = self._store.options
-        return (
-            0 < options.ledger_messages_max <= self._last - self._start + 1
-            or 0 < options.ledger_bytes_max <= self._bytes
-        )
-
     def _begin_ledger(self) -> None:
         self._changing = asyncio.get_running_loop().create_future()
+        if self._appends is None:
+            self._appends = Appends(self._store, self, self._remote)
         self._store.tasks.start(self._make_ledger())
 
     async def _make_ledger(self) -> None:
         """Make the next ledger and change over to it. If that takes long, the one at hand takes publishes meanwhile."""
-        loop, store = asyncio.get_running_loop(), self._store
+        loop, store, appends = asyncio.get_running_loop(), self._store, self._appends
+        assert appends is not None
         refused: HedwigError = ServiceDownError("a write before it failed; try again")
         patience = loop.call_later(_ROLL_WAIT_S, self._wait_no_longer)
         try:
             while not self._failed:
                 async with store.ledger_turn():
-                    if self._ledger_id is not None:
+                    if appends.ledger_id is not None:
                         await self._close_former()
-                        if not self._is_full:
+                        if not appends.is_full:
                             break
                     if self._made is None:
                         self._check_room()
                         self._made = await store.new_ledger(self.topic)
                     patience.cancel()
-                    await self._change_over(self._made)
+                    await self._change_over(appends, self._made)
                 patience = loop.call_later(_ROLL_WAIT_S, self._wait_no_longer)
             self._roll_at = 0.0
         except (HedwigError, TimeoutError) as exc:
@@ -364,7 +285,7 @@ class DurableLog:
             changing.set_result(None)
         if self._is_over:
             self._let_go()  # Of a ledger that was made meanwhile.
-        if self._ledger_id is None:
+        if appends.ledger_id is None:
             self._drop_waiting(refused)
         self._append_waiting()
 
@@ -395,28 +316,7 @@ class DurableLog:
         if not self._waiting:
             self._waiting = None
 
-    async def _settle(self) -> None:
-        """Wait for the appends on their way."""
-        async with asyncio.timeout(self._store.options.operation_timeout_s):
-            while self._outstanding:
-                settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                future, stored, remote, done = self._outstanding[-1]
-
-                def tell(
-                    local: int,
-                    remote: tuple[RegionSeqId, ...],
-                    error: HedwigError | None,
-                    done: Published = done,
-                    settled: "asyncio.Future[None]" = settled,
-                ) -> None:
-                    done(local, remote, error)
-                    if not settled.done():
-                        settled.set_result(None)
-
-                self._outstanding[-1] = future, stored, remote, tell
-                await settled
-
-    async def _change_over(self, made: int) -> None:
+    async def _change_over(self, appends: Appends, made: int) -> None:
         """Append to a ledger that was made, once the range record names it.
 
         Raises: HedwigError - the one at hand goes on, or, if that is in doubt, there is none until it is known.
@@ -424,8 +324,8 @@ class DurableLog:
         self._is_held = True
         opened: LedgerRange | None = None
         try:
-            await self._settled()
-            if not self._failed and (self._ledger_id is None or self._is_full):
+            await _settled(appends)
+            if not self._failed and (appends.ledger_id is None or appends.is_full):
                 opened = LedgerRange(ledger_id=made, start=self.last_id + 1)
                 await self._change(partial(self._opened, opened=opened))
         finally:
@@ -435,24 +335,17 @@ class DurableLog:
                 self._made = None
                 self._wait_no_longer()
                 await self._store.deletions.delete((made,))
-            elif self._ledger_id is not None:
+            elif appends.ledger_id is not None:
                 # The record names it, or may: then nothing may be appended behind the end of the one at hand.
-                self._ledger_id, self._unclosed = None, self._ledger_id
+                appends.ledger_id, self._unclosed = None, appends.ledger_id
         if opened is None or self._made is None or self._is_over:
             return
-        self._ledger_id, self._made = made, None
-        self._start = self.last_id + 1
-        self._bytes = 0
+        appends.begin(made)
+        self._made = None
         self._roll_at = 0.0
         if self._listener is not None:
             self._listener.on_ledger_closed()
         self._append_waiting()
-
-    async def _settled(self) -> None:
-        try:
-            await self._settle()
-        except TimeoutError as exc:
-            raise LedgerStoreUnavailableError("the appends on their way take too long") from exc
 
     def _opened(self, ranges: LedgerRanges, opened: LedgerRange) -> LedgerRanges:
         """Return the ranges with `opened` as the last one; an answer that was lost may have had it there already."""
@@ -478,8 +371,10 @@ class DurableLog:
         if not ranges.ranges or ranges.ranges[-1].end is not None:
             return ranges
         *before, last = ranges.ranges
-        end = MessageSeqId(self.last_id, self._remote)
-        return replace(ranges, ranges=ended(tuple(before), last, self.last_id - self._start, end))
+        appends = self._appends
+        assert appends is not None, "no other range is open"
+        end = MessageSeqId(self.last_id, appends.remote)
+        return replace(ranges, ranges=ended(tuple(before), last, self.last_id - appends.start, end))
 
     async def _change(self, function: Callable[[LedgerRanges], LedgerRanges]) -> int:
         """Change the range record, and delete the ledgers that it drops; return how many messages these held.
@@ -551,15 +446,18 @@ class DurableLog:
         return await self._change(lambda ranges: without_consumed(ranges, consumed))
 
     async def end_ledger(self) -> None:
-        if self._changing is not None or self._failed or self._ledger_id is None or self._last < self._start:
+        appends = self._appends
+        if self._changing is not None or self._failed or appends is None or appends.ledger_id is None:
+            return
+        if appends.is_empty:
             return
         self._changing = changing = asyncio.get_running_loop().create_future()
         self._is_held = True
         try:
             async with self._store.ledger_turn():
-                await self._settled()
+                await _settled(appends)
                 if not self._failed:
-                    await self._end_at_hand()
+                    await self._end_at_hand(appends)
                     await self._close_former()
         finally:
             self._changing = None
@@ -570,7 +468,7 @@ class DurableLog:
             if self._waiting:
                 self._begin_ledger()
 
-    async def _end_at_hand(self) -> None:
+    async def _end_at_hand(self, appends: Appends) -> None:
         await self._close_former()
         try:
             await self._change(self._sealed)
@@ -578,7 +476,7 @@ class DurableLog:
             ranges = self.ranges.ranges
             if not ranges or ranges[-1].end is not None:
                 # Its end is on record, or may be: nothing may be appended behind that.
-                self._ledger_id, self._unclosed = None, self._ledger_id
+                appends.ledger_id, self._unclosed = None, appends.ledger_id
 
     async def merge_small(self) -> bool:
         for _ in range(_MERGES_MAX):
@@ -600,20 +498,23 @@ class DurableLog:
 
     async def _close(self) -> None:
         store = self._store
-        while self._changing is not None or self._outstanding:
-            if self._outstanding and self._ledger_id is not None:
+        while True:
+            appends = self._appends
+            if appends is not None and appends.ledger_id is not None and not appends.is_idle:
                 # Where no bookie is left, it does not wait for one as an append does.
-                await store.within(store.ledgers.close(self._ledger_id))
-                await self._settle()
+                await store.within(store.ledgers.close(appends.ledger_id))
+                await appends.settle()
             elif self._changing is not None:
                 await asyncio.wait([self._changing])
+            else:
+                break
         if self._failed:
             return
-        self._failed = True
+        self._end_appends()
         self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is being released; try again"))
-        if (ledger_id := self._ledger_id) is not None:
-            last_id = self._start + await store.within(store.ledgers.close(ledger_id))
-            self._ledger_id = None
+        if appends is not None and (ledger_id := appends.ledger_id) is not None:
+            last_id = appends.start + await store.within(store.ledgers.close(ledger_id))
+            appends.ledger_id = None
             if last_id != self.last_id:
                 raise LedgerError(
                     f"ledger {ledger_id} of topic '{show_name(self.topic)}' ends at {last_id}, not at {self.last_id}"
@@ -635,3 +536,11 @@ class DurableLog:
 
 def _as_error(exc: HedwigError | TimeoutError) -> HedwigError:
     return exc if isinstance(exc, HedwigError) else ServiceDownError("the ledgers did not answer in time")
+
+
+async def _settled(appends: Appends) -> None:
+    """Wait for the appends on their way. Raises: LedgerStoreUnavailableError - they take too long."""
+    try:
+        await appends.settle()
+    except TimeoutError as exc:
+        raise LedgerStoreUnavailableError("the appends on their way take too long") from exc
