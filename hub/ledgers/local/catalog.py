@@ -63,7 +63,7 @@ class Catalog:
         self.placings = 0
         self.removals = 0
         self.stale: set[int] = set()
-        """Placed segments of which ledgers were deleted since their live bytes were counted."""
+        """Segments of which ledgers were deleted since their live bytes were counted."""
         self.damaged: list[tuple[Path, int]] = []
         self.damaged_places = 0
         self._groups: dict[int, _Group] = {}
@@ -91,6 +91,7 @@ class Catalog:
         group.exist &= ~bit
         self.ledgers -= 1
         self.stale.update(group.segments)
+        self.stale.update(self.unplaced)
         self._drop_if_empty(ledger_id >> _GROUP_BITS, group)
 
     def groups(self) -> list[int]:

@@ -52,16 +52,20 @@ class RecordJob:
 
 
 class CopyJob:
-    """Live records of a segment that is rewritten. `done` is called in the writer's thread."""
+    """Live records of a segment that is rewritten. `done` is called in the writer's thread.
 
-    __slots__ = ("done", "records")
+    They go to another segment than `leaves`, which ends if it is the active one.
+    """
+
+    __slots__ = ("done", "leaves", "records")
 
     is_upkeep: Final = True
     generation: Final = None
 
-    def __init__(self, records: Sequence[NewRecord], done: Callable[[HedwigError | None], None]) -> None:
+    def __init__(self, records: Sequence[NewRecord], done: Callable[[HedwigError | None], None], leaves: int) -> None:
         self.records = records
         self.done = done
+        self.leaves = leaves
 
 
 Job = RecordJob | CopyJob

@@ -3,6 +3,9 @@
 A segment without live records is removed; one with few is rewritten: its live records go through the writer to the
 active segment, and only when they are there on stable storage is the old file removed. A crash in between leaves
 records twice, which harms nobody. A DELETE record stays as long as another segment has any record of that ledger.
+
+The newest segment tells the next ledger id, so it is never removed. Where most of it is of deleted ledgers, a DELETE
+record that it has is written once more, to a new segment, and from then on it is one like the others.
 """
 
 import errno
@@ -10,14 +13,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hedwig.errors import HedwigError
 from hub.ledgers.local.catalog import Catalog, Segment
 from hub.ledgers.local.directory import StoreDirectory
 from hub.ledgers.local.disk import Disk
-from hub.ledgers.local.index import MemoryIndex
+from hub.ledgers.local.index import DELETE_KEY, MemoryIndex, stored_bytes
 from hub.ledgers.local.index_file import DamagedIndexError, IndexFacts, write_index
 from hub.ledgers.local.jobs import CopyJob, NewRecord
 from hub.ledgers.local.options import LocalLedgerOptions
@@ -35,6 +38,8 @@ _COPY_WAIT_S: Final = 60.0
 _COPY_SLICE_S: Final = 0.05
 _RETRY_S: Final = 1.0
 _FULL_MAX: Final = 8
+_SMALL: Final = 64
+"""The newest segment is ended early only once it has this part of its usual length, so that it is worth its fsyncs."""
 _REST: Final = 4.0
 """How many times as long as it took to count a segment the thread rests: it leaves the processor to the hub."""
 
@@ -190,15 +195,20 @@ class Upkeep:
             with self._catalog.lock:
                 self._catalog.stale.discard(number)
                 segment = self._catalog.placed.get(number)
-            if segment is None:
-                continue
+                active = self._catalog.unplaced.get(number)
             try:
-                self._reconsider(segment)
+                if segment is not None:
+                    self._reconsider(segment)
+                elif active is not None:
+                    self._reconsider_active(active)
+                else:
+                    continue
             except DamagedIndexError as exc:
+                assert segment is not None, "only a placed one has an index file"
                 _log.error("%s; it is made anew", exc)
                 self.rebuild(segment)
             except OSError as exc:
-                _log.warning("cannot look after %s: %s", segment.path, exc)
+                _log.warning("cannot look after segment %d of %s: %s", number, self._directory.path, exc)
             if not self._rest(min(_REST * (time.monotonic() - began), _RETRY_S)):
                 return
 
@@ -228,10 +238,47 @@ class Upkeep:
                 return
         with self._catalog.lock:
             is_last = segment.number >= max([*self._catalog.placed, *self._catalog.unplaced])
-        if (segment.damaged and segment.live_bytes) or is_last:
-            return  # The last segment knows the next ledger id; a damaged one is kept for whoever can mend it.
+        if segment.damaged and segment.live_bytes:
+            return  # It is kept for whoever can mend it.
+        if is_last and not self._end_last(segment, deleted):
+            return
         if not segment.live_bytes or self._rewrite(segment):
             self._remove(segment)
+
+    def _reconsider_active(self, segment: Segment) -> None:
+        """End the active segment if most of it is of ledgers that were deleted."""
+        if self._is_small(segment):
+            return
+        index = segment.index
+        assert isinstance(index, MemoryIndex), "it is not placed"
+        with self._catalog.lock:
+            ledger_ids = index.ledger_ids()
+        dead = 0
+        deleted: list[int] = []
+        for ledger_id in ledger_ids:
+            with self._catalog.lock:
+                rows = [] if self._catalog.exists(ledger_id) else index.ledger_rows(ledger_id)
+            if rows and rows[-1][0] == DELETE_KEY:
+                deleted.append(ledger_id)
+                # Whether its DELETE record is needed yet is seen once the segment has ended.
+                rows.pop()
+            dead += stored_bytes(rows)
+        if segment.end - dead <= self._options.rewrite_below * segment.end:
+            self._end_last(segment, deleted)
+
+    def _end_last(self, segment: Segment, deleted: Sequence[int]) -> bool:
+        """Have a new segment follow the newest one, of which ledgers are `deleted`; return whether one does."""
+        if not deleted or self._is_small(segment):
+            return False
+        again = NewRecord(RecordKind.DELETE, deleted[-1], 0, b"")
+        if self._send([again], RECORD_HEADER_BYTES, segment):
+            return True
+        with self._catalog.lock:
+            self._catalog.stale.add(segment.number)
+        return False
+
+    def _is_small(self, segment: Segment) -> bool:
+        return segment.end < self._options.segment_bytes // _SMALL
 
     def _rewrite(self, segment: Segment) -> bool:
         """Copy what is live to the active segment; return whether all of it is there."""
@@ -249,10 +296,10 @@ class Upkeep:
             chunk.append(NewRecord(record.kind, record.ledger_id, record.entry, record.payload))
             size += RECORD_HEADER_BYTES + len(record.payload)
             if size >= _CHUNK_BYTES:
-                if not self._send(chunk, size):
+                if not self._send(chunk, size, segment):
                     return False
                 chunk, size = [], 0
-        return not chunk or self._send(chunk, size)
+        return not chunk or self._send(chunk, size, segment)
 
     def _catalog_has(self, ledger_id: int) -> bool:
         with self._catalog.lock:
@@ -267,8 +314,8 @@ class Upkeep:
         """Return whether a deleted ledger may have records outside `segment`, so that its DELETE record is needed."""
         return self._has_ghosts or self.reader.holds(ledger_id, segment)
 
-    def _send(self, chunk: list[NewRecord], size: int) -> bool:
-        """Have records written, no faster than the configured rate; return False if that failed."""
+    def _send(self, chunk: list[NewRecord], size: int, leaves: Segment) -> bool:
+        """Have records written to another segment, no faster than the configured rate; return False if that failed."""
         done = threading.Event()
         failures: list[HedwigError] = []
 
@@ -277,7 +324,7 @@ class Upkeep:
                 failures.append(error)
             done.set()
 
-        if not self._copy(CopyJob(chunk, finish)):
+        if not self._copy(CopyJob(chunk, finish, leaves.number)):
             return False
         until = time.monotonic() + _COPY_WAIT_S
         while not done.wait(_COPY_SLICE_S) and time.monotonic() < until:

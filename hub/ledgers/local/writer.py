@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -145,7 +145,7 @@ class Writer:
         records = list(_records(jobs))
         if not records:
             return
-        active = self._segment_for(records)
+        active = self._segment_for(records, {job.leaves for job in jobs if isinstance(job, CopyJob)})
         start = offset = active.end
         parts: list[bytes] = []
         rows: list[tuple[int, int, int]] = []
@@ -169,19 +169,19 @@ class Writer:
         elif record.kind == RecordKind.DELETE:
             self._catalog.delete_ledger(record.ledger_id)
 
-    def _segment_for(self, records: Sequence[NewRecord]) -> Segment:
-        """Return the active segment, a new one if the records do not fit into it."""
+    def _segment_for(self, records: Sequence[NewRecord], left: Collection[int]) -> Segment:
+        """Return the active segment, a new one if the records do not fit into it, or it is one that is `left`."""
         active = self._active
         if active is not None:
             size = sum(RECORD_HEADER_BYTES + len(record.payload) for record in records)
-            fits = active.end + size <= self._segment_bytes()
+            fits = active.end + size <= self._segment_bytes() and active.number not in left
             if (fits and len(self._index) + len(records) <= self._options.segment_records_max) or not len(self._index):
                 return active
             self._retire()
         return self._begin()
 
     def _segment_bytes(self) -> int:
-        """Return how long a segment may be. On a full disk they are short: what is active is not given back."""
+        """Return how long a segment may be. On a full disk they are short: each is given back sooner."""
         most = self._options.segment_bytes
         return max(most // _SHORT, _SHORT_MIN) if self._reserve.is_missing else most
 

@@ -41,6 +41,53 @@ async def test_segments_without_live_ledgers_are_removed(open_store: OpenStore, 
     await until(lambda: _stems(tmp_path, "index") <= _stems(tmp_path, "segment"), "no index to stay behind")
 
 
+async def test_the_newest_segment_is_given_back_and_no_id_is_given_twice(open_store: OpenStore, tmp_path: Path) -> None:
+    store = await open_store(**QUICKLY)
+    kept, *ledgers = [await store.create() for _ in range(4)]
+    await fill(store, [kept], range(10))
+    await fill(store, ledgers, range(20))
+    assert _segments(tmp_path / "ledgers") == 1
+    for ledger in ledgers:
+        await store.delete(ledger)
+    await until(lambda: _stored(tmp_path / "ledgers") < 10 * 136 + 512, "the space")
+    assert await read_all(store, kept) == [payload(kept, entry) for entry in range(10)]
+    await store.aclose()
+    store = await open_store(**QUICKLY)
+    assert [ledger async for ledger in store.ledgers()] == [kept]
+    assert await store.create() > ledgers[-1]
+    assert await store.open_and_fence(kept) == 9
+
+
+async def test_the_newest_segment_is_given_back_after_a_restart(open_store: OpenStore, tmp_path: Path) -> None:
+    """Nothing is written since: the upkeep itself has a newer segment made."""
+    store = await open_store(**{**QUICKLY, "upkeep_interval_s": 600.0})
+    ledgers = [await store.create() for _ in range(4)]
+    await fill(store, ledgers, range(20))
+    for ledger in ledgers:
+        await store.delete(ledger)
+    await store.aclose()
+    assert _stored(tmp_path / "ledgers") > 80 * 136
+    store = await open_store(**QUICKLY)
+    await until(lambda: _stored(tmp_path / "ledgers") < 512, "the space")
+    await store.aclose()
+    store = await open_store(**QUICKLY)
+    assert [ledger async for ledger in store.ledgers()] == []
+    assert await store.create() > ledgers[-1]
+
+
+async def test_the_newest_segment_stays_while_most_of_it_is_live(open_store: OpenStore, tmp_path: Path) -> None:
+    """DELETE records of ledgers elsewhere are no reason to end it: they would only go from one segment to the next."""
+    store = await open_store(**QUICKLY)
+    ledgers = [await store.create() for _ in range(50)]
+    await fill(store, ledgers, range(10))
+    for ledger in ledgers[::5]:
+        await store.delete(ledger)
+    newest = max(_stems(tmp_path, "segment"))
+    await store.create()
+    await until(lambda: store._catalog.stale == set(), "the upkeep to have looked at it")
+    assert max(_stems(tmp_path, "segment")) == newest
+
+
 async def test_mostly_dead_segments_are_rewritten_and_their_live_entries_kept(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
