@@ -107,6 +107,7 @@ class Channel(asyncio.Protocol):
         self._told: set[int] | None = None
         """Hashes of the pairs that have had an event. Names would take more, and two of one hash do no harm."""
         self._gate: AnswerGate | None = None
+        self._is_mute = False
 
     # ------------------------------------------------------------------------------------------- the connection
 
@@ -190,16 +191,12 @@ class Channel(asyncio.Protocol):
         self._let_answers_go_on()
         self._owner.ended(self)
 
-    def abort(self) -> None:
-        """End the channel at once, without what was to be sent on it; its subscriptions are detached."""
-        if self.is_closed:
-            return
-        self.is_closed = True
-        self._out.clear()
-        if self._transport is not None:
-            self._transport.abort()
-        self._let_answers_go_on()
-        self._owner.ended(self)
+    def mute(self) -> None:
+        """Send nothing any more but refusals: whatever else was to be sent may be another hub's to say."""
+        if not self._is_mute:
+            self._is_mute = True
+            self._out.clear()
+            self._out_bytes = 0
 
     # ------------------------------------------------------------------------------------------------ requests
 
@@ -216,13 +213,16 @@ class Channel(asyncio.Protocol):
         """How many requests are not answered, and their bytes."""
         return self._unanswered, self._unanswered_bytes
 
-    def _end(self, size: int, body: bytes) -> None:
+    def _end(self, size: int, body: bytes, *, is_refusal: bool = False) -> None:
         if self._blocked:
             self._unread_answer_bytes += len(body)
             if self._unread_answer_bytes > self._options.channel_unsent_bytes:
                 self._pause()
         self.end_unanswered(size)
-        self.send(body)
+        if is_refusal:
+            self._put(body)
+        else:
+            self.send(body)
 
     def end_unanswered(self, size: int) -> None:
         """Take note that a request of `size` bytes, which `begin` counted, is over and gets no answer."""
@@ -274,12 +274,16 @@ class Channel(asyncio.Protocol):
         """Answer a request with what became of it."""
         status = error.status if error.definite else StatusCode.UNCERTAIN_STATE
         text = error.text if isinstance(error, NotResponsibleForTopicError) else str(error)
-        self.answer(size, Answer(txn_id=txn_id, status=status, text=text))
+        self._end(size, encode_response(Answer(txn_id=txn_id, status=status, text=text)), is_refusal=True)
 
     # ------------------------------------------------------------------------------------------------- sending
 
     def send(self, body: bytes) -> None:
         """Send a response, together with the others of this turn."""
+        if not self._is_mute:
+            self._put(body)
+
+    def _put(self, body: bytes) -> None:
         if self.is_closed:
             return
         frame = encode_frame(body, _FRAME_BYTES_MAX)
@@ -334,8 +338,8 @@ class Channel(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._out and self._transport is not None and not self.is_closed:
-            if not self._owner.may_answer():
-                self.abort()
+            if not (self._is_mute or self._owner.may_answer()):
+                self.mute()
                 return
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out.clear()

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from hedwig.clock import Clock, SystemClock
-from hedwig.errors import ConfigurationError, HedwigError
+from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.wire import Request
 from hub.channel import Channel
@@ -60,6 +60,9 @@ A fixed time, since a client whose connection is closed does not say where it as
 the first to ask, or at another hub, which tells nobody. That its topic has an owner again proves only that one of its
 subscribers has come there, and a subscriber that has ended never comes.
 """
+_TURNS_MAX: Final = 300
+_QUIET_TURNS: Final = 3
+"""What waits in the sockets is taken for read once so many turns of the event loop brought no request."""
 _BACK_S: Final = 5.0
 """How long subscribers have to come back at most."""
 
@@ -259,9 +262,20 @@ class Hub:
         incarnation.why_over = why
         _log.error("%s; %d topics are left to others", why, len(incarnation.topics))
         for channel in list(self.channels):
-            # Without what was to be sent: it may have been another's to say for a while.
-            channel.abort()
+            channel.mute()
+        await self._turn_away_waiting(incarnation.requests)
+        for channel in list(self.channels):
+            channel.close()
         await incarnation.abandon(why)
+
+    async def _turn_away_waiting(self, requests: Requests) -> None:
+        """Refuse what waits in the sockets, as after a pause of the process: its senders learn that it is not done."""
+        for _ in range(_TURNS_MAX):
+            refused = requests.refused
+            for _ in range(_QUIET_TURNS):
+                await asyncio.sleep(0)
+            if requests.refused == refused:
+                return
 
     def give_up(self, error: HedwigError) -> None:
         """Take note that this hub will not be registered again."""
@@ -289,7 +303,13 @@ class Hub:
         return self.incarnation.why_over is not None or self.shape.is_proven()
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
-        self.incarnation.handle(channel, request, size)
+        if self.may_answer():
+            self.incarnation.handle(channel, request, size)
+            return
+        # Its time is up, and the task that ends it has not had its turn. After a pause of the process that is so for
+        # all that waited in the sockets, and bookies would take it for as long as nobody has taken the topics over.
+        channel.mute()
+        self.requests.refuse(channel, request, size, ServiceDownError("this hub cannot prove that it is alive"))
 
     def answered(self, size: int) -> None:
         self.requests.answered(size)

@@ -6,6 +6,7 @@ stopped hub, a whole process is, with requests in its sockets.
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
@@ -206,10 +207,12 @@ def _serves(answer: Answer) -> bool:
     return answer.status is StatusCode.SUCCESS
 
 
-async def _take_answers(client: WireClient) -> list[Answer]:
-    """Return all that a hub answers until it closes the channel."""
-    await client.closed_by_hub()
-    return [each for each in client.received if isinstance(each, Answer)]
+async def _check_refused(requests: Sequence[tuple[WireClient, int]]) -> None:
+    """Look at what a hub answers until it closes the channels: that it has not carried out any of these requests."""
+    for client in {client for client, _ in requests}:
+        await client.closed_by_hub()
+    answers = [client.answers.get(txn_id, []) for client, txn_id in requests]
+    assert [[each.status for each in found] for found in answers] == [[StatusCode.SERVICE_DOWN]] * len(requests)
 
 
 @on_both
@@ -236,9 +239,10 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     late.append(client.send(T, Subscribe(subscriber=SubscriberId(b"late"), mode=CreateOrAttach.CREATE)))
     late.append(client.send(b"new", Publish(Message(b"late"))))
     # These need nobody but the hub, so they are answered at once, if at all.
+    waiting = [(client, txn_id) for txn_id in late]
     for to_hub in (quick, subscriber):
         for topic in (T, U, T, U):
-            to_hub.send(topic, CloseSubscription(SubscriberId(b"nobody")))
+            waiting.append((to_hub, to_hub.send(topic, CloseSubscription(SubscriberId(b"nobody")))))
     await deployment.gone(raw, before, other)
     acknowledged = _PUBLISHED + sum(txn_id in client.answers for txn_id in under_way)
     next_id = await to_other.publish(T, b"after")
@@ -247,10 +251,8 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     records = [await _records(deployment, topic) for topic in (T, U)]
 
     stopped.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]  # it was started
-    answers = await _take_answers(client)
-    assert not [each for each in answers if each.txn_id in late]
-    assert not await _take_answers(quick)
-    assert len(client.received) <= answered + len(under_way)
+    await _check_refused(waiting)
+    assert len(client.received) <= answered + len(under_way) + len(late)
     await until(lambda: deployment.registered_at(raw, stopped.port) not in (None, before), "it registers anew")
     again = deployment.registered_at(raw, stopped.port)
     assert again is not None
@@ -278,8 +280,16 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
         if txn_id in client.answers
     }
     for seq_id, number in told.items():
-        assert seq_id is not None
-        assert bodies[seq_id.local] == b"under way %d" % number
+        # Of these, too, what it had not read before it stopped is refused.
+        if seq_id is not None:
+            assert bodies[seq_id.local] == b"under way %d" % number
+    refused = {
+        b"under way %d" % number
+        for number, txn_id in enumerate(under_way)
+        for each in client.answers.get(txn_id, [])
+        if each.status is StatusCode.SERVICE_DOWN
+    }
+    assert not refused & set(bodies.values())
     assert bodies[next_id] == b"after"
     assert not [body for body in bodies.values() if body.startswith(b"late")]
     assert not [each for each in subscriber.undelivered if each >= next_id], (
@@ -287,6 +297,37 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     )
     answer = await to_other.subscribe(T, b"late", mode=CreateOrAttach.CREATE_OR_ATTACH)
     assert answer.status is StatusCode.SUCCESS
+
+
+@on_both
+async def test_what_waited_in_the_sockets_of_a_stopped_hub_is_refused_though_nobody_took_over(
+    deployment: Deployment,
+) -> None:
+    """Bookies would take the messages: no other hub has shut them out of its ledgers."""
+    raw = deployment.raw()
+    stopped = deployment.apart()
+    await asyncio.to_thread(stopped.start)
+    clients = [await deployment.connect(stopped) for _ in range(3)]
+    before = deployment.registered_at(raw, stopped.port)
+    assert [await clients[0].publish(topic, b"before") for topic in (T, U)] == [1, 1]
+    stopped.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]  # it was started
+    late = [
+        (client, client.send(topic, Publish(Message(b"late"))))
+        for client in clients
+        for _ in range(_PUBLISHED)
+        for topic in (T, U, b"new")
+    ]
+    await until(lambda: deployment.registered_at(raw, stopped.port) is None, "its session has ended")
+    stopped.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]  # it was started
+    await _check_refused(late)
+    await until(lambda: deployment.registered_at(raw, stopped.port) not in (None, before), "it registers anew")
+    again = await deployment.connect(stopped)
+
+    async def serves() -> bool:
+        return _serves(await ask(again, b"other"))
+
+    await eventually(serves, "it serves again")
+    assert [await again.publish(topic, b"after") for topic in (T, U, b"new")] == [2, 2, 1]
 
 
 @on_both
