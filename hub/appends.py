@@ -13,6 +13,7 @@ from hedwig.errors import (
     InvalidArgumentError,
     LedgerStoreUnavailableError,
     MalformedRequestError,
+    ServiceDownError,
     UncertainAnswerError,
 )
 from hedwig.model import MessageSeqId, RegionSeqId
@@ -196,7 +197,10 @@ class Appends:
 
     def _refuse(self, error: BaseException | None, done: Published) -> None:
         """Refuse a publish, and decide whether the topic can go on; `error` is None for one stored behind a failure."""
-        if isinstance(error, HedwigError):
+        if isinstance(error, EntryOrderError) and self.has_failed:
+            # It came before the log had heard of the failure, and surely is not stored: its publisher may ask again.
+            told: HedwigError = ServiceDownError("a write before it failed; try again")
+        elif isinstance(error, HedwigError):
             told = error
         else:
             why = f"its append ended with {error!r}" if error is not None else "it is stored behind one that is not"

@@ -12,6 +12,7 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import (
+    EntryOrderError,
     HedwigError,
     LedgerError,
     LedgerStoreFullError,
@@ -24,6 +25,7 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.model import LedgerRanges, RegionSeqId, Topic
+from hedwig.status import StatusCode
 from hedwig.versions import Version
 from hedwig.wire import Message
 from hub.durable_log import DurableLog
@@ -516,6 +518,34 @@ async def test_what_is_stored_behind_a_refused_message_is_neither_acknowledged_n
     assert isinstance(second, UncertainAnswerError)
     assert owner.listener.lost is second
     assert [body for _, body in owner.listener.heard] == [b"1"]
+
+
+async def test_a_publish_that_comes_before_the_log_hears_of_a_full_disk_is_refused_as_those_before_it(
+    make_owner: Callable[[Faults], Awaitable[Owner]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store steps back as it refuses, so what comes before that is heard of is out of turn; the store looks why."""
+    owner = await make_owner(Faults())
+    await owner.open()
+    await owner.publish(1)
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def out_of_turn() -> None:
+        await asyncio.sleep(0)
+        raise EntryOrderError("the test has it out of turn")
+
+    appends = iter([refused, asyncio.ensure_future(out_of_turn())])
+    with monkeypatch.context() as patch:
+        patch.setattr(owner.store.ledgers, "start_append", lambda *_: next(appends))
+        first = owner._begin(b"first")
+        refused.set_exception(LedgerStoreFullError("the test has no space"))
+        outcomes = await asyncio.gather(first, owner._begin(b"second"))
+    errors = [error for _, error in outcomes]
+    assert [(error.status, error.definite) for error in errors if error] == 2 * [(StatusCode.SERVICE_DOWN, True)]
+    await until(lambda: owner.log.is_idle, "the log has heard of both")
+    await owner.publish(1)
+    assert sorted(owner.acknowledged) == [1, 2]
+    assert owner.listener.lost is None
+    await owner.check()
 
 
 @pytest.mark.parametrize("first", ["deletion", "close"])
