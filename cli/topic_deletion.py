@@ -10,8 +10,12 @@ can be deleted again, and never subscriptions of a topic that nobody lists. Each
 read before the first one went. A hub that claims the topic meanwhile rewrites the persistence record, so its claim
 wins and the rest of the deletion is refused; a subscription whose consume pointer moves is read again, since it is
 unwanted wherever it stands.
+
+The ledgers of a topic are on the disk of its standalone hub, where that alone deletes. So where it is alive, it deletes
+the persistence record, and the ledgers that it names.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +24,7 @@ from typing import Final
 import click
 
 from cli.access import with_store, with_store_to_load
+from cli.admin_endpoint import AdminEndpoint, RefusedError, named
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, ExitCode, counted
@@ -38,8 +43,9 @@ from hedwig.versions import Version, Versioned
 from metadata import Delete, MetadataStore, RecordKey
 from metadata.freeze_watch import FreezeWatch
 
-__all__ = ["TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
+__all__ = ["LastRecord", "TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
 
+_NOT_FOUND: Final = 404
 _BATCH: Final = 256
 _ROUNDS_MAX: Final = 5
 
@@ -93,8 +99,9 @@ def delete_one(
     """Delete a topic; with --force also one that has an owner or subscriptions.
 
     An owner that is alive releases the topic first; the record of one that has ended is deleted without --force too.
-    Subscriptions go next and the topic itself last, so that a deletion that was ended can be given again. The ledgers
-    of the topic are not deleted: nothing refers to them any more.
+    Subscriptions go next and the topic itself last, so that a deletion that was ended can be given again. A standalone
+    hub that is alive deletes the ledgers of the topic, too; else they stay, and nothing refers to them any more: then
+    it says how many, and which command deletes them.
     """
     output = settings.writer()
     found = with_store(settings, lambda store: read_topic(store, name))
@@ -115,16 +122,32 @@ def delete_one(
         "subscriptions": found.subscriptions,
         "ledgers": found.ledgers,
     }
+    endpoint = None
+    if found.ledgers and not offline:
+        endpoint = OwnerFinder(settings, cluster, admin).standalone_endpoint()
     if not dry_run:
         if not force:
             # While somebody thought about the question, others may have begun to use it.
             _check_unused(with_store(settings, lambda store: read_topic(store, name)), owner, force)
         elif found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
             found = _released(settings, name)
-        losses["subscriptions"] = with_store_to_load(settings, lambda store, watch: delete_topic(store, found, watch))
+        last = LastRecord(found, endpoint)
+        losses["subscriptions"] = with_store_to_load(
+            settings, lambda store, watch: delete_topic(store, found, watch, last)
+        )
+        losses["ledgers"] = found.ledgers
+        endpoint = last.endpoint
+    losses["ledgers_left"] = 0 if endpoint is not None else found.ledgers
     version = None if found.persistence is None else found.persistence.version
     result = "would delete" if dry_run else "deleted"
     output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})
+    if losses["ledgers_left"]:
+        does = "would stay" if dry_run else "stays" if found.ledgers == 1 else "stay"
+        click.echo(
+            f"{counted(found.ledgers, 'ledger')} {does} where the hub keeps its messages, and no topic refers to them: "
+            "hedwig-admin ledger delete-orphans deletes such ledgers",
+            err=True,
+        )
 
 
 def _look(
@@ -181,23 +204,52 @@ async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
     return TopicRecords(topic=topic, persistence=persistence, owner=owner, subscriptions=subscriptions)
 
 
-async def delete_topic(store: MetadataStore, found: TopicRecords, watch: FreezeWatch) -> int:
-    """Delete the topic that was `found`; return how many subscriptions went.
+class LastRecord:
+    """The persistence record of a topic that was `found`, which goes last: deleted by the hub at `endpoint`, if any.
+
+    `endpoint` is None afterwards if that hub does not know how.
+    """
+
+    def __init__(self, found: TopicRecords, endpoint: AdminEndpoint | None) -> None:
+        self._found = found
+        self.endpoint = endpoint
+
+    async def delete(self, store: MetadataStore) -> None:
+        """Delete it. Raises: EndpointError - the hub refuses, or does not answer; what the store raises."""
+        topic, persistence = self._found.topic, self._found.persistence
+        if persistence is None:
+            return
+        if self.endpoint is not None:
+            path = named("/delete-topic", topic=topic, version=str(persistence.version))
+            try:
+                await asyncio.to_thread(self.endpoint.post, path)
+            except RefusedError as exc:
+                if exc.status != _NOT_FOUND or "reason" in exc.answer:
+                    raise
+                self.endpoint = None  # It is of a release before this one.
+            else:
+                return
+        await store.persistence.delete_topic_persistence_info(topic, persistence.version)
+
+
+async def delete_topic(
+    store: MetadataStore, found: TopicRecords, watch: FreezeWatch, last: LastRecord | None = None
+) -> int:
+    """Delete the topic that was `found`; return how many subscriptions went. `last` is who deletes its last record.
 
     Raises: BadVersionError, NoTopicOwnerInfoError, NoTopicPersistenceInfoError - somebody wrote or deleted a record
         meanwhile: what went so far stays gone, the topic stays; CommandError - subscriptions are made as fast as they
-        are deleted; StoreFrozenError - a migration froze the store.
+        are deleted, or a hub refuses; StoreFrozenError - a migration froze the store.
     """
     deleted = await _delete_subscriptions(store, found.topic, watch)
-    await watch.carry_out(lambda: _delete_records(store, found))
+    await watch.carry_out(lambda: _delete_records(store, found, last or LastRecord(found, None)))
     return deleted
 
 
-async def _delete_records(store: MetadataStore, found: TopicRecords) -> None:
+async def _delete_records(store: MetadataStore, found: TopicRecords, last: LastRecord) -> None:
     if found.owner is not None:
         await store.ownership.delete_owner_info(found.topic, found.owner.version)
-    if found.persistence is not None:
-        await store.persistence.delete_topic_persistence_info(found.topic, found.persistence.version)
+    await last.delete(store)
 
 
 async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: FreezeWatch) -> int:

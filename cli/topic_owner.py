@@ -153,6 +153,13 @@ class OwnerFinder:
             self._live = read_cluster(self._settings, self._cluster)
         return self._live
 
+    def standalone_endpoint(self) -> AdminEndpoint | None:
+        """Return the admin endpoint of the standalone hub of the store, if it is alive and can be asked."""
+        standalone = with_store(self._settings, lambda store: store.standalone_hub())
+        if standalone is None:
+            return None
+        return self._look(HubInfo.at(standalone.address, epoch=standalone.starts), standalone).endpoint
+
     def endpoint_of(self, hub: HubInfo, address: str) -> AdminEndpoint:
         """Return the admin endpoint of a hub that announces it, or is said to have it, at `address`."""
         return AdminEndpoint(self._settings.command, hub.name, address, self._settings.operation_timeout_s())

@@ -30,11 +30,12 @@ from hub.admin_parameters import (
     topic_of,
     version_of,
 )
-from hub.admin_server import ConflictError, NotFoundError, Route, json_response
+from hub.admin_server import BadRequestError, ConflictError, NotFoundError, Route, json_response
 from hub.interventions import Edge, Interventions
 from hub.message_page import message_page
 from hub.moves import Moves
 from hub.topic import OwnedTopic
+from hub.topic_deletion import delete_topic
 from hub.topic_view import lag_of, lag_page, topic_page, topic_view
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class TopicRoutes:
             ("GET", "/claim", self._would_claim, frozenset()),
             ("POST", "/claim", self._claim, TOPIC | {"version"}),
             ("POST", "/release", self._release, TOPIC | HUB | {"version"}),
+            ("POST", "/delete-topic", self._delete, TOPIC | {"version"}),
             ("POST", "/seek", self._seek, TOPIC | SUBSCRIBER | {"to", "force", "version"}),
             ("POST", "/unsubscribe", self._unsubscribe, TOPIC | SUBSCRIBER | {"force", "version"}),
         ]
@@ -130,6 +132,27 @@ class TopicRoutes:
             )
         await self._hub.topics.release(topic)
         return json_response({"topic": show_name(topic.name), "released": True})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        """Delete the last record of a topic and the ledgers that it names, which are on a disk of this hub."""
+        name, version = topic_of(request), version_of(request)
+        if self._hub.options.is_clustered:
+            raise BadRequestError(
+                "this hub's ledgers are on bookies: delete the records with hedwig-admin topic delete --offline, and "
+                "the ledgers with hedwig-admin ledger delete-orphans"
+            )
+        if version is None:
+            raise BadRequestError("say which version of the topic's persistence record: version=")
+        self._moves.check_writes()
+        try:
+            ranges = await delete_topic(self._hub, name, version)
+        except TopicBusyError as exc:
+            raise ConflictError(str(exc), reason="owned") from exc
+        except NoRecordError as exc:
+            raise NotFoundError(str(exc), reason="no topic") from exc
+        except BadVersionError as exc:
+            raise ConflictError(str(exc), reason="version", version=str(exc.current_version)) from exc
+        return json_response({**_names(name), "deleted": True, "ledgers": len(ranges.ranges)})
 
     # ------------------------------------------------------------------------------------------- subscriptions
 

@@ -61,6 +61,10 @@ class LedgerDeletions:
             if not self._waiting.keys().isdisjoint(wanted):
                 self._go_on()
 
+    def begin(self, ledger_ids: Iterable[int]) -> None:
+        """Begin to delete these ledgers, as `delete` does."""
+        self._tasks.start(self.delete(list(ledger_ids)))
+
     def undo(self, ledger_id: int, token: int) -> None:
         """Delete a ledger that the store may have made; after a pause, since it did not answer just now."""
         if self._keep(ledger_id, token):

@@ -12,19 +12,24 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from hedwig.clock import Clock
 from hedwig.errors import (
+    BadVersionError,
     HedwigError,
     LedgerError,
     MetadataError,
+    NoTopicPersistenceInfoError,
     NotResponsibleForTopicError,
     ServiceDownError,
+    TopicBusyError,
     UncertainStateError,
 )
-from hedwig.model import HubInfo, Topic
+from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.names import show_name
+from hedwig.versions import Version
 from hub.durable_log import DurableLog
 from hub.fleeting_log import FleetingLog
 from hub.log import TopicLog
@@ -122,6 +127,8 @@ class Topics:
         self._next_turn: asyncio.TimerHandle | None = None
         self._releases: dict[Topic, asyncio.Task[None]] = {}
         """Topics on their way out."""
+        self._deletions: dict[Topic, asyncio.Task[LedgerRanges]] = {}
+        """Topics whose persistence records are being deleted."""
         self._tasks = Tasks()
         self._released = asyncio.Event()
         """Set whenever a release has ended."""
@@ -229,8 +236,9 @@ class Topics:
         error: HedwigError | None = None
         try:
             # A topic that is on its way out has to be gone first.
-            if (release := self._releases.get(name)) is not None:
-                await asyncio.wait([release])
+            for leaving in (self._releases.get(name), self._deletions.get(name)):
+                if leaving is not None:
+                    await asyncio.wait([leaving])
             topic = await self._own_or_redirect(name, acquisition)
         except HedwigError as exc:
             error = exc
@@ -383,6 +391,42 @@ class Topics:
         elif is_known:
             await self.ownership.release(topic.name, topic.owner_version)
 
+    # ---------------------------------------------------------------------------------------------- deleting
+
+    async def delete(self, name: Topic, version: Version) -> LedgerRanges:
+        """Delete the persistence record of a topic that is not owned here, and return the ranges that it had.
+
+        Their ledgers are deleted from then on. Requests for the topic that come before the record is gone wait, and
+        find that there is none. May be cancelled: that goes on.
+
+        Raises: TopicBusyError - this hub owns the topic, or is about to; BadVersionError, NoRecordError - it is not at
+            `version`; another MetadataError.
+        """
+        if self._is_over or self._is_closing:
+            raise ServiceDownError("the hub is shutting down")
+        if any(name in busy for busy in (self._owned, self._acquisitions, self._releases, self._deletions)):
+            raise TopicBusyError(f"topic '{show_name(name)}' is used at this hub; release it first")
+        task = self._deletions[name] = asyncio.get_running_loop().create_task(self._delete(name, version))
+        task.add_done_callback(partial(self._deleted, name))
+        return await asyncio.shield(task)
+
+    def _deleted(self, name: Topic, task: "asyncio.Task[LedgerRanges]") -> None:
+        del self._deletions[name]
+        if not task.cancelled():
+            task.exception()  # Its caller was told of it, or has left.
+
+    async def _delete(self, name: Topic, version: Version) -> LedgerRanges:
+        persistence = self._store.persistence
+        found = await persistence.read_topic_persistence_info(name)
+        if found is None:
+            raise NoTopicPersistenceInfoError(f"there is no topic '{show_name(name)}'")
+        if found.version != version:
+            raise BadVersionError(f"topic '{show_name(name)}' is at version {found.version}, not {version}", found)
+        await persistence.delete_topic_persistence_info(name, version)
+        # Not those of a record of which it is not known whether it is gone.
+        self._store.deletions.begin(each.ledger_id for each in found.value.ranges)
+        return found.value
+
     async def sweep(self) -> None:
         """Release what is due: topics that are idle, too old, or too many."""
         now = self.now()
@@ -445,6 +489,8 @@ class Topics:
         self._is_over = True
         self._refuse_turns()
         await self._tasks.cancel()
+        for deletion in self._deletions.values():
+            deletion.cancel()
         for topic in self._owned.values():
             topic.state = TopicState.RELEASED
         self._owned.clear()

@@ -145,6 +145,7 @@ def test_delete_takes_everything_with_force_only(admin: Admin) -> None:
         "owner_state": "unknown",
         "subscriptions": 600,
         "ledgers": 2,
+        "ledgers_left": 2,
         "version": version,
     }
     assert ran.json == expected

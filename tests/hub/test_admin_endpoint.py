@@ -25,6 +25,7 @@ from hub.ledgers import LocalLedgerOptions
 from hub.name_page import NamePage, page_token, start_of
 from hub.option_keys import keys
 from hub.options import HubOptions
+from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient, Told
 
 NAMES = [Topic(name) for name in (b"a", b"b/c", b"news", b"with space?&%", b"\xff\\\x00", "käse".encode())]
@@ -266,6 +267,74 @@ async def test_a_topic_is_released_and_owned_anew_when_it_is_used(start: Start) 
     assert (await run.get("/topics/news"))["last_id"] == 2
 
 
+async def test_a_topic_is_deleted_with_the_ledgers_on_its_record_and_no_others(start: Start) -> None:
+    run = await start()
+    for name in NAMES[:2]:
+        await (await run.client.subscribe(name, SubscriberId(b"s"))).close()
+        await run.client.publish(name, b"message")
+    persistence = run.hub.metadata.persistence
+
+    async def ledgers() -> set[int]:
+        return {ledger_id async for ledger_id in run.hub.ledgers.ledgers()}
+
+    async def refused(version: object, reason: str) -> None:
+        told = await run.ask("POST", f"/delete-topic?topic=a&version={version}")
+        assert (told.status, told.json["reason"]) == (404 if reason == "no topic" else 409, reason), told
+
+    before = await ledgers()
+    found = await persistence.read_topic_persistence_info(NAMES[0])
+    assert found is not None
+    await refused(found.version, "owned")
+    await run.post("/release?topic=a")
+    former, found = found, await persistence.read_topic_persistence_info(NAMES[0])
+    assert found is not None
+    await refused(found.version, "subscribed")
+    assert await ledgers() == before
+    subscriptions = run.hub.metadata.subscriptions
+    ((subscriber, subscription),) = [each async for each in subscriptions.read_subscriptions(NAMES[0])]
+    await subscriptions.delete_subscription_data(NAMES[0], subscriber, subscription.version)
+    await refused(former.version, "version")  # The release wrote where its ledger ends.
+    assert await ledgers() == before
+    told = await run.post(f"/delete-topic?topic=a&version={found.version}")
+    assert told == {"topic": "a", "deleted": True, "ledgers": 1}
+    assert await persistence.read_topic_persistence_info(NAMES[0]) is None
+    await until(lambda: run.hub.deletions.waiting == 0, "the deletions")
+    assert await ledgers() == before - {found.value.ranges[0].ledger_id}
+    await refused(found.version, "no topic")
+    assert (await run.client.publish(NAMES[0], b"of the new topic")).local == 1
+    assert (await run.client.publish(NAMES[1], b"second")).local == 2
+
+
+async def test_who_publishes_while_a_topic_is_deleted_finds_the_old_one_or_a_new_one(start: Start) -> None:
+    run = await start()
+    for number in range(20):
+        topic = Topic(b"news/%d" % number)
+        await run.client.publish(topic, b"message")
+        await run.post(f"/release?topic=news/{number}")
+        found = await run.hub.metadata.persistence.read_topic_persistence_info(topic)
+        assert found is not None
+        asked = asyncio.create_task(run.ask("POST", f"/delete-topic?topic=news/{number}&version={found.version}"))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        published = await run.client.publish(topic, b"another")
+        assert (await asked).status == (200 if published.local == 1 else 409)
+        messages = (await run.get(f"/messages?topic=news/{number}"))["messages"]
+        assert messages[-1]["id"] == published.local
+
+
+async def test_a_topic_is_not_deleted_while_nothing_may_be_written(start: Start) -> None:
+    run = await start()
+    await run.client.publish(NAMES[0], b"message")
+    await run.post("/release?topic=a")
+    found = await run.hub.metadata.persistence.read_topic_persistence_info(NAMES[0])
+    assert found is not None
+    run.hub.freezing._gate.close("frozen for a test")
+    told = await run.ask("POST", f"/delete-topic?topic=a&version={found.version}")
+    run.hub.freezing._gate.open()
+    assert (told.status, told.json["error"]) == (503, "frozen for a test")
+    assert await run.hub.metadata.persistence.read_topic_persistence_info(NAMES[0]) == found
+
+
 # ------------------------------------------------------------------------------------------------------- refusals
 
 
@@ -294,6 +363,7 @@ async def test_a_topic_is_released_and_owned_anew_when_it_is_used(start: Start) 
         ("GET", "/release?topic=a", 405, "/release takes POST, not GET"),
         ("POST", "/release?topic=none", 404, "does not own topic 'none'"),
         ("POST", "/release", 400, "name the topic: /release?topic=NAME"),
+        ("POST", "/delete-topic?topic=a", 400, "say which version"),
         ("POST", "/health", 405, "/health takes GET"),
         ("GET", "/health?x=1", 400, "/health has no parameter 'x'; it has none"),
     ],
