@@ -12,6 +12,7 @@ from metadata.layout import Layout, check_layout
 from metadata.upgrades import StoreUpgrade
 from metadata.url import MetadataUrl
 from metadata.zookeeper.backend import ZookeeperBackend
+from metadata.zookeeper.foreign_nodes import refuse_foreign_place
 from metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
 from metadata.zookeeper.names import Places, legal_component
 from metadata.zookeeper.session import connect
@@ -61,7 +62,9 @@ class _ZookeeperFactory:
         places = _places(url)
         async with _connection(url, options) as bridge:
             found, _ = await _look(bridge, places, url, options)
-            if found is not None:
+            if found is None:
+                await refuse_foreign_place(bridge, url, options)
+            else:
                 check_layout(found, kind=KIND, url=url.text)
             if wipe:
                 await delete_tree(bridge, options, places.topics)

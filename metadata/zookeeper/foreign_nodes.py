@@ -1,0 +1,36 @@
+"""Nodes that belong to HBase or BookKeeper: a store is not laid out among them."""
+
+from typing import Final
+
+from hedwig.clock import Deadline
+from hedwig.errors import ConfigurationError
+from hedwig.zookeeper import Bridge
+from metadata.backend import StoreOptions
+from metadata.url import MetadataUrl
+from metadata.zookeeper.requests import exists
+from metadata.zookeeper.sight import answer, reading
+
+__all__ = ["refuse_foreign_place"]
+
+_MARKS: Final = {"HBase": ("hbaseid", "rs"), "BookKeeper": ("LAYOUT", "available")}
+"""Whose root a node is, by children that only such a root has together."""
+
+
+async def refuse_foreign_place(bridge: Bridge, url: MetadataUrl, options: StoreOptions) -> None:
+    """Raise ConfigurationError if the place that `url` names is the root of another server's nodes, or lies in one."""
+    steps = url.path.split("/")
+    roots = ["/".join(steps[:end]) for end in range(2, len(steps) + 1)]
+    marks = [(root, owner, f"{root}/{child}") for root in roots for owner in _MARKS for child in _MARKS[owner]]
+
+    async def attempt(deadline: Deadline) -> list[bool]:
+        return [answer(stat) is not None for stat in await bridge.send(deadline, *(exists(path) for *_, path in marks))]
+
+    there = await reading(options, f"looking for nodes of others at {url.path}", attempt)
+    found = [(root, owner) for (root, owner, _), is_there in zip(marks, there, strict=True) if is_there]
+    for root, owner in found:
+        if found.count((root, owner)) == len(_MARKS[owner]):
+            raise ConfigurationError(
+                f"{root} in ZooKeeper is where {owner} keeps its own nodes, so no store is laid out at {url.path}; "
+                "name a path beside it, such as /hedwig/standalone"
+                + (", or a store in HBase: hbase://HOST:2181/hedwig" if owner == "HBase" else "")
+            )
