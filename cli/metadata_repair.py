@@ -15,7 +15,7 @@ from cli.access import watching
 from cli.cluster_access import ClusterAccess
 from cli.confirmation import confirm
 from cli.errors import CommandError, counted
-from cli.found import COLUMNS, ONLY_WHEN_NAMED, Found, found_fields
+from cli.found import COLUMNS, ONLY_WHEN_NAMED, Found, Severity, found_fields
 from cli.ledger_access import LedgerAccess
 from cli.metadata_check import CheckWish, Surroundings, check_options, limited, surroundings, tell_unchecked
 from cli.output import Output
@@ -58,22 +58,27 @@ def repair_store(
     ledgers: LedgerAccess,
     dry_run: bool,
     yes: bool,
-) -> None:
+) -> int:
     """Repair what `metadata check` finds, as far as it can be repaired without a doubt; hubs may run meanwhile.
 
     It looks first, says what it would do and to how many, and asks. Then it looks again, and repairs what it finds,
     never more than it said: each record only if it is still as it was seen. Records that cannot be read, and records of
     lost ledgers, are repaired only if --kind names them, since something is given up by that.
+
+    Exit codes: 0 nothing critical is left, 2 something critical is left, which it cannot repair; see metadata check.
     """
-    repair(settings, wish, cluster, ledgers, dry_run=dry_run, yes=yes)
+    return repair(settings, wish, cluster, ledgers, dry_run=dry_run, yes=yes)
 
 
 def repair(
     settings: Settings, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool
-) -> None:
-    """Carry a repair out as a command, to its end. Raises CommandError - it cannot be done, or was not confirmed."""
+) -> int:
+    """Carry a repair out as a command, and return its exit code.
+
+    Raises: CommandError - it cannot be done, or was not confirmed.
+    """
     output = settings.writer()
-    asyncio.run(_Repairing(settings, output, wish).run(cluster, ledgers, dry_run=dry_run, yes=yes))
+    return asyncio.run(_Repairing(settings, output, wish).run(cluster, ledgers, dry_run=dry_run, yes=yes))
 
 
 class _Repairing:
@@ -82,34 +87,55 @@ class _Repairing:
     def __init__(self, settings: Settings, output: Output, wish: CheckWish) -> None:
         self._settings = settings
         self._output = output
-        kinds = wish.kinds or [kind for kind in FindingKind if kind not in ONLY_WHEN_NAMED]
-        self._wish = replace(wish, kinds=kinds)
+        # All kinds are looked for: who repairs a store has to hear of what is left in it.
+        self._wish = replace(wish, kinds=wish.kinds or tuple(FindingKind))
         self._is_named = wish.is_any_named
+        self._left: Counter[Severity] = Counter()
+        """How much is left as it is, by how bad it is."""
 
-    async def run(self, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> None:
-        """Look, ask and repair."""
+    async def run(self, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> int:
+        """Look, ask and repair; return the exit code."""
         async with surroundings(self._settings, cluster, ledgers, self._wish.kinds) as around:
             if dry_run:
                 self._begin()
                 planned = await self._look(around, is_shown=True)
                 self._output.end_told()
-                click.echo(f"would repair: {_spelled(planned)}; nothing was changed", err=True)
-                return
+                click.echo(f"would repair: {_spelled(planned)}; nothing was changed{self._what_is_left()}", err=True)
+                return self._code()
             done = await watching(
                 self._settings, around.store, lambda watch: self._look_and_repair(around, watch, yes=yes)
             )
-            if not done.total():
-                click.echo("nothing to repair", err=True)
-                return
-        click.echo(
-            f"repaired {done[RepairResult.REPAIRED]:,}; changed by others meanwhile, and left as it is now: "
-            f"{done[RepairResult.CHANGED]:,}; left: {done[RepairResult.LEFT]:,}",
-            err=True,
-        )
+        if done is None:
+            click.echo(f"nothing to repair{self._what_is_left()}", err=True)
+        else:
+            click.echo(
+                f"repaired {done[RepairResult.REPAIRED]:,}; changed by others meanwhile, and left as it is now: "
+                f"{done[RepairResult.CHANGED]:,}{self._what_is_left() or '; left: 0'}",
+                err=True,
+            )
+        return self._code()
 
-    async def _look_and_repair(self, around: Surroundings, watch: FreezeWatch, *, yes: bool) -> Counter[RepairResult]:
+    def _what_is_left(self) -> str:
+        critical = self._left[Severity.CRITICAL]
+        left = critical + self._left[Severity.WARNING]  # A note may be in order.
+        if not left:
+            return ""
+        of_them = f", {critical:,} of them critical" if critical else ""
+        return f"; left: {left:,}{of_them}; what and why says: hedwig-admin metadata check"
+
+    def _code(self) -> int:
+        return int(Severity.CRITICAL) if self._left[Severity.CRITICAL] else 0
+
+    async def _look_and_repair(
+        self, around: Surroundings, watch: FreezeWatch, *, yes: bool
+    ) -> Counter[RepairResult] | None:
+        """Return what became of what was to be repaired; None if nothing was."""
         planned = await self._look(around, is_shown=False)
-        if planned.total() and not yes:
+        if not planned.total():
+            self._begin()
+            self._output.end_told()
+            return None
+        if not yes:
             await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
         self._begin()
         done = await self._repair(around, planned, watch)
@@ -126,9 +152,10 @@ class _Repairing:
             check = around.check(self._wish.kinds, self._wish.prefix, lambda records: progress.advance(records, 0))
             async with aclosing(limited(check, self._wish.limit)) as pages:
                 async for page in pages:
-                    planned.update(found.finding.kind for found in page if found.is_repairable)
+                    planned.update(found.finding.kind for found in page if self._mends(found))
+                    self._left.update(found.severity for found in page if not self._mends(found))
                     if is_shown:
-                        self._output.page([_row(found, _WOULD) for found in page])
+                        self._output.page([self._row(found, _WOULD) for found in page])
         self._check_looked(check, planned)
         tell_unchecked(check)
         return planned
@@ -149,9 +176,8 @@ class _Repairing:
     ) -> Counter[RepairResult]:
         """Repair what is found now, of each kind as many as were planned; return what became of them."""
         done: Counter[RepairResult] = Counter()
-        if not planned.total():
-            return done
         left = Counter(planned)
+        self._left.clear()  # It is counted anew, as things are now.
         mending = StoreRepair(around.store, around.verdicts, around.known)
         with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(
@@ -180,21 +206,26 @@ class _Repairing:
         rows: list[dict[str, Any]] = []
         try:
             for found in page:
-                if found.is_repairable and not left[found.finding.kind]:
+                is_mended = self._mends(found)
+                if is_mended and not left[found.finding.kind]:
                     continue  # More than was said.
                 result = RepairResult.LEFT
-                if found.is_repairable:
+                if is_mended:
                     result = await watch.carry_out(partial(repair.carry_out, found))
-                left[found.finding.kind] -= found.is_repairable
+                left[found.finding.kind] -= is_mended
                 done[result] += 1
-                rows.append(_row(found, result.value))
+                self._left[found.severity] += result is RepairResult.LEFT
+                rows.append(self._row(found, result.value))
         finally:
             # Should one of them fail, those before it are done.
             self._output.page(rows)
 
+    def _mends(self, found: Found) -> bool:
+        """Say whether a finding is to be repaired: it can be, and is of a kind that was asked for."""
+        return found.is_repairable and (self._is_named or found.finding.kind not in ONLY_WHEN_NAMED)
 
-def _row(found: Found, result: str) -> dict[str, Any]:
-    return {"result": result if found.is_repairable else RepairResult.LEFT.value, **found_fields(found)}
+    def _row(self, found: Found, result: str) -> dict[str, Any]:
+        return {"result": result if self._mends(found) else RepairResult.LEFT.value, **found_fields(found)}
 
 
 def _spelled(planned: Mapping[FindingKind, int]) -> str:

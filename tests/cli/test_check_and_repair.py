@@ -12,7 +12,7 @@ import pytest
 from cli.errors import ExitCode
 from cli.formats import FORMATS
 from hedwig.model import HubInfo, SubscriberId, Topic
-from hedwig.versions import NEW
+from hedwig.versions import ANY, NEW
 from metadata import MetadataStore
 from tests.cli.admin import DEADLINE_S, PROGRAM_TELLING_ITS_PEAK, Admin, Ran
 from tests.cli.agreement import check_agreement
@@ -80,7 +80,8 @@ def faults(ran: Ran) -> set[tuple[str, str | None, str | None, str]]:
 
 
 def results(ran: Ran) -> dict[tuple[str, str, str | None], str]:
-    assert ran.code == 0, ran
+    left = [row for row in ran.rows if row["result"] == "left" and row["severity"] == "critical"]
+    assert ran.code == (CRITICAL if left else 0), ran
     return {(row["kind"], row["topic"], row["subscriber"]): row["result"] for row in ran.rows}
 
 
@@ -125,7 +126,9 @@ def test_repair_mends_exactly_what_can_be_mended_and_a_second_check_is_clean(any
     assert now["persistence", b"f/twice", None] == ranges((7, 1, 5), (8, 6, None))
     assert ("ownership", b"f/dead", None) not in now
     assert faults(check(anywhere)) == {fault for fault in FAULTS if fault[1] in ("f/overlap", "f/gap")}
-    assert repair(anywhere, "--yes").code == 0
+    again = repair(anywhere, "--yes")
+    assert (again.code, again.rows) == (CRITICAL, [])
+    assert "nothing to repair; left: 2, 2 of them critical" in again.err
     assert contents(anywhere.url) == now
 
 
@@ -171,16 +174,17 @@ def test_repair_says_what_and_how_many_and_asks(admin: Admin) -> None:
     silent = admin.run("metadata", "repair", text="")
     assert (silent.code, "--yes" in silent.err) == (ExitCode.USAGE, True)
     assert contents(admin.url) == before
-    assert admin.run("metadata", "repair", text="y\n").code == 0
+    assert admin.run("metadata", "repair", text="y\n").code == CRITICAL
     assert contents(admin.url) != before
 
 
 def test_dry_run_says_how_many_and_asks_nothing(admin: Admin) -> None:
     plant(admin.url)
-    ran = admin.done("metadata", "repair", "--dry-run", "-o", "json")
+    ran = admin.run("metadata", "repair", "--dry-run", "-o", "json")
+    assert ran.code == CRITICAL
     assert len(ran.json["repairs"]) == len(FAULTS)
     assert "2 owner records of dead hubs to delete" in ran.err
-    assert "nothing was changed" in ran.err
+    assert "nothing was changed; left: 2, 2 of them critical" in ran.err
 
 
 def test_repair_of_nothing_says_so_and_no_more(admin: Admin) -> None:
@@ -207,7 +211,7 @@ def test_all_formats_agree(admin: Admin, command: str) -> None:
     check_agreement({name: admin.done("metadata", command, *more, "-o", name).out for name in FORMATS})
     plant(admin.url)
     ran = {name: admin.run("metadata", command, *more, "-o", name) for name in FORMATS}
-    assert {each.code for each in ran.values()} == {CRITICAL if command == "check" else 0}
+    assert {each.code for each in ran.values()} == {CRITICAL}
     check_agreement({name: each.out for name, each in ran.items()})
 
 
@@ -290,7 +294,14 @@ def test_unreadable_records_are_repaired_only_when_that_is_asked_for(admin: Admi
         ("unreadable-record", "news", "reader", True),
         ("unreadable-record", "sound/1", None, False),
     }
-    assert results(repair(admin, "--yes")) == {}
+    ran = repair(admin, "--yes")
+    assert (ran.code, ran.rows) == (CRITICAL, [])
+    assert "nothing to repair; left: 3, 3 of them critical" in ran.err
+    in_store(admin.url, lambda store: store.ownership.write_owner_info(Topic(b"sound/2"), DEAD, ANY))
+    ran = repair(admin, "--yes")
+    assert (ran.code, len(ran.rows)) == (CRITICAL, 4)
+    assert "repaired 1; " in ran.err
+    assert "left: 3, 3 of them critical" in ran.err
     done = results(repair(admin, "--yes", "--kind", "unreadable-record"))
     assert done == {
         ("unreadable-record", "news", None): "repaired",
@@ -359,7 +370,9 @@ def test_lost_ledgers_are_taken_off_the_record_only_when_that_is_asked_for(
         ("front", gone, True),
         ("middle", gone + 1, False),
     }
-    assert results(repair(admin, "--yes")) == {}
+    ran = repair(admin, "--yes")
+    assert (ran.code, ran.rows) == (CRITICAL, [])
+    assert "left: 2, 2 of them critical" in ran.err
     done = results(repair(admin, "--yes", "--kind", "missing-ledger"))
     assert done == {("missing-ledger", "front", None): "repaired", ("missing-ledger", "middle", None): "left"}
     assert contents(admin.url)["persistence", b"front", None] == ranges((one, 4, 8), (two, 9, None))
