@@ -85,9 +85,12 @@ class AdminEndpoint:
             response = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as exc:
-            raise self._is_uncertain(f"did not answer within {self._timeout_s:g} s") from exc
-        except OSError as exc:
+            why = f"did not answer within {self._timeout_s:g} s"
             if method == "GET":  # It changes nothing, whatever became of it.
+                raise self._is_unread(why) from exc
+            raise self._is_uncertain(why) from exc
+        except OSError as exc:
+            if method == "GET":
                 raise self._hung_up(exc) from exc
             raise self._is_uncertain(f"hung up: {reason_of(exc)}") from exc
         except HTTPException as exc:
@@ -110,6 +113,14 @@ class AdminEndpoint:
                 f"what listens at {self.address} hung up, as the port for clients does",
             )
         return self._is_out_of_reach(reason_of(exc))
+
+    def _is_unread(self, why: str) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: its admin endpoint at {self.address} {why}; it was only to be read, so nothing was "
+            "changed: try again, or give a longer --timeout",
+            ExitCode.UNAVAILABLE,
+            f"its admin endpoint {self.address} {why}",
+        )
 
     def _is_uncertain(self, why: str) -> EndpointError:
         return EndpointError(

@@ -132,10 +132,12 @@ class AdminServer:
         except ConflictError as exc:
             return json_response({"error": str(exc), **exc.facts}, 409)
         except TimeoutError:
+            if _reads(request):
+                return _error(503, f"not answered within {self._deadline_s:g} s; nothing was changed: ask again")
             return _error(504, f"not done within {self._deadline_s:g} s; it may go on: look before you ask again")
         except HedwigError as exc:
             # 504 is for all of which it is not known whether it was done.
-            return _error(503 if exc.definite else 504, str(exc))
+            return _error(503 if exc.definite or _reads(request) else 504, str(exc))
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             return _error(500, "the hub failed to answer; its log says why")
@@ -156,6 +158,11 @@ class AdminServer:
                 raise BadRequestError(f"{request.path} has no parameter {name!r}; {choice}")
             if len(request.query.getall(name)) > 1:
                 raise BadRequestError(f"the parameter {name!r} is given twice")
+
+
+def _reads(request: web.Request) -> bool:
+    """Say whether a request changes nothing, whatever becomes of it."""
+    return request.method in ("GET", "HEAD")
 
 
 def json_response(content: Any, status: int = 200) -> web.Response:

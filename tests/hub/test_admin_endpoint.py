@@ -14,12 +14,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
-from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.errors import ConfigurationError, ServiceDownError, UncertainStateError
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import show_name
+from hub.admin_server import AdminServer
 from hub.hub import Hub
 from hub.ledgers import LocalLedgerOptions
 from hub.name_page import NamePage, page_token, start_of
@@ -437,6 +439,29 @@ async def test_an_operation_that_takes_too_long_is_answered_in_time(start: Start
     with locked(tmp_path / "data" / "metadata.db"):
         told = await run.ask("POST", "/release?topic=a")
     assert (told.status, "not done within 0.5 s" in told.json["error"]) == (504, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "says"), [("GET", 503, "nothing was changed"), ("POST", 504, "it may go on")]
+)
+async def test_only_what_changes_something_may_have_been_done(method: str, status: int, says: str) -> None:
+    async def never(_request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def in_doubt(_request: web.Request) -> web.StreamResponse:
+        raise UncertainStateError("sent, and not answered")
+
+    routes = [(method, "/never", never, frozenset[str]()), (method, "/in-doubt", in_doubt, frozenset[str]())]
+    server = AdminServer(routes, deadline_s=0.1)
+    try:
+        admin = AdminClient(f"127.0.0.1:{await server.listen('127.0.0.1', 0)}")
+        await server.serve()
+        told = await asyncio.to_thread(admin.ask, method, "/never")
+        assert (told.status, says in told.json["error"]) == (status, True)
+        assert (await asyncio.to_thread(admin.ask, method, "/in-doubt")).status == status
+    finally:
+        await server.close()
 
 
 # ------------------------------------------------------------------------------------------------- on and off
