@@ -17,13 +17,20 @@ _log = logging.getLogger(__name__)
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
+_SAME_S: Final = 1.0
+"""For how long another signal says no more than the first: supervisors send SIGTERM and SIGHUP together, and a terminal
+and `timeout` one each. Nobody decides within a second that an orderly end takes too long.
+"""
+
 _COLLECTOR_THRESHOLDS: Final = (50_000, 20, 100)
 
 
 def run_hub(
     configuration: Configuration, ready: Callable[[Hub], None], *, replace_standalone: bool = False
 ) -> signal.Signals:
-    """Serve until a signal comes, and return that signal once the hub is closed. A second one ends the process at once.
+    """Serve until a signal comes, and return that signal once the hub is closed.
+
+    Another one that comes over a second later ends the process at once.
 
     `ready` is called when the hub serves.
 
@@ -89,14 +96,20 @@ def _spare_the_collector() -> None:
 
 
 def _ending_signal() -> "asyncio.Future[signal.Signals]":
-    """Return the first signal to come; from then on another one ends the process at once."""
+    """Return the first signal to come; from a second later on another one ends the process at once."""
     loop = asyncio.get_running_loop()
     first: asyncio.Future[signal.Signals] = loop.create_future()
+    first_at = 0.0
 
     def take(number: signal.Signals) -> None:
+        nonlocal first_at
         if first.done():
+            if loop.time() - first_at < _SAME_S:
+                _log.info("%s too: already shutting down", number.name)
+                return
             _log.warning("%s again: ending at once; the next start takes over what is not released", number.name)
             os._exit(128 + number)
+        first_at = loop.time()
         first.set_result(number)
 
     for number in _ENDING:

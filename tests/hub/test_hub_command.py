@@ -196,8 +196,10 @@ def test_the_end_of_a_terminal_does_not_end_it_under_nohup(hub: RunningHub) -> N
     assert "SIGHUP" not in hub.log
 
 
-def test_a_second_signal_ends_it_at_once(hub: RunningHub) -> None:
-    hub.start()
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_two_signals_at_once_are_one(hub: RunningHub, second: signal.Signals) -> None:
+    with born_with(signal.SIG_DFL, second):
+        hub.start()
     with client(hub) as connected:
         assert connected.publish(TOPIC, b"kept").local == 1
     process = hub.process
@@ -205,7 +207,29 @@ def test_a_second_signal_ends_it_at_once(hub: RunningHub) -> None:
     with locked(hub.data / "metadata.db"):
         process.send_signal(signal.SIGTERM)
         until_blocking(lambda: "SIGTERM: shutting down" in hub.log, "the first signal is taken")
-        assert hub.end(signal.SIGTERM) == 128 + signal.SIGTERM
+        process.send_signal(second)
+        until_blocking(lambda: f"{second.name} too: already shutting down" in hub.log, "the second one is taken")
+    assert hub.wait() == ExitCode.DONE
+    assert last_owner(hub) is None
+
+
+def test_a_second_signal_ends_it_at_once(hub: RunningHub) -> None:
+    hub.start()
+    with client(hub) as connected:
+        assert connected.publish(TOPIC, b"kept").local == 1
+    process = hub.process
+    assert process is not None
+
+    def ended_by_another() -> bool:
+        process.send_signal(signal.SIGTERM)
+        return process.poll() is not None
+
+    with locked(hub.data / "metadata.db"):
+        process.send_signal(signal.SIGTERM)
+        until_blocking(lambda: "SIGTERM: shutting down" in hub.log, "the first signal is taken")
+        # Within a second it is the same as the first.
+        until_blocking(ended_by_another, "a later one ends it")
+        assert hub.wait() == 128 + signal.SIGTERM
     assert "SIGTERM again: ending at once" in hub.log
     hub.start()
     with client(hub) as connected:
