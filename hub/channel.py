@@ -102,6 +102,8 @@ class Channel(asyncio.Protocol):
         self._unanswered_bytes = 0
         self._unread_answer_bytes = 0
         self._is_paused = False
+        self._is_parting = False
+        """Whether the channel ends once nothing is unanswered."""
         self._waiting: dict[Cursor, None] = {}
         self._abort: asyncio.TimerHandle | None = None
         self._told: set[int] | None = None
@@ -184,6 +186,8 @@ class Channel(asyncio.Protocol):
         if self.is_closed:  # What was to be sent could not be any more.
             return
         self.is_closed = True
+        if self._abort is not None:
+            self._abort.cancel()
         transport = self._transport
         if transport is not None:
             transport.close()
@@ -197,6 +201,14 @@ class Channel(asyncio.Protocol):
             self._is_mute = True
             self._out.clear()
             self._out_bytes = 0
+
+    def part(self) -> None:
+        """End the channel once all that was read on it is answered; what takes too long is left without an answer."""
+        if not self._unanswered:
+            self.close()
+        elif not self.is_closed and not self._is_parting:
+            self._is_parting = True
+            self._abort = self._loop.call_later(_CLOSE_S, self.close)
 
     # ------------------------------------------------------------------------------------------------ requests
 
@@ -231,6 +243,8 @@ class Channel(asyncio.Protocol):
         self._owner.answered(size)
         if self._is_paused:
             self._read_on()
+        if self._is_parting and not self._unanswered:
+            self._loop.call_soon(self.close)  # The answer itself is still to be sent.
 
     def _pause(self) -> None:
         if not self._is_paused and self._transport is not None and not self.is_closed:

@@ -522,9 +522,12 @@ class DurableLog:
             await self._change(self._sealed)
         await self._close_former()
 
+    def abandon(self) -> None:
+        self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
+
     async def end(self) -> bool:
         self._let_go()
-        self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
+        self.abandon()
         try:
             gone = await self._record.end(self._is_owned)
         except UncertainStateError as exc:

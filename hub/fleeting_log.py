@@ -71,5 +71,8 @@ class FleetingLog:
     async def close(self) -> None:
         self.forget_recent()
 
+    def abandon(self) -> None:
+        """Do nothing: each publish is answered at once."""
+
     async def end(self) -> bool:
         return True

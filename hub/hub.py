@@ -46,6 +46,13 @@ _log = logging.getLogger(__name__)
 
 _LAST_WORDS_S: Final = 3.0
 """How long peers have to take their last answers when the hub ends."""
+_SILENT_S: Final = 0.25
+"""How long no client has to have asked for anything before a hub that ends takes it that none has more on its way.
+
+A fixed time, since nothing tells what is on its way: a client sends on until an answer tells it not to, and what is
+not read before its connection is closed is in doubt. It is a round trip that few networks exceed.
+"""
+_LISTENING_S: Final = 0.02
 _HEARD_S: Final = 0.2
 """How long the other hubs have to hear that this one ends, before its subscribers come to them.
 
@@ -375,6 +382,7 @@ class Hub:
             await self.topics.abandon()
         finally:
             self._stop_listening()
+            await self._answer_the_last()
             await self._close_channels()
             await self._stack.aclose()
 
@@ -405,6 +413,22 @@ class Hub:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self.requests.tasks.settle()
+
+    async def _answer_the_last(self) -> None:
+        """Answer whatever clients have sent before they could know, so that none of it is in doubt.
+
+        Most of it is refused, or sent to other hubs; what waits for another hub in vain is refused at last.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                last, since = None, self.clock.monotonic()
+                while self.channels and self.clock.monotonic() - since < _SILENT_S:
+                    await self.clock.sleep(_LISTENING_S)
+                    requests = self.requests
+                    now = requests.published, requests.refused, requests.unanswered_bytes, self.held_bytes
+                    if now != last or requests.unanswered_bytes:
+                        last, since = now, self.clock.monotonic()
+        await self.topics.abandon()
 
     async def _close_channels(self) -> None:
         """Close all connections after what was sent on them; a peer that does not read is cut off."""

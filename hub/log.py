@@ -115,6 +115,10 @@ class TopicLog(Protocol):
         """
         ...
 
+    def abandon(self) -> None:
+        """Refuse the publishes that were not begun, and leave everything as it is; none comes after this."""
+        ...
+
     async def end(self) -> bool:
         """Let nothing that was begun change the topic after this; return whether it is known what is on record.
 

@@ -226,7 +226,7 @@ class Subscribing:
                     del self._parting[channel]
                 # The original client dies silently on an event that the topic moved, and recovers from this.
                 if not self.is_leaving or (is_last and not channel.subscriptions):
-                    channel.close()
+                    channel.part()
 
     async def detach_all(self, topic: OwnedTopic) -> None:
         """End the deliveries of `topic`, and store the consume pointers of its subscriptions."""

@@ -493,6 +493,7 @@ class Topics:
             deletion.cancel()
         for topic in self._owned.values():
             topic.state = TopicState.RELEASED
+            topic.log.abandon()
         self._owned.clear()
 
 
