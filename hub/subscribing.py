@@ -214,8 +214,8 @@ class Subscribing:
         While the hub `is_leaving`, a channel stays until all topics that it serves are let go.
         """
         served = list(topic.subscriptions.values()) if topic.subscriptions else []
-        channels = {subscription.cursor.channel for subscription in served if subscription.cursor is not None}
-        self._parting.update(channels)
+        channels = dict.fromkeys(each.cursor.channel for each in served if each.cursor is not None)
+        self._parting.update(channels.keys())
         try:
             yield
         finally:

@@ -21,7 +21,8 @@ class Tasks:
     """
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}
+        """In the order in which they began, which is that in which they are cancelled: a simulation must repeat."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -29,7 +30,7 @@ class Tasks:
     def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Begin work in the running event loop."""
         task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -45,7 +46,7 @@ class Tasks:
         await self.settle()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s failed", task.get_coro(), exc_info=error)
 

@@ -153,7 +153,7 @@ class Attachments:
         self._routes = routes
         self._shared: dict[HubAddress, _ServingChannel] = {}
         self._opening = asyncio.Lock()
-        self._channels: set[Channel] = set()
+        self._channels: dict[Channel, None] = {}
         self._endings: set[asyncio.Task[bool]] = set()
         self.dropped = 0
         """How many messages hubs delivered unasked or out of order."""
@@ -308,9 +308,9 @@ class Attachments:
         serving = _ServingChannel(self.count_dropped)
 
         def end(channel: Channel) -> None:
-            self._channels.discard(channel)
+            self._channels.pop(channel, None)
             serving.end(channel)
 
         serving.channel = await Channel.open(address, self._options, serving.take, end)
-        self._channels.add(serving.channel)
+        self._channels[serving.channel] = None
         return serving
