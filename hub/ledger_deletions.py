@@ -7,6 +7,7 @@ given twice, so a deletion may be repeated.
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from hedwig.clock import Clock
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 _WAITING_MAX: Final = 10_000
 _PAUSE_FIRST_S: Final = 1.0
 _PAUSE_MAX_S: Final = 60.0
+_CLOSE_S: Final = 1.0
+"""How long a hub that stops goes on deleting."""
 
 
 class LedgerDeletions:
@@ -120,7 +123,12 @@ class LedgerDeletions:
             self._is_trying = False
 
     async def close(self) -> None:
-        """Try no more."""
+        """Try no more, but for a moment: a pass of retention that the end of its hub cancels leaves ledgers behind."""
         await self._tasks.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                for ledger_id in list(self._waiting):
+                    if not await self._try(ledger_id):
+                        break
         if self._waiting:
             _log.warning("%d ledgers that could not be deleted are left to metadata repair", len(self._waiting))

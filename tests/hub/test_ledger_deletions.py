@@ -66,6 +66,31 @@ async def deletions(ledgers: FailingLedgers) -> AsyncIterator[LedgerDeletions]:
     await deletions.close()
 
 
+async def test_what_a_cancelled_pass_left_is_deleted_as_the_hub_stops(
+    ledgers: FailingLedgers, deletions: LedgerDeletions
+) -> None:
+    made = [await ledgers.create() for _ in range(5)]
+    ledgers.is_silent = True
+    sweep = asyncio.create_task(deletions.delete(made[:4]))
+    await until(lambda: deletions.waiting == 4, "the pass has begun")
+    sweep.cancel()
+    await asyncio.wait([sweep])
+    ledgers.is_silent = False
+    await asyncio.wait_for(deletions.close(), DEADLINE_S)
+    assert await ids_of(ledgers) == made[4:]
+
+
+async def test_a_store_that_is_silent_holds_up_no_stop(ledgers: FailingLedgers) -> None:
+    deletions = LedgerDeletions(SystemClock(), 3600.0, ledgers)
+    made = [await ledgers.create() for _ in range(2)]
+    ledgers.is_silent = True
+    sweep = asyncio.create_task(deletions.delete(made))
+    await until(lambda: deletions.waiting == 2, "the pass has begun")
+    sweep.cancel()
+    await asyncio.wait_for(deletions.close(), DEADLINE_S)
+    assert deletions.waiting == 2
+
+
 @pytest.mark.parametrize("how", ["is_away", "is_silent", "unforeseen"])
 async def test_a_deletion_that_fails_is_tried_until_it_is_done(
     ledgers: FailingLedgers, deletions: LedgerDeletions, how: str
