@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 from hedwig.client import HedwigClient, Subscription
-from hedwig.errors import HedwigError, ServiceError, SubscriptionClosedError
+from hedwig.errors import ClientNotSubscribedError, HedwigError, ServiceError, SubscriptionClosedError
 from hedwig.model import MessageSeqId, Topic
 from tests.simulation.history import History, Reader, sent_by
 from tests.simulation.network import PLACE
@@ -25,8 +25,22 @@ class Surroundings(Protocol):
     """Whether nothing fails any more, and everybody only has to finish."""
     is_over: bool
 
+    @property
+    def late_s(self) -> float:
+        """So long after the last request nothing comes into effect any more."""
+
+    @property
+    def has_leases(self) -> bool:
+        """Whether no hub answers requests though others take it for dead."""
+
     def break_client(self, place: str) -> None:
         """End the connections of a client's machine."""
+
+    def hold_up(self, place: str, topic: Topic) -> None:
+        """Let nothing pass between a client's machine and the owner of a topic."""
+
+    def let_through(self, place: str) -> None:
+        """Let everything pass again, and what was held up."""
 
     async def seek_back(self, reader: Reader, *, is_apart: bool) -> None:
         """Move the consume pointer of a subscription back; `is_apart`: nobody has it open, or sends for it."""
@@ -95,18 +109,36 @@ class Subscriber:
         self._closings: list[asyncio.Task[bool]] = []
         self._last: int | None = None
         """What was got last, and whether it is finished is not said yet."""
+        self._ahead = 0
+        """Up to where this session has said that messages are finished, got or not."""
+        self._held_up: str | None = None
+        """The machine whose last words are held up until the next session has begun."""
 
     async def run(self) -> None:
         random = self._world.random
         while not self._world.is_over:
-            place, client = random.choice(self._machines)
+            if self._world.is_calm and self.reader.is_in_doubt:
+                await asyncio.sleep(self._world.late_s)
+                self.reader.is_in_doubt = False
+                self.reader.begin_anew()
+            place, client = random.choice([each for each in self._machines if each[0] != self._held_up])
             PLACE.set(place)
-            subscription = await self._open(client)
+            try:
+                subscription = await self._open(client)
+            finally:
+                if self._held_up is not None:
+                    self._world.let_through(self._held_up)
+                    self._held_up = None
             if subscription is not None:
-                await self._read(subscription)
-                await self._leave(place, subscription)
+                if self.reader.finished is not None and random.random() < 0.15:
+                    await self._skip(subscription, self.reader.finished)
+                is_silent = not self._auto_consume and len(self._machines) > 1 and random.random() < 0.2
+                await self._read(subscription, is_silent=is_silent and not self._world.is_calm)
+                await self._leave(place, subscription, is_silent=is_silent and not self._world.is_calm)
             if not self._world.is_calm and random.random() < 0.15:
                 await self._world.seek_back(self.reader, is_apart=False)
+            if not self._world.is_calm and random.random() < 0.1:
+                await self._unsubscribe(client)
             await asyncio.sleep(random.choice((0.0, 0.0, 0.01, 0.2, 1.0, 4.0)) if not self._world.is_calm else 0.1)
 
     async def finish(self) -> None:
@@ -143,17 +175,25 @@ class Subscriber:
             self._closings.append(asyncio.create_task(opened.close(last_is_finished=False)))
         self._left_open.clear()
         self._last = None
+        self._ahead = 0
         return subscription
 
-    async def _read(self, subscription: Subscription) -> None:
-        """Take messages until it is enough."""
+    async def _skip(self, subscription: Subscription, finished: int) -> None:
+        """Say that messages are finished which this session has not got: those of former ones, or more."""
+        last = self._world.history.last_of(self.reader.topic)
+        self._ahead = self._world.random.choice((finished, finished, max(finished, last - 2)))
+        self._world.history.waives(self.reader, self._ahead)
+        await self._consume(subscription, self._ahead)
+
+    async def _read(self, subscription: Subscription, *, is_silent: bool) -> None:
+        """Take messages until it is enough; if `is_silent`, without saying what is finished."""
         random, reader, history = self._world.random, self.reader, self._world.history
         loop = asyncio.get_running_loop()
         count = random.choice((1, 4, 15, 1000))
         until = loop.time() + random.choice((0.02, 0.5, 3.0, 8.0))
         pause_s = random.choice((0.0, 0.0, 0.0, 0.02, 0.2))
         every = random.choice((1, 1, 3))
-        while (count > 0 and loop.time() < until) or self._world.is_calm:
+        while (count > 0 and loop.time() < until) or (self._world.is_calm and not reader.is_in_doubt):
             if self._auto_consume and self._last is not None:
                 history.finishes(reader, self._last)
             try:
@@ -171,9 +211,11 @@ class Subscriber:
                 return
             assert message.seq_id is not None, "a hub says where a message is"
             position = message.seq_id.local
-            history.delivers(reader, position, message.body, self._last)
+            history.delivers(reader, position, message.body, self._last, self._ahead)
             self._last = position
             count -= 1
+            if is_silent and not self._world.is_calm:
+                continue
             if not self._auto_consume and (position % every == 0 or self._world.is_calm):
                 await self._consume(subscription, position)
             if pause_s and not self._world.is_calm:
@@ -186,8 +228,32 @@ class Subscriber:
         except HedwigError as exc:
             self._world.history.note(f"{self.reader} cannot consume: {type(exc).__name__}")
 
-    async def _leave(self, place: str, subscription: Subscription) -> None:
+    async def _unsubscribe(self, client: HedwigClient) -> None:
+        """Delete the subscription, to begin it anew."""
+        reader, history = self.reader, self._world.history
+        history.act(f"{reader} unsubscribes")
+        try:
+            await client.unsubscribe(reader.topic, reader.name)
+        except ClientNotSubscribedError:
+            history.note(f"{reader} was not subscribed")
+        except HedwigError as exc:
+            history.note(f"{reader} cannot unsubscribe: {type(exc).__name__}")
+            if isinstance(exc, ServiceError) and exc.definite:
+                return
+            reader.is_in_doubt = True
+        if not self._world.has_leases:
+            reader.is_in_doubt = True
+        reader.begin_anew()
+
+    async def _leave(self, place: str, subscription: Subscription, *, is_silent: bool) -> None:
         random, reader, history = self._world.random, self.reader, self._world.history
+        if is_silent and self._last is not None and not self._world.is_calm:
+            history.act(f"{reader} leaves {place}, whose last words are held up")
+            self._world.hold_up(place, reader.topic)
+            self._held_up = place
+            await self._consume(subscription, self._last)
+            self._left_open.append(subscription)
+            return
         way = "close" if self._world.is_calm else random.choice(("close", "close", "cancel", "stay", "break"))
         history.act(f"{reader} leaves {place}: {way}")
         if way == "break":

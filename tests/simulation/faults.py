@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from hub.topic import OwnedTopic
 from tests.simulation.simulated_hub import SimulatedHub
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Turmoil:
             (faults.zombies, [self._declare_dead, self._declare_dead]),
             (faults.network, [self._cut_client, self._cut_client, self._break_hub, self._cut_from_metadata]),
             (faults.metadata, [self._worsen_metadata, self._worsen_metadata, self._worsen_ledger_records]),
-            (faults.bookies, [self._fail_bookie, self._cut_bookie, self._fail_bookie, self._slow, self._fail_all]),
+            (faults.bookies, [self._fail_bookie, self._cut_bookie, self._strand, self._slow, self._fail_all]),
             (faults.moves, [self._release, self._release, self._hand_over, self._drain]),
             (faults.cancels, [self._seek, self._seek]),
         ]
@@ -233,6 +234,31 @@ class Turmoil:
         if not hub.is_down:
             hub.view.cut_off.discard(name)
 
+    def _strand(self) -> None:
+        found = self._world.owner(self._random.choice(self._world.topics))
+        if found is not None:
+            hub, topic = found
+            self._begin(
+                f"{hub.host}, which has {topic.name.decode()}, reaches one bookie only",
+                self._strand_and_give_back(hub, topic),
+            )
+
+    async def _strand_and_give_back(self, hub: SimulatedHub, topic: OwnedTopic) -> None:
+        """Have the writer of a topic fail while somebody may have its last entries, and others recover the topic."""
+        world, kept = self._world, self._bookie()
+        cut = {name for name in world.bookies.bookies if name != kept}
+        hub.view.cut_off |= cut
+        await self._until(lambda: hub.topics.get(topic.name) is not topic, 6.0)
+        await self._until(lambda: world.owner(topic.name) is not None, 2.0)
+        if hub.is_down:
+            return
+        hub.view.cut_off -= cut
+        found = world.owner(topic.name)
+        if found is not None and found[0] is not hub and hub in world.serving():
+            other, regained = found
+            self._note(f"{other.host} hands {topic.name.decode()} back to {hub.host}")
+            await other.inside(other.topics.hand_over(regained, hub.me))
+
     def _slow(self) -> None:
         self._begin("bookies are slow", self._slow_and_mend())
 
@@ -253,6 +279,12 @@ class Turmoil:
 
     async def _pause(self, *seconds: float) -> None:
         await asyncio.sleep(self._random.choice(seconds) * self._random.random())
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for a condition, but no longer than said."""
+        until = asyncio.get_running_loop().time() + seconds
+        while not condition() and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (time is virtual)
+            await asyncio.sleep(0.02)
 
     def _note(self, text: str) -> None:
         self._world.history.act(text)

@@ -32,13 +32,24 @@ class Reader:
     since: int | None = None
     """The messages sent from this one on, counted over all publishers, were sent after it had subscribed."""
     got: set[int] = field(default_factory=set)
+    waived: int = 0
+    """Up to here its application has said that messages are finished which it had perhaps not got."""
     targets: set[int] = field(default_factory=set)
     """Where operators moved its consume pointer, or tried to: a session that does not hear of it goes on from there."""
+
+    is_in_doubt: bool = False
+    """Whether it may have been deleted, or may be yet: then it is owed nothing."""
 
     @property
     def skips(self) -> bool:
         """Whether it does not get every message."""
-        return bool(self.preferences.message_bound or self.preferences.message_filter)
+        return bool(self.preferences.message_bound or self.preferences.message_filter) or self.is_in_doubt
+
+    def begin_anew(self) -> None:
+        """Forget what was owed to it, since it was deleted."""
+        self.since = self.finished = None
+        self.waived = 0
+        self.got.clear()
 
     def __str__(self) -> str:
         return f"{self.name.decode()} of {self.topic.decode()}"
@@ -126,11 +137,11 @@ class History:
 
     def subscribes(self, reader: Reader) -> None:
         """Note that a subscription is on record: whatever is sent from now on must come."""
-        if reader.since is None:
+        if reader.since is None and not reader.is_in_doubt:
             reader.since = len(self._sent)
 
-    def delivers(self, reader: Reader, position: int, body: bytes, last: int | None) -> None:
-        """Note a message that an application got, behind `last` in its session."""
+    def delivers(self, reader: Reader, position: int, body: bytes, last: int | None, ahead: int) -> None:
+        """Note a message that an application got, behind `last` in its session, which has consumed up to `ahead`."""
         self.delivered += 1
         self.note(f"{reader} got {position} {body.decode()}")
         self._see(reader.topic, position, body)
@@ -141,7 +152,7 @@ class History:
             self.broken("a refused publish is never delivered", f"{reader} got {body!r}")
         if reader.finished is None:
             reader.finished = position - 1
-        before = reader.finished if last is None else last
+        before = reader.finished if last is None else max(last, ahead)
         if last is not None and position <= last:
             self.broken("order", f"{reader} got {position} behind {last} in one session")
         elif position > before + 1 and not reader.skips and position - 1 not in reader.targets:
@@ -152,6 +163,12 @@ class History:
     def finishes(self, reader: Reader, position: int) -> None:
         """Note that an application is about to say that it has finished a message, and all before it."""
         reader.finished = max(reader.finished or 0, position)
+
+    def waives(self, reader: Reader, position: int) -> None:
+        """Note that an application is about to say that all up to a message is finished, whether it got that or not."""
+        self.act(f"{reader} says that it has finished {position}")
+        self.finishes(reader, position)
+        reader.waived = max(reader.waived, position)
 
     def last_of(self, topic: Topic) -> int:
         return max(self._acknowledged[topic], default=0)
@@ -164,6 +181,7 @@ class History:
             position
             for position, body in self._acknowledged[reader.topic].items()
             if position not in reader.got
+            and position > reader.waived
             and self._sent[body].order >= reader.since
             and not (reader.preferences.message_filter and not accepts(body))
         ]

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from hub.incarnation import Incarnation
+from hub.ledger_ranges import holds_messages
 from metadata.packing import unpack_ledger_ranges
+from tests.hub.ledgers.bookkeeper.model import ModelMetadata
 from tests.simulation.simulated_hub import SimulatedHub
 
-__all__ = ["left_in_hub", "left_in_tables", "left_tasks"]
+__all__ = ["left_in_hub", "left_in_tables", "left_tasks", "lost_ledgers"]
 
 _NOTE_BYTES: Final = 100
 """What a tail counts for a message that it let go, until its turn comes."""
@@ -57,6 +59,18 @@ def left_in_tables(tables: sqlite3.Connection) -> Iterator[str]:
         for each in unpack_ledger_ranges(record).ranges:
             if each.end is None:
                 yield f"ledger {each.ledger_id} of {topic!r}, which is open"
+
+
+def lost_ledgers(tables: sqlite3.Connection, ledgers: ModelMetadata, *, is_whole: bool) -> Iterator[str]:
+    """Name the ledgers that a topic has and that do not exist; if `is_whole`, those too that no topic has."""
+    named: set[int] = set()
+    for topic, record in tables.execute("SELECT topic, record FROM persistence ORDER BY topic").fetchall():
+        for each in unpack_ledger_ranges(record).ranges:
+            named.add(each.ledger_id)
+            if holds_messages(each) and each.ledger_id not in ledgers.records:
+                yield f"a range of {topic!r} in ledger {each.ledger_id}, which was deleted"
+    for ledger_id in sorted(ledgers.records.keys() - named) if is_whole else ():
+        yield f"ledger {ledger_id}, which no topic has"
 
 
 def left_tasks() -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVarTuple, cast
 
 from tests.virtual_time import VirtualLoop, VirtualTime
 
-__all__ = ["PLACE", "Network", "NetworkedTime"]
+__all__ = ["PLACE", "Network", "NetworkedTime", "SpinningError"]
 
 PLACE: Final = contextvars.ContextVar("PLACE", default="nowhere")
 """Where the running task is: the name of its machine."""
@@ -18,7 +18,14 @@ PLACE: Final = contextvars.ContextVar("PLACE", default="nowhere")
 Ts = TypeVarTuple("Ts")
 
 _HIGH: Final = 64 * 1024
+_TURNS_MAX: Final = 100_000
+"""More turns of the loop than any sound run takes: these come to 15,000."""
+
 _Listener = Callable[[], asyncio.Protocol]
+
+
+class SpinningError(Exception):
+    """Something goes on without an end, in no time or in next to none."""
 
 
 class Network:
@@ -256,6 +263,7 @@ class _Loop(VirtualLoop):
         self._network = time.network
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._made = 0
+        self._turns = 0
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, *_: Any, **__: Any) -> Any:
         return await self._network.connect(protocol_factory, host)
@@ -295,6 +303,9 @@ class _Loop(VirtualLoop):
                 heappop(timers)
             assert timers, "everybody waits, and nothing will ever come"
             time.seconds = max(time.seconds, timers[0][0])
+        self._turns += 1
+        if self._turns % _TURNS_MAX == 0:
+            raise SpinningError(f"something goes round and round at {time.seconds - 1000:.4f}")
         while timers and timers[0][0] <= time.seconds:
             ready.append(heappop(timers)[2])
         for _ in range(len(ready)):

@@ -18,10 +18,10 @@ from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata
 from tests.simulation.clients import Publisher, Subscriber, at
 from tests.simulation.faults import Turmoil
 from tests.simulation.history import History, Reader
-from tests.simulation.leftovers import left_in_hub, left_in_tables, left_tasks
+from tests.simulation.leftovers import left_in_hub, left_in_tables, left_tasks, lost_ledgers
 from tests.simulation.liveness_model import Register
 from tests.simulation.metadata_model import ModelWay, open_tables
-from tests.simulation.network import Network, NetworkedTime
+from tests.simulation.network import Network, NetworkedTime, SpinningError
 from tests.simulation.options import LEFT_OUT, Faults, bookkeeper_options, hub_options, preferences
 from tests.simulation.simulated_hub import PORT, SimulatedHub, VirtualClock
 
@@ -31,16 +31,14 @@ _CALM_S: Final = 120.0
 """Within so much virtual time after the last fault everybody must have what is owed."""
 
 
-_LATE_S: Final = 10.0
-"""So long after the last request nothing comes into effect any more."""
-
-
 class SimulationFailed(AssertionError):
     """A rule was broken. Its text has the seed, the rule, and the schedule."""
 
 
 class Simulation:
     """The cluster of one seed. `run` is to be run once, in virtual time."""
+
+    late_s = 10.0
 
     def __init__(self, seed: int, left_out: Collection[str] = LEFT_OUT) -> None:
         self.seed = seed
@@ -93,6 +91,10 @@ class Simulation:
         self.hubs[host] = hub
         await hub.inside(hub.start_up())
 
+    @property
+    def has_leases(self) -> bool:
+        return not self.faults.zombies
+
     def serving(self) -> list[SimulatedHub]:
         """Return the hubs that serve."""
         return [hub for hub in self.hubs.values() if not hub.is_down and not hub.is_closing]
@@ -107,6 +109,14 @@ class Simulation:
 
     def break_client(self, place: str) -> None:
         self.network.break_connections(place)
+
+    def hold_up(self, place: str, topic: Topic) -> None:
+        if (found := self.owner(topic)) is not None:
+            self.network.cut.add((place, found[0].host))
+
+    def let_through(self, place: str) -> None:
+        for hub in self.hubs.values():
+            self.network.mend(place, hub.host)
 
     def _given_up(self, hub: SimulatedHub, topic: OwnedTopic, error: HedwigError) -> None:
         self.history.note(f"{hub.host} gives {topic.name.decode()} up: {type(error).__name__}")
@@ -142,6 +152,7 @@ class Simulation:
         # What was sent before, by a hub or a connection that is deposed and does not know it, may come after all.
         if sought is not None and is_apart and not (self.faults.zombies or self.faults.network):
             reader.finished = sought.next_id - 1
+            reader.waived = min(reader.waived, reader.finished)
             reader.got = {position for position in reader.got if position < sought.next_id}
 
     async def _seek(
@@ -269,20 +280,27 @@ class Simulation:
                 return f"{reader} cannot subscribe"
             if missing := self.history.missing(reader):
                 return f"{reader} ({reader.preferences}) has not got {missing[:10]}"
+        for hub in self.serving():
+            if hub.deletions.waiting:
+                return f"{hub.host} has {hub.deletions.waiting} ledgers to delete"
         return ""
 
     async def _close(self) -> None:
-        for client in self.clients:
+        for place, client in zip(self.places, self.clients, strict=True):
             await client.close()
+            if client.dropped_messages:
+                self.history.broken("nothing is delivered unasked", f"{place} dropped {client.dropped_messages}")
         for hub in self.serving():
             await hub.inside(hub.close())
-        await asyncio.sleep(_LATE_S)
+        await asyncio.sleep(self.late_s)
 
     def _check_left(self) -> None:
         for hub in self.hubs.values():
             for left in left_in_hub(hub):
                 self.history.broken("nothing is left behind", left)
-        for left in (*left_in_tables(self.tables), *left_tasks()):
+        is_whole = not (self.faults.hubs or self.faults.zombies)  # Else `metadata repair` finds what crashes left.
+        ledgers = lost_ledgers(self.tables, self.ledgers, is_whole=is_whole)
+        for left in (*left_in_tables(self.tables), *ledgers, *left_tasks()):
             self.history.broken("nothing is left behind", left)
 
 
@@ -326,6 +344,9 @@ def simulate(simulation: Simulation) -> None:
     gc.disable()
     try:
         NetworkedTime(simulation.network).run(simulation.run())
+    except SpinningError as exc:
+        simulation.history.violations.insert(0, f"no hang: {exc}")
+        raise SimulationFailed(simulation.report()) from None
     finally:
         simulation.tables.close()
         gc.enable()

@@ -5,7 +5,7 @@ Each stands for the number of its finding, and does what the code did before, in
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
@@ -14,6 +14,7 @@ from hedwig.client.attachments import Attachments
 from hedwig.client.channel import Channel as ClientChannel
 from hedwig.model import LedgerRange, Topic
 from hub.cursor import Cursor
+from hub.durable_log import DurableLog
 from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hub.range_record import IsOwned, RangeRecord
 from hub.requests import _TRIES, Requests, _Attempt
@@ -31,6 +32,19 @@ async def _keep_failed_writers(self: BookkeeperLedgerStore, *given: Any) -> int:
     ledger_id = await _create(self, *given)
     self._writers[ledger_id]._on_failure = lambda: None
     return ledger_id
+
+
+def _let_no_writer_go(self: BookkeeperLedgerStore, ledger_id: int) -> None:
+    """Keep the writer of a log that has ended."""
+
+
+async def _read_once(
+    self: DurableLog, each: LedgerRange, local: int, messages_max: int, bytes_max: int
+) -> Sequence[bytes]:
+    reading = self._store.ledgers.read(
+        each.ledger_id, local - (each.start or 0), entries_max=messages_max, bytes_max=bytes_max
+    )
+    return await self._store.within(reading)
 
 
 def _count_all_in_window(self: Cursor, local: int, stored: bytes) -> None:
@@ -115,7 +129,12 @@ def _over_unseen(self: Requests, channel: Any, request: Any) -> None:
 
 
 TAKEN_OUT: Final[Mapping[str, tuple[tuple[type, str, object], ...]]] = {
-    "1.3": ((BookkeeperLedgerStore, "create", _keep_failed_writers),),
+    # Later mends hide the defect: a log that ends lets go of its writers, and a reader recovers what it does not find.
+    "1.3": (
+        (BookkeeperLedgerStore, "create", _keep_failed_writers),
+        (BookkeeperLedgerStore, "let_go", _let_no_writer_go),
+        (DurableLog, "_read_of", _read_once),
+    ),
     "1.4": ((Cursor, "_push", _count_all_in_window),),
     "1.8": ((RangeRecord, "end", _end_nothing), (RangeRecord, "_settle", _forget_doubt)),
     "1.9": (
