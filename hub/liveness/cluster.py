@@ -40,6 +40,7 @@ From one answer on, a lease lasts for the pause until the next beat, one that is
 connect that is none, which kazoo may well make at the same silent server; together 0.54, of two thirds.
 """
 _RETRY_S: Final = 0.25
+_MILLISECOND_S: Final = 0.001
 
 
 class ClusterLiveness:
@@ -77,6 +78,8 @@ class ClusterLiveness:
         self._registration: Registration | None = None
         self._why_not = "it has not started"
         self._is_failed = False
+        self._settled_s = 0.0
+        """For how long ZooKeeper keeps a session that is silent, as it said last."""
         self._first = asyncio.Event()
         """Set once there was a registration, or none can come any more."""
         self._woken = asyncio.Event()
@@ -263,6 +266,22 @@ class ClusterLiveness:
         else:
             lease.confirm(sent_at_s, connection.session_timeout_s)
 
+    def _say_if_other(self, session_s: float) -> None:
+        """Log, once, that ZooKeeper has settled for another session than was proposed.
+
+        The hub goes on: all that it computes goes by what holds, and the bounds are the servers', which may be
+        configured anew while it runs. A hub that refused them would not come back from its next restart.
+        """
+        proposed_s = self._options.session_timeout_s
+        if session_s != self._settled_s and abs(session_s - proposed_s) >= _MILLISECOND_S:
+            _log.warning(
+                "ZooKeeper believes a hub that was killed alive for %g s, and not for session_timeout_s, %g s: that is "
+                "beyond its minSessionTimeout or maxSessionTimeout, 2 and 20 ticks unless configured",
+                session_s,
+                proposed_s,
+            )
+        self._settled_s = session_s
+
     def _failed(self, why: str) -> None:
         self._why_not = why
         self._is_failed = True
@@ -271,5 +290,6 @@ class ClusterLiveness:
             self._on_failed(why)
 
     def _on_connected(self, connection: Connection) -> None:
+        self._say_if_other(connection.session_timeout_s)
         self._registrar.note_session(connection.session_id)
         self._live_set.poke()

@@ -1,0 +1,20 @@
+"""Prove that a hub goes by the session that ZooKeeper grants, and says so where that is another than it was told."""
+
+import pytest
+
+from tests.hub.liveness.hubs import SESSION_S, Hubs
+
+
+async def test_session_beyond_the_bounds_of_the_servers_is_said_once(
+    hubs: Hubs, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = await hubs.start(1, session_timeout_s=1000.0)
+    (said,) = [record.getMessage() for record in caplog.records if "session_timeout_s" in record.getMessage()]
+    assert "alive for 60 s, and not for session_timeout_s, 1000 s" in said
+    (registration,) = member.registered
+    assert registration.remaining_s <= 60.0
+
+
+async def test_session_within_them_is_not_worth_a_word(hubs: Hubs, caplog: pytest.LogCaptureFixture) -> None:
+    await hubs.start(1, session_timeout_s=SESSION_S)
+    assert not [record for record in caplog.records if "session_timeout_s" in record.getMessage()]
