@@ -1,7 +1,6 @@
 """The command `hedwig-bench cas`."""
 
 import sys
-import tempfile
 import time
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -24,6 +23,7 @@ from benchmarks.cas_suite import (
     writers_per_key,
 )
 from benchmarks.cas_tables import PROGRAM
+from benchmarks.data_folder import data_folder
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
@@ -130,10 +130,8 @@ def cas(
     raise_descriptor_limit()
     started = datetime.now(UTC)
     path = path or Path("benchmarks", "results", f"cas-{started:%Y%m%dT%H%M%SZ}.json")
-    if data is not None:
-        data.mkdir(parents=True, exist_ok=True)
     result: Result | None = None
-    folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
+    folder = data_folder(data)
     with interrupt_when_told_to_end(), folder as place:
         try:
             machine = environment(Path(place))

@@ -1,7 +1,6 @@
 """The command `hedwig-bench hub`."""
 
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from benchmarks.data_folder import data_folder
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.drivers import DRIVERS
 from benchmarks.environment import environment
@@ -173,7 +173,7 @@ def hub(
         assert result is not None, "servers are started for cases only"
         note_flags(result.environment, where, flags)
 
-    folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=_made(data), ignore_cleanup_errors=True)
+    folder = data_folder(data)
     with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             asked = Asked(
@@ -204,12 +204,6 @@ def hub(
 
 def _progress(line: str) -> None:
     click.echo(f"    {line}", err=True)
-
-
-def _made(data: Path | None) -> Path | None:
-    if data is not None:
-        data.mkdir(parents=True, exist_ok=True)
-    return data
 
 
 def _named(case: Case) -> str:

@@ -1,7 +1,6 @@
 """The command `hedwig-bench pipeline`."""
 
 import sys
-import tempfile
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import click
 
+from benchmarks.data_folder import data_folder
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
 from benchmarks.hub_suite import Case
@@ -80,10 +80,8 @@ def pipeline(
     started = datetime.now(UTC)
     path = path or Path("benchmarks", "results", f"pipeline-{started:%Y%m%dT%H%M%SZ}.json")
     settings = dict(_pair(text) for text in conf)
-    if data is not None:
-        data.mkdir(parents=True, exist_ok=True)
     result: Result | None = None
-    folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
+    folder = data_folder(data)
     with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             machine = environment(Path(place))

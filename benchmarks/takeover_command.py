@@ -1,7 +1,6 @@
 """The command `hedwig-bench takeover`."""
 
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from benchmarks.data_folder import data_folder
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import environment
 from benchmarks.errors import BenchmarkError
@@ -144,8 +144,6 @@ def takeover(
     raise_descriptor_limit()
     started = datetime.now(UTC)
     path = path or Path("benchmarks", "results", f"takeover-{started:%Y%m%dT%H%M%SZ}.json")
-    if data is not None:
-        data.mkdir(parents=True, exist_ok=True)
     result: Result | None = None
 
     def note(where: str, flags: Mapping[str, list[str]]) -> None:
@@ -155,7 +153,7 @@ def takeover(
     def runs_in(directory: Path, sizes: TakeoverSizes) -> TakeoverRuns:
         return TakeoverRuns(directory, sizes, settings, seed, _progress, note)
 
-    folder = tempfile.TemporaryDirectory(prefix="hedwig-bench-", dir=data, ignore_cleanup_errors=True)
+    folder = data_folder(data)
     with interrupt_when_told_to_end(), folder as place, ExitStack() as stack:
         try:
             result = Result(

@@ -1,0 +1,14 @@
+"""Prove that a place for data that cannot be used is said in one line, by each command that takes one."""
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.main import main
+
+
+@pytest.mark.parametrize("command", ["cas", "hub", "listing", "migrate", "pipeline", "takeover"])
+def test_place_where_no_folder_can_be_made_is_said_in_one_line(command: str) -> None:
+    ran = CliRunner().invoke(main, [command, "--data", "/proc/x"])
+    assert ran.exit_code == 1
+    assert ran.output.startswith("Error: no data can be kept in /proc/x: ")
+    assert "--data" in ran.output
