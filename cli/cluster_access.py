@@ -76,13 +76,21 @@ def find_hub(settings: Settings, cluster: ClusterAccess, name: str) -> "LiveHub"
 
 
 def pick_hub(settings: Settings, cluster: ClusterAccess, live: "Sequence[LiveHub]", name: str) -> "LiveHub":
-    """Return the hub of `live` that clients reach at `name`, host:port or host:port:sslport.
+    """Return the hub of `live` that clients reach at `name`: host:port or host:port:sslport, or host if it has only one.
 
-    Raises: CommandError - there is none.
+    Raises: CommandError - there is none, or there are several.
     """
     for hub in live:
         if name in (hub.info.address, f"{hub.info.host}:{hub.info.port}"):
             return hub
+    on_host = [hub for hub in live if hub.info.host == name]
+    if len(on_host) == 1:
+        return on_host[0]
+    if on_host:
+        names = ", ".join(sorted(hub.info.name for hub in on_host))
+        raise CommandError(
+            f"{settings.command}: {len(on_host)} hubs are alive on {name}: give one of {names}", ExitCode.USAGE
+        )
     raise CommandError(
         f"there is no hub {name!r} alive in {cluster.url(settings)}; see who is with: hedwig-admin hub list",
         ExitCode.NOT_FOUND,

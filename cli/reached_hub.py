@@ -133,7 +133,7 @@ def _asked(settings: Settings, name: str, address: str) -> tuple[AdminEndpoint, 
 
 
 def _is_called(info: HubInfo, name: str) -> bool:
-    return name in (info.address, info.name)
+    return name in (info.address, info.name, info.host)
 
 
 def _is_another(settings: Settings, name: str, address: str, health: dict[str, Any]) -> CommandError:

@@ -1,0 +1,32 @@
+"""Prove that a hub may be named by its host alone where that says which hub it is."""
+
+import pytest
+
+from cli.cluster_access import ClusterAccess, pick_hub
+from cli.errors import CommandError, ExitCode
+from cli.settings import Settings
+from hedwig.model import HubInfo
+from hub.liveness import LiveHub
+
+LIVE = [
+    LiveHub(HubInfo(host=host, port=port, epoch=1)) for host, port in (("one", 4080), ("two", 4080), ("two", 4090))
+]
+CLUSTER = ClusterAccess(given="zookeeper://zk:2181/hedwig/eu")
+
+
+@pytest.mark.parametrize(("name", "address"), [("one", "one:4080"), ("one:4080", "one:4080"), ("two:4090", "two:4090")])
+def test_host_alone_is_enough_where_one_hub_is_alive_on_it(name: str, address: str) -> None:
+    assert pick_hub(Settings(), CLUSTER, LIVE, name).info.name == address
+
+
+def test_host_of_several_hubs_asks_which_one() -> None:
+    with pytest.raises(CommandError, match="2 hubs are alive on two: give one of two:4080, two:4090") as refused:
+        pick_hub(Settings(), CLUSTER, LIVE, "two")
+    assert refused.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("name", ["thr", "on", "one:4081", ""])
+def test_others_are_not_there(name: str) -> None:
+    with pytest.raises(CommandError, match="see who is with: hedwig-admin hub list") as refused:
+        pick_hub(Settings(), CLUSTER, LIVE, name)
+    assert refused.value.code == ExitCode.NOT_FOUND
