@@ -76,7 +76,7 @@ def find_hub(settings: Settings, cluster: ClusterAccess, name: str) -> "LiveHub"
 
 
 def pick_hub(settings: Settings, cluster: ClusterAccess, live: "Sequence[LiveHub]", name: str) -> "LiveHub":
-    """Return the hub of `live` that clients reach at `name`: host:port or host:port:sslport, or host if it has only one.
+    """Return the hub of `live` that clients reach at `name`: host:port or host:port:sslport; host, if one is there.
 
     Raises: CommandError - there is none, or there are several.
     """

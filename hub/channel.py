@@ -40,6 +40,11 @@ _TOLD_MAX: Final = 4096
 """How many subscriptions of a channel others may take over before it is closed."""
 _CLOSE_S: Final = 5.0
 """How long a peer may take to read what was sent to it before its connection was closed."""
+_TO_HTTP: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This is a Hedwig hub's port for its clients. HTTP is for its admin endpoint: admin_port, 4081 by default.\n"
+)
+"""What somebody gets who takes a hub for an HTTP server."""
 _FRAME_BYTES_MAX: Final = 1 << 30
 """No limit of ours on what we send: a stored message was within the limits when it came."""
 
@@ -138,6 +143,8 @@ class Channel(asyncio.Protocol):
                 self._count_held(self._decoder.held_bytes)
         except RemoteProtocolError as exc:
             _log.warning("%s: closing the connection: %s", self.peer, exc)
+            if self._decoder.is_http_request and self._transport is not None and not self.is_closed:
+                self._transport.write(_TO_HTTP)
             self.close()
 
     def _count_held(self, held: int) -> None:

@@ -32,19 +32,28 @@ def encode_frame(body: bytes, frame_bytes_max: int) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+_HTTP_ANSWER: Final = b"HTTP"
+_HTTP_REQUESTS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "})
+"""How HTTP begins. Read as the length of a frame, each is over 1 GB, and so over any limit."""
+
+
 class FrameDecoder:
     """Cuts what a connection receives into the bodies of frames.
 
     It holds at most one frame that is not complete, so its memory is bounded by the limit and the size of one read.
     """
 
-    __slots__ = ("_buffer", "_frame_bytes_max", "refusal")
+    __slots__ = ("_buffer", "_frame_bytes_max", "_is_first", "is_http_request", "refusal")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray()
+        self._is_first = True
+        """Whether no frame has come yet: only then the other end may be none of Hedwig's."""
         self.refusal: str | None = None
         """Why nothing more can be read, once that is so."""
+        self.is_http_request = False
+        """Whether that is because the other end takes this for an HTTP server."""
 
     def receive(self, data: bytes) -> list[bytes]:
         """Return the bodies that are complete now, in order.
@@ -62,8 +71,7 @@ class FrameDecoder:
         while len(self._buffer) - start >= LENGTH_BYTES:
             (length,) = _LENGTH.unpack_from(self._buffer, start)
             if length + LENGTH_BYTES > self._frame_bytes_max:
-                most = self._frame_bytes_max - LENGTH_BYTES
-                self.refusal = f"a frame of {length} bytes was announced; at most {most} are allowed"
+                self.refusal = self._why_refused(bytes(self._buffer[start : start + LENGTH_BYTES]), length)
                 if not bodies:
                     raise RemoteProtocolError(self.refusal)
                 break
@@ -72,8 +80,18 @@ class FrameDecoder:
                 break
             bodies.append(bytes(self._buffer[start + LENGTH_BYTES : end]))
             start = end
+            self._is_first = False
         del self._buffer[:start]
         return bodies
+
+    def _why_refused(self, head: bytes, length: int) -> str:
+        if self._is_first and head == _HTTP_ANSWER:
+            return "the other end speaks HTTP: this is an HTTP server's port, such as that of a hub's admin endpoint"
+        self.is_http_request = self._is_first and head in _HTTP_REQUESTS
+        if self.is_http_request:
+            return "an HTTP request came, and this is the port for clients of Hedwig"
+        most = self._frame_bytes_max - LENGTH_BYTES
+        return f"a frame of {length} bytes was announced; at most {most} are allowed"
 
     @property
     def held_bytes(self) -> int:

@@ -8,9 +8,7 @@ from cli.settings import Settings
 from hedwig.model import HubInfo
 from hub.liveness import LiveHub
 
-LIVE = [
-    LiveHub(HubInfo(host=host, port=port, epoch=1)) for host, port in (("one", 4080), ("two", 4080), ("two", 4090))
-]
+LIVE = [LiveHub(HubInfo(host=host, port=port, epoch=1)) for host, port in (("one", 4080), ("two", 4080), ("two", 4090))]
 CLUSTER = ClusterAccess(given="zookeeper://zk:2181/hedwig/eu")
 
 

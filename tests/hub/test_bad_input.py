@@ -10,9 +10,11 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.errors import ServiceError
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import (
@@ -38,6 +40,7 @@ from tests.hub.wire_client import WireClient, eventually, raw_request
 
 T, S = Topic(b"T"), SubscriberId(b"s")
 N_MAX = HUB_FRAME_BYTES_MAX - 4
+HTTP = {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "}
 
 
 @pytest.fixture
@@ -371,6 +374,7 @@ def test_whatever_arrives_a_neighbour_is_served(hub_options: HubOptions, caplog:
         @settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(STREAMS)
         def feed(stream: bytes) -> None:
+            assume(stream[:4] not in HTTP)  # It gets an answer that is no frame.
             runner.run(_feed(hub, neighbour, stream))
             assert errors == []
 
@@ -409,3 +413,25 @@ async def _feed(hub: Hub, neighbour: WireClient, stream: bytes) -> None:
     await eventually(lambda: len(hub.channels) == 1, "the hub let the channel go")
     neighbour.received.clear()
     neighbour.answers.clear()
+
+
+# --------------------------------------------------------------------------------------------------- the wrong port
+
+
+async def test_http_client_is_told_where_http_is_spoken(hub: Hub, neighbour: WireClient) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", hub.port)
+    writer.write(b"GET /health HTTP/1.1\r\nHost: hub\r\n\r\n")
+    async with asyncio.timeout(20):
+        told = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    assert told.startswith("HTTP/1.1 400 Bad Request\r\n")
+    assert "admin_port" in told
+
+
+async def test_client_at_an_http_port_is_told_what_it_met(start_hub: StartHub) -> None:
+    hub = await start_hub(admin_port=0)
+    address = HubAddress.parse(f"127.0.0.1:{hub.admin_port}")
+    async with HedwigClient(ClientOptions(hub=address)) as client:
+        with pytest.raises(ServiceError, match="this is an HTTP server's port, such as that of a hub's admin endpoint"):
+            await client.publish(T, b"m")
