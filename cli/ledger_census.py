@@ -18,12 +18,13 @@ from hedwig.outcomes import NotAppliedError
 if TYPE_CHECKING:
     from hub.ledgers.census import LedgerCensus, LedgerEntry
 
-__all__ = ["KEPT_MS", "Deployment", "KnownLedgers", "open_known_ledgers"]
+__all__ = ["KEPT_MS", "LEDGERS", "Deployment", "KnownLedgers", "open_known_ledgers"]
 
 KEPT_MS: Final = 3600 * 1000
 """How old a ledger has to be before anybody may say that nothing refers to it: it is made before it is on record."""
 
-_LEDGERS: Final = "ledgers"
+LEDGERS: Final = "ledgers"
+"""Where they are in the data directory of a standalone hub."""
 _ID_FILE: Final = "hub-id"
 _APPLICATION: Final = b"hedwig"
 
@@ -138,7 +139,7 @@ async def _on_bookies(settings: Settings, cluster: ClusterAccess, place: str, st
 async def _in_directory(directory: Path) -> KnownLedgers:
     from hub.ledgers.local.census import LocalLedgerCensus
 
-    path = directory / _LEDGERS
+    path = directory / LEDGERS
     if not path.is_dir():
         raise ConfigurationError(f"there are no ledgers in {directory}; name the data directory of the hub: --data DIR")
     id_file = directory / _ID_FILE
@@ -151,4 +152,4 @@ def _embedded(settings: Settings) -> Path | None:
     """Return the user's data directory, if the store is the one in it and a hub has run there; else None."""
     directory = data_directory()
     is_embedded = settings.chosen("metadata").value is None
-    return directory if is_embedded and (directory / _LEDGERS).is_dir() else None
+    return directory if is_embedded and (directory / LEDGERS).is_dir() else None

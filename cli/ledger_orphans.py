@@ -13,6 +13,7 @@ from cli.names import PREFIX
 from cli.option_group import option_group
 from cli.program import AdminCommand
 from cli.settings import Settings, pass_settings
+from cli.topic_owner import admin_option
 from metadata.findings import FindingKind
 
 __all__ = ["delete_orphans"]
@@ -37,6 +38,7 @@ _wish_options = option_group(
 @_wish_options
 @cluster_options()
 @ledger_options()
+@admin_option("the standalone hub")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_settings
@@ -46,12 +48,14 @@ def delete_orphans(
     wish: CheckWish,
     cluster: ClusterAccess,
     ledgers: LedgerAccess,
+    admin: str | None,
     dry_run: bool,
     yes: bool,
 ) -> None:
     """Delete the ledgers of this deployment that no topic refers to; hubs may run meanwhile.
 
     It is `metadata repair --kind orphan-ledger`: only ledgers that carry the mark of this deployment, are older than an
-    hour, and are unreferenced at a second look are deleted; others are shown and left.
+    hour, and are unreferenced at a second look are deleted; others are shown and left. In the data directory of a
+    standalone hub it is the hub that deletes, if it runs; else it cannot start meanwhile.
     """
-    repair(settings, wish, cluster, ledgers, dry_run=dry_run, yes=yes)
+    repair(settings, wish, cluster, ledgers, admin, dry_run=dry_run, yes=yes)

@@ -151,6 +151,11 @@ class Surroundings:
         """Return a check that begins anew."""
         return StoreCheck(self.store, self.verdicts, self.known, wanted, prefix, advance)
 
+    @property
+    def local(self) -> KnownLedgers | None:
+        """Return the ledgers, if they are in the data directory of a standalone hub."""
+        return None if isinstance(self.known, str) or self.known.is_shared else self.known
+
 
 @asynccontextmanager
 async def surroundings(

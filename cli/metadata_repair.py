@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -17,6 +17,7 @@ from cli.confirmation import confirm
 from cli.errors import CommandError, counted
 from cli.found import COLUMNS, ONLY_WHEN_NAMED, Found, Severity, found_fields
 from cli.ledger_access import LedgerAccess
+from cli.local_orphans import LocalOrphans
 from cli.metadata_check import CheckWish, Surroundings, check_options, limited, surroundings, tell_unchecked
 from cli.output import Output
 from cli.program import AdminCommand
@@ -24,6 +25,7 @@ from cli.progress import load_progress
 from cli.settings import Settings, pass_settings
 from cli.store_check import StoreCheck
 from cli.store_repair import StoreRepair
+from cli.topic_owner import admin_option
 from metadata.findings import FindingKind
 from metadata.freeze_watch import FreezeWatch
 from metadata.repairs import RepairResult
@@ -47,6 +49,7 @@ _DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
 
 @click.command("repair", cls=AdminCommand, example="hedwig-admin metadata repair --dry-run")
 @check_options()
+@admin_option("the standalone hub")
 @click.option("--dry-run", is_flag=True, help="Show what would be repaired, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_settings
@@ -56,6 +59,7 @@ def repair_store(
     wish: CheckWish,
     cluster: ClusterAccess,
     ledgers: LedgerAccess,
+    admin: str | None,
     dry_run: bool,
     yes: bool,
 ) -> int:
@@ -67,25 +71,36 @@ def repair_store(
 
     Exit codes: 0 nothing critical is left, 2 something critical is left, which it cannot repair; see metadata check.
     """
-    return repair(settings, wish, cluster, ledgers, dry_run=dry_run, yes=yes)
+    return repair(settings, wish, cluster, ledgers, admin, dry_run=dry_run, yes=yes)
 
 
 def repair(
-    settings: Settings, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool
+    settings: Settings,
+    wish: CheckWish,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+    admin: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
     """Carry a repair out as a command, and return its exit code.
 
     Raises: CommandError - it cannot be done, or was not confirmed.
     """
     output = settings.writer()
-    return asyncio.run(_Repairing(settings, output, wish).run(cluster, ledgers, dry_run=dry_run, yes=yes))
+    return asyncio.run(_Repairing(settings, output, wish, cluster, admin).run(ledgers, dry_run=dry_run, yes=yes))
 
 
 class _Repairing:
     """One run of the command."""
 
-    def __init__(self, settings: Settings, output: Output, wish: CheckWish) -> None:
+    def __init__(
+        self, settings: Settings, output: Output, wish: CheckWish, cluster: ClusterAccess, admin: str | None
+    ) -> None:
         self._settings = settings
+        self._cluster = cluster
+        self._admin = admin
         self._output = output
         # All kinds are looked for: who repairs a store has to hear of what is left in it.
         self._wish = replace(wish, kinds=wish.kinds or tuple(FindingKind))
@@ -93,9 +108,9 @@ class _Repairing:
         self._left: Counter[Severity] = Counter()
         """How much is left as it is, by how bad it is."""
 
-    async def run(self, cluster: ClusterAccess, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> int:
+    async def run(self, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> int:
         """Look, ask and repair; return the exit code."""
-        async with surroundings(self._settings, cluster, ledgers, self._wish.kinds) as around:
+        async with surroundings(self._settings, self._cluster, ledgers, self._wish.kinds) as around:
             if dry_run:
                 self._begin()
                 planned = await self._look(around, is_shown=True)
@@ -178,7 +193,24 @@ class _Repairing:
         done: Counter[RepairResult] = Counter()
         left = Counter(planned)
         self._left.clear()  # It is counted anew, as things are now.
-        mending = StoreRepair(around.store, around.verdicts, around.known)
+        async with AsyncExitStack() as stack:
+            orphans = None
+            if around.local is not None:
+                orphans = LocalOrphans(self._settings, around.store, around.local, self._cluster, self._admin)
+                stack.push_async_callback(orphans.aclose)
+            mending = StoreRepair(around.store, around.verdicts, around.known, orphans)
+            await self._repair_all(around, mending, left, watch, done)
+        return done
+
+    async def _repair_all(
+        self,
+        around: Surroundings,
+        mending: StoreRepair,
+        left: Counter[FindingKind],
+        watch: FreezeWatch,
+        done: Counter[RepairResult],
+    ) -> None:
+        planned = Counter(left)
         with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
             check = around.check(
                 # Going through all ledgers is for those who have some to delete.
@@ -188,12 +220,14 @@ class _Repairing:
             )
             async with aclosing(check.findings()) as pages:
                 async for page in pages:
+                    orphans = [found for found in page if found.finding.kind is FindingKind.ORPHAN_LEDGER]
+                    if able := list(filter(self._mends, orphans))[: left[FindingKind.ORPHAN_LEDGER]]:
+                        await watch.carry_out(partial(mending.begin, able))
                     for start in range(0, len(page), _ROWS):
                         await self._carry_out(mending, watch, page[start : start + _ROWS], left, done)
                     if self._wish.limit is not None and not left.total():
                         break
             await watch.carry_out(mending.end)
-        return done
 
     async def _carry_out(
         self,

@@ -323,13 +323,21 @@ class StoreCheck:
 
     async def _local_orphans(self, unnamed: LedgerIds) -> AsyncIterator[list[Found]]:
         """Iterate over the ledgers in a directory that nobody refers to in a second pass over the records either."""
+        assert self._known is not None, "else it is not looked for"
         on_record = LedgerIds()
+        why_not = None
+        registered = await self._store.standalone_hub()
+        if registered is None or registered.hub_id != self._known.hub_id:
+            why_not = "none: their hub is not the one that is registered in the store; see that --metadata is right"
         async with aclosing(pages(self._store, {FindingKind.ORPHAN_LEDGER}, None, self._advance)) as scanned:
             async for page in scanned:
                 on_record.update(each.ledger_id for _, record in page.ranges for each in record.value.ranges)
+                if find_unreadable(page):
+                    why_not = "none: a persistence record cannot be read, and may refer to it"
+        starts = 0 if registered is None else registered.starts
         for ledger_ids in unnamed.pages(_PAGE):
-            found = [_local_orphan(ledger_id) for ledger_id in ledger_ids if ledger_id not in on_record]
-            if found:
+            orphans = [ledger_id for ledger_id in ledger_ids if ledger_id not in on_record]
+            if found := [_local_orphan(ledger_id, why_not, starts) for ledger_id in orphans]:
                 yield found
 
 
@@ -338,12 +346,20 @@ def _is_young(entry: "LedgerEntry", now_ms: int | None) -> bool:
     return entry.made_ms is not None and (now_ms is None or now_ms - entry.made_ms < KEPT_MS)
 
 
-def _local_orphan(ledger_id: int) -> Found:
+def _local_orphan(ledger_id: int, why_not: str | None, starts: int) -> Found:
+    """Return what is found of a ledger in the directory of a hub that was started so often, as its metadata say."""
+    from hub.ledgers.local.starts import start_of
+
     finding = Finding(
         kind=FindingKind.ORPHAN_LEDGER, what=f"no topic refers to ledger {ledger_id}", ledger_ids=(ledger_id,)
     )
-    remedy = "none: nothing says whose it was, nor how old it is, and only its hub writes there"
-    return _found(finding, remedy, is_repairable=False, severity=Severity.NOTE)
+    start = start_of(ledger_id)
+    if why_not is None and start > starts:
+        why_not = f"none: start {start} of its hub made it, and the store knows of {starts}: it was wiped, or is older"
+    # What the hub that runs has just made is about to come on record.
+    severity = Severity.NOTE if why_not is not None or start == starts else None
+    remedy = why_not or "deletes it, after a third look"
+    return _found(finding, remedy, is_repairable=why_not is None, severity=severity)
 
 
 def _found(

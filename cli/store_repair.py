@@ -3,11 +3,13 @@
 docs/admin.md says of each repair why it harms no hub that is running, and what is left if it ends half way.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Any, assert_never
 
 from cli.found import Found
 from cli.hub_verdicts import HubState, HubVerdicts
 from cli.ledger_census import KnownLedgers
+from cli.local_orphans import LocalOrphans
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import Version, Versioned
@@ -28,7 +30,14 @@ __all__ = ["StoreRepair"]
 class StoreRepair:
     """Repairs of one store. Findings come in the order of a check; `end` comes after the last."""
 
-    def __init__(self, store: MetadataStore, verdicts: HubVerdicts, known: KnownLedgers | str) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        verdicts: HubVerdicts,
+        known: KnownLedgers | str,
+        orphans: LocalOrphans | None = None,
+    ) -> None:
+        """`orphans` deletes ledgers that are in the data directory of a standalone hub."""
         self._store = store
         self._verdicts = verdicts
         self._known = known if isinstance(known, KnownLedgers) else None
@@ -36,6 +45,20 @@ class StoreRepair:
         """A topic that is to be made when its last lone subscription has been seen to: from then on none is lone."""
         self._written: tuple[RecordKey, Version, LedgerRanges] | None = None
         self._renewals = Renewals()
+        self._orphans = orphans
+        self._deleted: Collection[int] = ()
+        """Which local ledgers of the page at hand went."""
+
+    async def begin(self, page: Iterable[Found]) -> None:
+        """Do what is done for a page of findings at once. Raises as `carry_out`; CommandError - it cannot be done."""
+        local = [
+            found.finding.ledger_ids[0]
+            for found in page
+            if found.finding.kind is FindingKind.ORPHAN_LEDGER and found.is_repairable and found.entry is None
+        ]
+        if local:
+            assert self._orphans is not None, "they are in a directory"
+            self._deleted = await self._orphans.delete(local)
 
     async def carry_out(self, found: Found) -> RepairResult:
         """Repair one thing that is repairable.
@@ -105,7 +128,8 @@ class StoreRepair:
         the topic over has shut that out; where nobody has, that is done here.
         """
         assert self._known is not None, "it was found there"
-        assert found.entry is not None, "it is repairable"
+        if found.entry is None:
+            return RepairResult.REPAIRED if found.finding.ledger_ids[0] in self._deleted else RepairResult.CHANGED
         assert found.topic is not None, "it is repairable"
         owner = await self._store.ownership.read_owner_info(found.topic)
         state = HubState.DEAD if owner is None else await self._verdicts.of(owner.value)

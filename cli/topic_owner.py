@@ -29,7 +29,7 @@ from metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 if TYPE_CHECKING:
     from hub.liveness import LiveHub
 
-__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "is_refused", "owner_options"]
+__all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "admin_option", "is_refused", "owner_options"]
 
 ADMIN_PORT: Final = 4081
 _PROBE_S: Final = 5.0
@@ -270,13 +270,18 @@ def owner_options(whose: str = "the topic's owner") -> Callable[[Callable[..., A
 
     Args: whose - whom the help says that --admin is a way to.
     """
-    with_admin = option_group("admin", owner_setting_options(whose), (), lambda _: _chosen_admin())
+    with_admin = admin_option(whose)
     with_cluster = cluster_options()
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         return with_cluster(with_admin(command))
 
     return add
+
+
+def admin_option(whose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the option --admin, a way to `whose` admin endpoint; the command gets `admin`."""
+    return option_group("admin", owner_setting_options(whose), (), lambda _: _chosen_admin())
 
 
 def _chosen_admin() -> str | None:

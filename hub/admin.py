@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from hub.admin_parameters import flag_of, limit_of, state_of
+from hub.admin_parameters import flag_of, ledgers_of, limit_of, state_of
 from hub.admin_server import AdminServer, BadRequestError, ConflictError, Route, json_response
 from hub.admin_topics import TopicRoutes
 from hub.busy_topics import BusyTopics
@@ -15,6 +15,7 @@ from hub.freezing import NotFrozenError, StillFrozenError
 from hub.load import Load
 from hub.metrics import CONTENT_TYPE_LATEST, Metrics
 from hub.option_keys import find_key
+from hub.orphans import OrphanDeletion
 
 if TYPE_CHECKING:
     from hub.hub import Hub
@@ -33,6 +34,7 @@ class AdminEndpoint:
         """Its `run` is to be run by whoever makes the endpoint."""
         self._metrics = Metrics(hub, self.load)
         self._busy = BusyTopics(hub)
+        self._orphans = OrphanDeletion(hub)
         self._server = AdminServer(self._routes(), hub.options.operation_timeout_s)
 
     async def listen(self) -> int:
@@ -47,6 +49,7 @@ class AdminEndpoint:
     async def close(self) -> None:
         """Stop answering."""
         await self._server.close()
+        await self._orphans.close()
 
     def _routes(self) -> list[Route]:
         nothing: frozenset[str] = frozenset()
@@ -58,6 +61,8 @@ class AdminEndpoint:
             ("GET", "/load", self._show_load, frozenset({"lag"})),
             ("GET", "/busy", self._show_busy, frozenset({"limit"})),
             *TopicRoutes(self._hub).routes(),
+            ("GET", "/delete-orphans", self._orphans_gone, nothing),
+            ("POST", "/delete-orphans", self._delete_orphans, frozenset({"ledgers"})),
             ("GET", "/read-only", self._read_only, nothing),
             ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
             ("GET", "/freeze", self._frozen, nothing),
@@ -137,6 +142,17 @@ class AdminEndpoint:
 
     async def _show_busy(self, request: web.Request) -> web.Response:
         return json_response(await self._busy.look(limit_of(request)))
+
+    async def _orphans_gone(self, _: web.Request) -> web.Response:
+        return json_response(self._orphans.state())
+
+    async def _delete_orphans(self, request: web.Request) -> web.Response:
+        """Begin to delete those of some ledgers that no record names."""
+        ledger_ids = ledgers_of(request)
+        if self._hub.options.is_clustered:
+            raise BadRequestError("this hub's ledgers are on bookies: use hedwig-admin ledger delete-orphans")
+        self._orphans.begin(ledger_ids)
+        return await self._orphans_gone(request)
 
     async def _read_only(self, _: web.Request) -> web.Response:
         return json_response({"read_only": self._hub.requests.is_read_only})

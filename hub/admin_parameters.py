@@ -19,6 +19,7 @@ __all__ = [
     "flag_of",
     "has_subscriber",
     "hub_of",
+    "ledgers_of",
     "limit_of",
     "number_of",
     "page_of",
@@ -35,6 +36,7 @@ HUB: Final = frozenset({"to", "epoch"})
 
 _LIMIT: Final = 100
 _LIMIT_MAX: Final = 10_000
+_LEDGERS_MAX: Final = 1000
 _NUMBER_MAX: Final = (1 << 64) - 1
 _STATES: Final = {"on": True, "off": False}
 
@@ -93,6 +95,14 @@ def number_of(request: web.Request, name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= _NUMBER_MAX):
         raise BadRequestError(f"{name} is {text!r}; it must be a number from 0 to {_NUMBER_MAX}")
     return int(text)
+
+
+def ledgers_of(request: web.Request) -> list[int]:
+    """Return the ids of the ledgers that a request is about."""
+    texts = request.query.get("ledgers", "").split(",")
+    if len(texts) > _LEDGERS_MAX or not all(text.isascii() and text.isdigit() and len(text) <= 19 for text in texts):
+        raise BadRequestError(f"ledgers must be the ids of 1 to {_LEDGERS_MAX} ledgers, with commas between")
+    return list(map(int, texts))
 
 
 def limit_of(request: web.Request) -> int:

@@ -334,7 +334,7 @@ class DurableLog:
                 # Refusals may have taken back what the one at hand was full of.
                 self._made = None
                 self._wait_no_longer()
-                await self._store.deletions.delete((made,))
+                await self._store.drop(made)
             elif appends.ledger_id is not None:
                 # The record names it, or may: then nothing may be appended behind the end of the one at hand.
                 appends.ledger_id, self._unclosed = None, appends.ledger_id
@@ -487,7 +487,7 @@ class DurableLog:
                 await self._change(partial(with_copy, copy=copy))
             finally:
                 if all(each.ledger_id != copy.ledger_id for each in self.ranges.ranges):
-                    await self._store.deletions.delete((copy.ledger_id,))
+                    await self._store.drop(copy.ledger_id)
         return True
 
     async def close(self) -> None:

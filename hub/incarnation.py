@@ -83,6 +83,10 @@ class Incarnation:
         """Return for how long this incarnation may write, as far as is known: it may have been deposed after that."""
         return 0.0 if self.why_over is not None else self._liveness.remaining_s
 
+    async def ledgers_in_the_making(self) -> frozenset[int]:
+        """Return the ledgers that were made, and that no record names yet."""
+        return await self._log_store.in_the_making()
+
     def begin(self) -> None:
         """Begin the work that goes on for as long as this incarnation lives."""
         options, start = self._options, self._upkeep.start

@@ -1,7 +1,7 @@
 """What the logs of all topics share: where messages and ranges are kept, and the work that nobody awaits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -43,6 +43,9 @@ class LogStore:
     record_turns: Turns = field(default_factory=Turns, init=False)
     large: LargeLedgers = field(default_factory=LargeLedgers, init=False)
     """Those that are not worth being merged with others."""
+    _creating: set[asyncio.Future[None]] = field(default_factory=set, init=False)
+    _making: set[int] = field(default_factory=set, init=False)
+    """Ledgers that were made, and are not on record yet."""
     _turns: asyncio.Semaphore = field(init=False)
     _copies: asyncio.Semaphore = field(init=False)
 
@@ -76,7 +79,30 @@ class LogStore:
 
     async def new_ledger(self, topic: Topic) -> int:
         """Return the id of a new ledger. What a failure may leave is deleted. Raises: LedgerError, TimeoutError."""
-        return await self.within(self.ledgers.create({"topic": topic}, self.deletions.undo))
+        creating: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._creating.add(creating)
+        try:
+            ledger_id = await self.within(self.ledgers.create({"topic": topic}, self.deletions.undo))
+            self._making.add(ledger_id)
+            return ledger_id
+        finally:
+            self._creating.discard(creating)
+            creating.set_result(None)
+
+    async def drop(self, ledger_id: int) -> None:
+        """Delete a new ledger that comes on no record. May be cancelled: that goes on."""
+        self._making.discard(ledger_id)
+        await self.deletions.delete((ledger_id,))
+
+    def recorded(self, ledger_ids: Iterable[int]) -> None:
+        """Take note that a record names these ledgers."""
+        self._making.difference_update(ledger_ids)
+
+    async def in_the_making(self) -> frozenset[int]:
+        """Return the ledgers that are there now, and may come on record yet."""
+        if self._creating:
+            await asyncio.wait(list(self._creating))
+        return frozenset(self._making)
 
     async def within(self, operation: Coroutine[Any, Any, T]) -> T:
         """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""

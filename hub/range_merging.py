@@ -111,7 +111,7 @@ async def _copy(store: LogStore, topic: Topic, ranges: Sequence[LedgerRange], by
         return None
     finally:
         if ledger_id is not None:
-            await store.deletions.delete((ledger_id,))
+            await store.drop(ledger_id)
 
 
 async def _read_small(store: LogStore, each: LedgerRange, bytes_max: int) -> list[bytes] | None:

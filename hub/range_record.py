@@ -121,6 +121,7 @@ class RangeRecord:
                 self.is_lost = True
                 raise self._in_doubt(refused) from refused
             self._version = current.version
+            self._store.recorded(each.ledger_id for each in self.ranges.ranges)
         except NoRecordError as exc:
             self.is_lost = True
             raise self._in_doubt(exc) from exc
@@ -138,7 +139,9 @@ class RangeRecord:
             raise self._in_doubt(exc) from exc
 
     async def _put(self, ranges: LedgerRanges) -> Version:
-        return await self._store.persistence.write_topic_persistence_info(self._topic, ranges, self._version)
+        version = await self._store.persistence.write_topic_persistence_info(self._topic, ranges, self._version)
+        self._store.recorded(each.ledger_id for each in ranges.ranges)
+        return version
 
     def _in_doubt(self, exc: HedwigError) -> UncertainStateError:
         return UncertainStateError(

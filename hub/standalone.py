@@ -13,12 +13,13 @@ from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, StandaloneHubExistsError
 from hedwig.model import HubInfo
 from hub.ledgers import LocalLedgerStore
+from hub.ledgers.local.starts import first_ledger_id
 from hub.options import HubOptions
 from hub.shape import Member
 from hub.tasks import Tasks, repeat
 from metadata import MetadataStore
 
-__all__ = ["CHECK_S", "Standalone", "StandaloneLiveness", "first_ledger_id", "hub_id"]
+__all__ = ["CHECK_S", "Standalone", "StandaloneLiveness", "hub_id"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,6 @@ CHECK_S: Final = 2.0
 
 _ID_FILE: Final = "hub-id"
 _LEDGERS: Final = "ledgers"
-_LEDGER_ID_BITS: Final = 32
 
 
 class Standalone:
@@ -152,12 +152,3 @@ async def _successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsE
         found.hub_id,
         found.address,
     )
-
-
-def first_ledger_id(epoch: int) -> int:
-    """Return the least id of a ledger that this start of the hub may make.
-
-    Range records name ledgers by id alone. With the epoch in front no two data directories that ever served the same
-    metadata have a ledger id in common, so a topic whose messages are elsewhere is refused and not given others.
-    """
-    return epoch << _LEDGER_ID_BITS

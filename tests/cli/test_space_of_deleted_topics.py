@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from cli.errors import ExitCode
 from tests.cli.admin import wait_until
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.hub.admin_client import AdminClient
@@ -36,8 +37,8 @@ def _fill(pair: HubAndAdmin, topic: str) -> None:
 
 def test_messages_of_a_deleted_topic_go_at_once(pair: HubAndAdmin) -> None:
     pair.publish("kept", b"message")
-    _fill(pair, "news")
     pair.subscribe("news", "reader")
+    _fill(pair, "news")
     planned = pair.admin.done("topic", "delete", "news", "--force", "--dry-run", "-o", "json")
     assert (planned.json["ledgers_left"], planned.err) == (0, "")
     deleted = pair.admin.done("topic", "delete", "news", "--force", "--yes", "-o", "json")
@@ -60,3 +61,64 @@ def test_ledgers_that_stay_are_told(pair: HubAndAdmin) -> None:
     assert (planned.json["ledgers_left"], "1 ledger would stay" in planned.err) == (1, True)
     down = pair.admin.done("topic", "delete", "weather", "--yes", "-o", "json")
     assert (down.json["ledgers_left"], "1 ledger stays" in down.err) == (1, True)
+
+
+def _orphans(pair: HubAndAdmin) -> list[tuple[list[int], bool]]:
+    ran = pair.admin.run("metadata", "check", "--kind", "orphan-ledger", "-o", "ndjson")
+    return [(row["ledger_ids"], row["repairable"]) for row in ran.rows]
+
+
+def _results(pair: HubAndAdmin) -> list[str]:
+    return [row["result"] for row in pair.admin.done("ledger", "delete-orphans", "--yes", "-o", "ndjson").rows]
+
+
+def test_orphans_are_deleted_by_the_hub_that_runs(pair: HubAndAdmin) -> None:
+    pair.publish("kept", b"message")
+    pair.subscribe("news", "reader")
+    _fill(pair, "news")
+    pair.admin.done("topic", "release", "news")
+    pair.admin.done("topic", "delete", "news", "--offline", "--yes", "--force")
+    (orphan,) = _orphans(pair)
+    assert orphan[1]
+    (planned,) = pair.admin.done("ledger", "delete-orphans", "--dry-run", "-o", "ndjson").rows
+    assert (planned["result"], planned["ledger_ids"]) == ("would be repaired", orphan[0])
+    refused = pair.admin.run("ledger", "delete-orphans", "--yes", "--admin", "127.0.0.1:1")
+    assert (refused.code, "--admin HOST:PORT, or stop it" in refused.err) == (ExitCode.UNAVAILABLE, True), refused
+    assert _results(pair) == ["repaired"]
+    assert _orphans(pair) == []
+    wait_until(lambda: _stored(pair) < MIB, "the space")
+    pair.publish("kept", b"another")
+    assert [row["id"] for row in pair.admin.done("message", "peek", "kept", "-o", "ndjson").rows] == [1, 2]
+
+
+def test_orphans_of_a_hub_that_ended_between_a_record_and_its_ledgers_are_found_and_deleted(pair: HubAndAdmin) -> None:
+    """No topic is left that could tell of them."""
+    _fill(pair, "news")
+    pair.hub.kill()
+    pair.admin.done("topic", "delete", "news", "--yes", "--force")
+    assert [is_repairable for _, is_repairable in _orphans(pair)] == [True]
+    pair.start()
+    ran = pair.admin.run("metadata", "check")
+    assert (ran.code, "orphan-ledger" in ran.out) == (1, True), ran
+    pair.hub.stop()
+    assert _results(pair) == ["repaired"]
+    assert _orphans(pair) == []
+    pair.start()
+    wait_until(lambda: _stored(pair) < MIB, "the space")
+
+
+def test_messages_that_wiped_or_foreign_metadata_do_not_know_are_kept(pair: HubAndAdmin) -> None:
+    pair.hub.stop()
+    pair.start()
+    _fill(pair, "news")
+    pair.hub.stop()
+    other = f"sqlite://{pair.admin.directory}/other.db"
+    pair.admin.done("metadata", "format", "--metadata", other)
+    pair.admin.done("ledger", "delete-orphans", "--yes", "--metadata", other)
+    for path in pair.hub.data.glob("metadata.db*"):
+        path.unlink()
+    pair.start()
+    assert [is_repairable for _, is_repairable in _orphans(pair)] == [False]
+    assert "it was wiped" in pair.admin.run("metadata", "check", "-o", "ndjson").out
+    pair.admin.done("ledger", "delete-orphans", "--yes")
+    assert _stored(pair) > 4 * MIB

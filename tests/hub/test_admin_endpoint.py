@@ -337,6 +337,51 @@ async def test_a_topic_is_not_deleted_while_nothing_may_be_written(start: Start)
     assert await run.hub.metadata.persistence.read_topic_persistence_info(NAMES[0]) == found
 
 
+async def test_only_ledgers_that_no_record_names_or_will_are_deleted_when_asked(start: Start) -> None:
+    run = await start()
+    await (await run.client.subscribe(NAMES[0], SubscriberId(b"s"))).close()
+    await run.client.publish(NAMES[0], b"message")
+    (named,) = [ledger_id async for ledger_id in run.hub.ledgers.ledgers()]
+    logs = run.hub.incarnation._log_store
+    making = await logs.new_ledger(NAMES[1])
+    orphan = await run.hub.ledgers.create()
+
+    async def asked(*ledger_ids: int) -> Any:
+        await run.post(f"/delete-orphans?ledgers={','.join(map(str, ledger_ids))}")
+        async with asyncio.timeout(30):
+            while (state := await run.get("/delete-orphans"))["running"]:
+                pass
+        return state
+
+    everything = (named, making, orphan, orphan + 1, 1 << 60)
+    run.hub.freezing._gate.close("frozen for a test")
+    state = await asked(*everything)
+    run.hub.freezing._gate.open()
+    assert (state["failure"], state["deleted"]) == ("frozen for a test", [])
+    state = await asked(*everything)
+    assert (state["failure"], state["deleted"]) == (None, [orphan])
+    assert {ledger_id async for ledger_id in run.hub.ledgers.ledgers()} == {named, making}
+    await logs.drop(making)
+    unreadable = Topic(b"unreadable")
+    await run.client.publish(unreadable, b"message")
+    with closing(sqlite3.connect(run.hub.options.data_directory / "metadata.db")) as connection, connection:
+        connection.execute("UPDATE persistence SET record = x'ff' WHERE topic = ?", (unreadable,))
+    state = await asked(await run.hub.ledgers.create())
+    assert (state["deleted"], "a record may name any ledger" in state["failure"]) == ([], True)
+
+
+async def test_a_ledger_that_is_being_made_when_orphans_are_looked_for_is_no_orphan(start: Start) -> None:
+    run = await start()
+    logs = run.hub.incarnation._log_store
+    making = asyncio.create_task(logs.new_ledger(NAMES[0]))
+    await asyncio.sleep(0)
+    assert await logs.in_the_making() == {await making}
+    await logs.drop(await making)
+    assert await logs.in_the_making() == frozenset()
+    await run.client.publish(NAMES[0], b"message")
+    assert await logs.in_the_making() == frozenset(), "it is on record"
+
+
 # ------------------------------------------------------------------------------------------------------- refusals
 
 
@@ -366,6 +411,8 @@ async def test_a_topic_is_not_deleted_while_nothing_may_be_written(start: Start)
         ("POST", "/release?topic=none", 404, "does not own topic 'none'"),
         ("POST", "/release", 400, "name the topic: /release?topic=NAME"),
         ("POST", "/delete-topic?topic=a", 400, "say which version"),
+        ("POST", "/delete-orphans?ledgers=1,x", 400, "with commas between"),
+        ("POST", "/delete-orphans", 400, "with commas between"),
         ("POST", "/health", 405, "/health takes GET"),
         ("GET", "/health?x=1", 400, "/health has no parameter 'x'; it has none"),
     ],
