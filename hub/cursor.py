@@ -135,9 +135,12 @@ class Cursor:
         assert self._filter is not None
         try:
             return self._filter.accepts(Message.decode(stored))
-        except Exception:
+        except Exception as exc:
             # Whoever subscribed is promised each message that the filter wants, and a broken filter cannot say.
-            _log.exception("the filter of %s failed; the message is delivered", self.subscription)
+            name = self.subscription.preferences.message_filter
+            _log.exception(
+                "the message filter %r of %s failed with %r; the message is delivered", name, self.subscription, exc
+            )
             return True
 
     def _next_burst(self) -> None:

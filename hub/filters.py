@@ -67,7 +67,7 @@ class FilterRegistry:
             return maker(topic, subscriber, preferences)
         except Exception as exc:
             _log.warning("the message filter %r cannot be made: %r", name, exc)
-            raise InvalidMessageFilterError(f"the message filter {name!r} cannot be made: {exc}") from exc
+            raise InvalidMessageFilterError(f"the message filter {name!r} cannot be made: {exc!r}") from exc
 
 
 def _load(name: str, place: str) -> FilterMaker:

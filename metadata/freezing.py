@@ -26,6 +26,7 @@ import msgpack
 from hedwig.clock import Clock
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataUnavailableError
 from metadata.named_records import NamedRecords, replace_surely
+from metadata.packing import damage_of
 from metadata.stamps import make_token
 
 __all__ = ["RECORD_NAME", "Freeze", "FreezeLostError", "FreezeState", "StoreFreeze", "read_freeze", "replace_freeze"]
@@ -92,7 +93,8 @@ class Freeze:
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as exc:
             raise CorruptRecordError(
-                f"the record {RECORD_NAME!r}, which says whether the store may be written to, cannot be read: {exc}"
+                f"the record {RECORD_NAME!r}, which says whether the store may be written to, cannot be read: "
+                f"{damage_of(exc)}"
             ) from exc
 
 

@@ -36,6 +36,7 @@ from metadata.freezing import FreezeState, read_freeze, replace_freeze
 from metadata.kinds import KINDS, OWNERSHIP, RecordKind
 from metadata.named_records import replace_surely
 from metadata.operations import Delete, Operation, Read
+from metadata.packing import damage_of
 from metadata.reconciling import Reconciler
 from metadata.scan import ScannedRecord
 from metadata.stamps import make_token
@@ -95,7 +96,9 @@ class State:
                 id=bytes(fields.get("i", b"")),
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as exc:
-            raise CorruptRecordError(f"the record {RECORD_NAME!r} of the target cannot be read: {exc}") from exc
+            raise CorruptRecordError(
+                f"the record {RECORD_NAME!r} of the target cannot be read: {damage_of(exc)}"
+            ) from exc
 
 
 async def read_state(target: MetadataStore) -> State | None:

@@ -27,6 +27,7 @@ from metadata.operations import RecordKey
 
 __all__ = [
     "PartCodec",
+    "damage_of",
     "pack_hub_info",
     "pack_ledger_ranges",
     "pack_preferences",
@@ -58,8 +59,26 @@ class PartCodec(Generic[R]):
         try:
             return self.unpack(values)
         except (ValueError, TypeError, KeyError, msgpack.UnpackException) as exc:
-            reason = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
-            raise CorruptRecordError(f"the {what} of {key} cannot be read: {reason}") from exc
+            raise CorruptRecordError(f"the {what} of {key} cannot be read: {damage_of(exc)}") from exc
+
+
+def damage_of(error: Exception) -> str:
+    """Return in words what is wrong with bytes that were to be a map of msgpack."""
+    match error:
+        case msgpack.ExtraData():
+            return "other bytes follow behind its end"
+        case msgpack.FormatError():
+            return "it holds a byte with which nothing begins in msgpack"
+        case msgpack.StackError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return "a text in it is not UTF-8"
+        case KeyError():
+            return f"its field {error} is missing"
+        case ValueError() if "incomplete input" in str(error) or "exceeds max_" in str(error):
+            return "it ends too early"
+        case _:
+            return str(error) or type(error).__name__
 
 
 def part_codec(kind: RecordKind[R]) -> PartCodec[R]:

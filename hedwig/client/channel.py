@@ -107,7 +107,8 @@ class Channel:
                 await self._drain()
                 return await answer
         except TimeoutError as exc:
-            raise UncertainAnswerError(f"the hub {self.address} did not answer within {timeout_s:g} s") from exc
+            waited_s = round(timeout_s, 2)  # Of the time for an answer a little has passed before.
+            raise UncertainAnswerError(f"the hub {self.address} did not answer within {waited_s:g} s") from exc
         finally:
             self._waiting.pop(request.txn_id, None)
 

@@ -291,16 +291,22 @@ async def test_a_filter_reads_preferences_and_properties(client: WireClient) -> 
     assert await client.delivered(2) == [1, 3]
 
 
-async def test_a_filter_that_fails_lets_the_message_through(client: WireClient) -> None:
+async def test_a_filter_that_fails_lets_the_message_through(
+    client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
     await client.subscribed(T, S, preferences=SubscriptionPreferences(message_filter=ODD))
     await client.publish_many(T, b"2", b"no number", b"3")
     assert await client.delivered(2) == [2, 3]
+    (said,) = [record.getMessage() for record in caplog.records if "filter" in record.getMessage()]
+    assert f"the message filter {ODD!r} of subscriber" in said
+    assert "failed with ValueError" in said
 
 
 async def test_a_filter_that_refuses_the_preferences_is_invalid(client: WireClient) -> None:
     wants = SubscriptionPreferences(message_filter=ODD, options={"fail": b""})
     answer = await client.subscribe(T, S, preferences=wants)
     assert answer.status is StatusCode.INVALID_MESSAGE_FILTER
+    assert answer.text == f"the message filter {ODD!r} cannot be made: ValueError('the option fail was given')"
     await client.barrier()
 
 

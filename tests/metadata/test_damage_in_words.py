@@ -1,0 +1,29 @@
+"""Prove that a damaged record is told in words, and not by the names of msgpack's exceptions."""
+
+import msgpack
+import pytest
+
+from hedwig.errors import CorruptRecordError
+from hedwig.model import LedgerRanges, Topic
+from metadata import RecordKey
+from metadata.kinds import PERSISTENCE
+from metadata.packing import pack_ledger_ranges, part_codec
+
+WHOLE = pack_ledger_ranges(LedgerRanges())
+
+
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        (WHOLE + b"x", "other bytes follow behind its end"),
+        (b"\x82", "it ends too early"),
+        (b"\xc1", "it holds a byte with which nothing begins in msgpack"),
+        (b"\xa1\xff", "a text in it is not UTF-8"),
+        (b"\xff", "a record is a map, not int"),
+        (msgpack.packb({"v": 1})[:-1], "it ends too early"),
+    ],
+)
+def test_damage_is_told_in_words(stored: bytes, says: str) -> None:
+    with pytest.raises(CorruptRecordError) as caught:
+        part_codec(PERSISTENCE).read("ledger ranges", RecordKey(Topic(b"news")), [stored])
+    assert str(caught.value).endswith(f"cannot be read: {says}")
