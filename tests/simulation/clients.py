@@ -9,7 +9,7 @@ from typing import Protocol
 from hedwig.client import HedwigClient, Subscription
 from hedwig.errors import ClientNotSubscribedError, HedwigError, ServiceError, SubscriptionClosedError
 from hedwig.model import MessageSeqId, Topic
-from tests.simulation.history import History, Reader, sent_by
+from tests.simulation.history import History, Reader, Session, sent_by
 from tests.simulation.network import PLACE
 
 __all__ = ["Publisher", "Subscriber", "Surroundings", "at"]
@@ -107,10 +107,7 @@ class Subscriber:
         self._auto_consume = auto_consume
         self._left_open: list[Subscription] = []
         self._closings: list[asyncio.Task[bool]] = []
-        self._last: int | None = None
-        """What was got last, and whether it is finished is not said yet."""
-        self._ahead = 0
-        """Up to where this session has said that messages are finished, got or not."""
+        self._session = Session()
         self._held_up: str | None = None
         """The machine whose last words are held up until the next session has begun."""
 
@@ -153,6 +150,7 @@ class Subscriber:
         random, reader, history = self._world.random, self.reader, self._world.history
         is_calm = self._world.is_calm
         force = bool(self._left_open) or is_calm or random.random() < 0.1
+        finished = reader.finished
         patience_s = None if is_calm else random.choice((None, None, None, 0.03, 0.5))
         try:
             async with asyncio.timeout(patience_s):
@@ -174,16 +172,24 @@ class Subscriber:
         for opened in self._left_open:
             self._closings.append(asyncio.create_task(opened.close(last_is_finished=False)))
         self._left_open.clear()
-        self._last = None
-        self._ahead = 0
+        self._session = session = Session(finished)
+        begin = subscription.begin_session
+
+        def resume() -> None:
+            session.resumed.add(subscription._last_queued)
+            begin()
+
+        subscription.begin_session = resume  # type: ignore[method-assign]
         return subscription
 
     async def _skip(self, subscription: Subscription, finished: int) -> None:
         """Say that messages are finished which this session has not got: those of former ones, or more."""
         last = self._world.history.last_of(self.reader.topic)
-        self._ahead = self._world.random.choice((finished, finished, max(finished, last - 2)))
-        self._world.history.waives(self.reader, self._ahead)
-        await self._consume(subscription, self._ahead)
+        self._session.ahead = ahead = self._world.random.choice(
+            (finished, max(finished, last - 2), max(finished, last))
+        )
+        self._world.history.waives(self.reader, ahead)
+        await self._consume(subscription, ahead)
 
     async def _read(self, subscription: Subscription, *, is_silent: bool) -> None:
         """Take messages until it is enough; if `is_silent`, without saying what is finished."""
@@ -191,11 +197,11 @@ class Subscriber:
         loop = asyncio.get_running_loop()
         count = random.choice((1, 4, 15, 1000))
         until = loop.time() + random.choice((0.02, 0.5, 3.0, 8.0))
-        pause_s = random.choice((0.0, 0.0, 0.0, 0.02, 0.2))
+        pause_s = random.choice((0.0, 0.0, 0.0, 0.02, 0.2) if not self._session.ahead else (0.0, 0.2, 1.0))
         every = random.choice((1, 1, 3))
         while (count > 0 and loop.time() < until) or (self._world.is_calm and not reader.is_in_doubt):
-            if self._auto_consume and self._last is not None:
-                history.finishes(reader, self._last)
+            if self._auto_consume and self._session.last is not None:
+                history.finishes(reader, self._session.last)
             try:
                 # In a calm world, too: it is looked whether all is over.
                 async with asyncio.timeout_at(max(until, loop.time() + 0.5)):
@@ -203,16 +209,15 @@ class Subscriber:
             except TimeoutError:
                 if self._world.is_over:
                     return
-                if self._world.is_calm and not self._auto_consume and self._last is not None:
-                    await self._consume(subscription, self._last)
+                if self._world.is_calm and not self._auto_consume and self._session.last is not None:
+                    await self._consume(subscription, self._session.last)
                 continue
             except (StopAsyncIteration, SubscriptionClosedError, ServiceError) as exc:
                 history.note(f"{reader} ended: {type(exc).__name__}")
                 return
             assert message.seq_id is not None, "a hub says where a message is"
             position = message.seq_id.local
-            history.delivers(reader, position, message.body, self._last, self._ahead)
-            self._last = position
+            history.delivers(reader, position, message.body, self._session)
             count -= 1
             if is_silent and not self._world.is_calm:
                 continue
@@ -247,11 +252,11 @@ class Subscriber:
 
     async def _leave(self, place: str, subscription: Subscription, *, is_silent: bool) -> None:
         random, reader, history = self._world.random, self.reader, self._world.history
-        if is_silent and self._last is not None and not self._world.is_calm:
+        if is_silent and self._session.last is not None and not self._world.is_calm:
             history.act(f"{reader} leaves {place}, whose last words are held up")
             self._world.hold_up(place, reader.topic)
             self._held_up = place
-            await self._consume(subscription, self._last)
+            await self._consume(subscription, self._session.last)
             self._left_open.append(subscription)
             return
         way = "close" if self._world.is_calm else random.choice(("close", "close", "cancel", "stay", "break"))
@@ -262,8 +267,8 @@ class Subscriber:
         if way == "stay" and len(self._machines) > 1:
             self._left_open.append(subscription)
             return
-        if self._auto_consume and self._last is not None:
-            history.finishes(reader, self._last)
+        if self._auto_consume and self._session.last is not None:
+            history.finishes(reader, self._session.last)
         closing = asyncio.create_task(subscription.close())
         if way == "cancel":
             self._closings.append(closing)
@@ -271,5 +276,5 @@ class Subscriber:
             closing.cancel()
             return
         is_confirmed = await closing
-        if is_confirmed and not self._world.is_calm and random.random() < 0.3:
+        if is_confirmed and not self._world.is_calm and random.random() < 0.5:
             await self._world.seek_back(reader, is_apart=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 
-__all__ = ["History", "Reader", "accepts", "sent_by"]
+__all__ = ["History", "Reader", "Session", "accepts", "sent_by"]
 
 
 def accepts(body: bytes) -> bool:
@@ -53,6 +53,20 @@ class Reader:
 
     def __str__(self) -> str:
         return f"{self.name.decode()} of {self.topic.decode()}"
+
+
+@dataclass(slots=True)
+class Session:
+    """What an application has had of a subscription since it opened it."""
+
+    finished: int | None = None
+    """What was finished when it was opened: it begins no later than behind that."""
+    last: int | None = None
+    """What was got last; whether it is finished is not said yet."""
+    ahead: int = 0
+    """Up to where this session has said that messages are finished, got or not."""
+    resumed: set[int] = field(default_factory=set)
+    """Behind which messages the client has attached again by itself; 0 before the first."""
 
 
 @dataclass(slots=True)
@@ -140,8 +154,11 @@ class History:
         if reader.since is None and not reader.is_in_doubt:
             reader.since = len(self._sent)
 
-    def delivers(self, reader: Reader, position: int, body: bytes, last: int | None, ahead: int) -> None:
-        """Note a message that an application got, behind `last` in its session, which has consumed up to `ahead`."""
+    def delivers(self, reader: Reader, position: int, body: bytes, session: Session) -> None:
+        """Note a message that an application got, the next one of its session.
+
+        What was consumed ahead may be missing once the client has attached again, and not before.
+        """
         self.delivered += 1
         self.note(f"{reader} got {position} {body.decode()}")
         self._see(reader.topic, position, body)
@@ -152,13 +169,19 @@ class History:
             self.broken("a refused publish is never delivered", f"{reader} got {body!r}")
         if reader.finished is None:
             reader.finished = position - 1
-        before = reader.finished if last is None else max(last, ahead)
+        last = session.last
+        if last is None:
+            is_as_opened = session.finished is not None and not session.resumed
+            before = (session.finished or 0) if is_as_opened else reader.finished
+        else:
+            before = max(last, session.ahead) if last in session.resumed else last
         if last is not None and position <= last:
             self.broken("order", f"{reader} got {position} behind {last} in one session")
         elif position > before + 1 and not reader.skips and position - 1 not in reader.targets:
             what = "a session begins" if last is None else "a session goes on"
             self.broken("no gap", f"{reader}: {what} at {position}, with nothing finished beyond {before}")
         reader.got.add(position)
+        session.last = position
 
     def finishes(self, reader: Reader, position: int) -> None:
         """Note that an application is about to say that it has finished a message, and all before it."""
