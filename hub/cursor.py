@@ -155,10 +155,10 @@ class Cursor:
             if not self._skips_damaged(exc):
                 await self._delivery.pause_after_failure()
         except (HedwigError, TimeoutError) as exc:
-            _log.warning("cannot read message %d for %s: %s", self.next_id, self.subscription, exc)
+            _log.warning("%s: message %d cannot be read: %s", self.subscription, self.next_id, exc)
             await self._delivery.pause_after_failure()
         except Exception:
-            _log.exception("cannot read message %d for %s", self.next_id, self.subscription)
+            _log.exception("%s: message %d cannot be read", self.subscription, self.next_id)
             await self._delivery.pause_after_failure()
         finally:
             self._busy = False
@@ -169,9 +169,9 @@ class Cursor:
         if self._damaged is None or self._damaged[0] != self.next_id:
             self._damaged = self.next_id, self._delivery.now()
         if not self._delivery.is_lost(self._damaged[1]):
-            _log.warning("message %d is damaged, and tried again for %s: %s", self.next_id, self.subscription, exc)
+            _log.warning("%s: message %d is damaged, and tried again: %s", self.subscription, self.next_id, exc)
             return False
-        _log.error("message %d is lost to %s, which goes on without it: %s", self.next_id, self.subscription, exc)
+        _log.error("%s goes on without message %d, which is lost to it: %s", self.subscription, self.next_id, exc)
         self._delivery.lost_messages += 1
         self.next_id += 1
         return True

@@ -22,6 +22,7 @@ from hub.configuration import Configuration, Given, from_defaults, from_environm
 from hub.filters import FilterRegistry
 from hub.first_steps import DATA_ORIGIN, first_steps, user_data_directory
 from hub.hub import Hub
+from hub.log_lines import CountingHandler
 from hub.option_file import effective
 from hub.process import run_hub
 from hub.tls import tls_context
@@ -107,7 +108,10 @@ def _hedwig_hub(
         _check(configuration)
         click.echo(effective(configuration), nl=False)
         return ExitCode.DONE
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    lines = CountingHandler(logging.StreamHandler())
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[lines]
+    )
 
     def ready(hub: Hub) -> None:
         click.echo(_serving(hub))
@@ -115,7 +119,10 @@ def _hedwig_hub(
             click.echo(first_steps(f"{hub.options.host}:{hub.port}", hub.options.data_directory))
         sys.stdout.flush()
 
-    number = run_hub(configuration, ready, replace_standalone=replace_standalone)
+    try:
+        number = run_hub(configuration, ready, replace_standalone=replace_standalone)
+    finally:
+        lines.flush()  # Why it ends comes last.
     return ExitCode.INTERRUPTED if number is SIGINT else ExitCode.DONE
 
 

@@ -141,7 +141,7 @@ class Pointers:
             try:
                 await self.store_now(subscription)
             except HedwigError as exc:
-                _log.warning("the consume pointer of %s is not stored yet: %s", subscription, exc)
+                _log.warning("%s: its consume pointer is not stored yet: %s", subscription, exc)
             finally:
                 self._leave(subscription)
 
@@ -193,7 +193,7 @@ class Pointers:
                 self._on_deleted(subscription)
             case _:
                 # Unknown or not done: the next try finds out, since a refusal says what is there.
-                _log.warning("the consume pointer of %s is not stored yet: %s", subscription, error)
+                _log.warning("%s: its consume pointer is not stored yet: %s", subscription, error)
 
     @staticmethod
     def adopt(subscription: Subscription, current: Versioned[SubscriptionData]) -> None:

@@ -435,7 +435,7 @@ class Subscribing:
             await self.pointers.store_now(subscription)
         except HedwigError as exc:
             # The messages since the last write are delivered again: that is what a lost pointer costs.
-            _log.warning("the consume pointer of %s is not stored: %s", subscription, exc)
+            _log.warning("%s: its consume pointer is not stored: %s", subscription, exc)
             self.pointers.forget(subscription)
         except Exception:
             _log.exception("the consume pointer of %s is not stored", subscription)

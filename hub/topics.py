@@ -280,7 +280,9 @@ class Topics:
             log = await self._open_log(name, claim)
         except Exception as exc:
             # Not if it is cancelled: then all topics are abandoned, and there is no time to wait for the store.
-            _log.warning("topic '%s' was claimed, but cannot be served: %s", show_name(name), str(exc) or repr(exc))
+            _log.warning(
+                "topic '%s' was claimed, but cannot be served: %s", show_name(name), exc if str(exc) else repr(exc)
+            )
             if not isinstance(exc, UncertainStateError):  # Else see `_let_go`.
                 await self.ownership.release(name, claim.version)
             raise

@@ -93,7 +93,11 @@ class ZookeeperRegistry:
             names = ()
         if isinstance(names, ZookeeperError):
             raise LedgerStoreUnavailableError(f"{self._path} cannot be listed: {type(names).__name__}")
-        self._writable = frozenset(names) - {_READ_ONLY}
+        before, self._writable = self._writable, frozenset(names) - {_READ_ONLY}
+        for bookie in sorted(before - self._writable):
+            _log.warning("bookie %s has gone, or takes no new ledgers; %d do", bookie, len(self._writable))
+        for bookie in sorted(self._writable - before) if before else ():
+            _log.info("bookie %s takes new ledgers, as %d others do", bookie, len(self._writable) - 1)
 
     def _on_change(self, _event: Any) -> None:
         """Wake the watcher, from kazoo's thread."""

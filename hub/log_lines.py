@@ -1,0 +1,128 @@
+"""Log lines that do not grow with topics: what befalls many of them at once is said once, and then counted."""
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+__all__ = ["CountingHandler"]
+
+_NAMES_MAX: Final = 3
+_KINDS_MAX: Final = 200
+"""Of more kinds of lines at a time, each is said: a bound on memory only, since kinds are written in the code."""
+
+_Kind: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Crowd:
+    """The lines of one kind that were not said, since one was a short time ago."""
+
+    last: logging.LogRecord
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+
+class CountingHandler(logging.Handler):
+    """Passes warnings and errors on to another handler: of each kind one in `window_s`, with the number of the others.
+
+    Of one kind are lines of one text with one class of cause, which is the last thing that is put into the text. The
+    first thing put into it is the name of whom it befell. The first line is passed on at once. The others are counted,
+    and said in one line at the end of the window: the last of them, how many there were, and the first three names.
+
+    Whatever is less than a warning is passed on as it is. Any thread may log.
+    """
+
+    def __init__(self, target: logging.Handler, window_s: float = 10.0) -> None:
+        super().__init__(target.level)
+        self._target = target
+        self._window_s = window_s
+        self._crowds: dict[_Kind, _Crowd | None] = {}
+        """The kinds of which a line was said within the last window."""
+        self._timers: dict[_Kind, threading.Timer] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Called with the lock of this handler.
+        if record.levelno < logging.WARNING:
+            self._target.handle(record)
+            return
+        kind = _kind(record)
+        if kind in self._crowds:
+            self._count(kind, record)
+            return
+        self._target.handle(record)
+        if len(self._crowds) < _KINDS_MAX:
+            self._crowds[kind] = None
+            self._begin_window(kind)
+
+    def setFormatter(self, fmt: logging.Formatter | None) -> None:
+        self._target.setFormatter(fmt)
+
+    def flush(self) -> None:
+        """Say what was counted so far. The windows begin anew."""
+        with self._locked():
+            for kind in list(self._crowds):
+                self._timers.pop(kind).cancel()
+                self._say(kind)
+        self._target.flush()
+
+    def close(self) -> None:
+        """Say what was counted, and close."""
+        self.flush()
+        self._target.close()
+        super().close()
+
+    def _locked(self) -> threading.RLock:
+        assert self.lock is not None, "logging makes it"
+        return self.lock
+
+    def _count(self, kind: _Kind, record: logging.LogRecord) -> None:
+        crowd = self._crowds[kind]
+        if crowd is None:
+            crowd = self._crowds[kind] = _Crowd(record)
+        crowd.last = record
+        crowd.count += 1
+        name = _name(record)
+        if name and len(crowd.names) < _NAMES_MAX and name not in crowd.names:
+            crowd.names.append(name)
+
+    def _begin_window(self, kind: _Kind) -> None:
+        timer = self._timers[kind] = threading.Timer(self._window_s, self._end_window, (kind,))
+        timer.daemon = True
+        timer.start()
+
+    def _end_window(self, kind: _Kind) -> None:
+        with self._locked():
+            if kind not in self._timers:
+                return  # It was closed meanwhile.
+            del self._timers[kind]
+            if self._say(kind):
+                # It goes on, so the next line comes a window later.
+                self._crowds[kind] = None
+                self._begin_window(kind)
+
+    def _say(self, kind: _Kind) -> bool:
+        """Say what was counted, and forget it; return whether there was anything."""
+        crowd = self._crowds.pop(kind)
+        if crowd is None:
+            return False
+        last = crowd.last
+        text = last.getMessage()
+        if crowd.count > 1:
+            more = ", …" if crowd.count > len(crowd.names) else ""
+            whom = f": {', '.join(crowd.names)}{more}" if crowd.names else ""
+            text = f"{text} [and {crowd.count - 1:,} more like it within {self._window_s:g} s{whom}]"
+        said = logging.LogRecord(
+            last.name, last.levelno, last.pathname, last.lineno, text, None, last.exc_info, last.funcName
+        )
+        self._target.handle(said)
+        return True
+
+
+def _kind(record: logging.LogRecord) -> _Kind:
+    cause = record.args[-1] if isinstance(record.args, tuple) and record.args else None
+    return record.name, str(record.msg), type(cause).__name__ if isinstance(cause, BaseException) else ""
+
+
+def _name(record: logging.LogRecord) -> str:
+    return str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""

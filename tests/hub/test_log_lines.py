@@ -1,0 +1,106 @@
+"""What befalls many topics at once takes a few lines of the log, and loses no count."""
+
+import logging
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from hedwig.errors import MetadataUnavailableError, ServiceDownError
+from hub.log_lines import CountingHandler
+from tests.hub.wire_client import eventually
+
+_WINDOW_S = 0.1
+
+
+class _Kept(logging.Handler):
+    """Keeps the texts of what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@pytest.fixture
+def kept() -> _Kept:
+    return _Kept()
+
+
+@pytest.fixture
+def log(kept: _Kept) -> Iterator[logging.Logger]:
+    """A logger whose lines go to `kept` by way of the handler."""
+    log = logging.Logger("some.module")
+    handler = CountingHandler(kept, _WINDOW_S)
+    log.addHandler(handler)
+    yield log
+    handler.close()
+
+
+def _told(texts: list[str]) -> int:
+    """Return how many lines these texts stand for."""
+    found = [re.search(r"\[and ([\d,]+) more", text) for text in texts]
+    return sum(1 + (int(match[1].replace(",", "")) if match else 0) for match in found)
+
+
+def test_a_storm_is_one_line_at_once_and_one_a_window_with_the_count_and_three_names(kept: _Kept) -> None:
+    log = logging.Logger("some.module")
+    handler = CountingHandler(kept, 3600.0)
+    log.addHandler(handler)
+    cause = ServiceDownError("the store is away")
+    for number in range(1000):
+        log.warning("topic %s is given up: %s", f"'t{number}'", cause)
+    assert kept.texts == ["topic 't0' is given up: the store is away"]
+    handler.close()
+    assert kept.texts[1:] == [
+        "topic 't999' is given up: the store is away [and 998 more like it within 3600 s: 't1', 't2', 't3', …]"
+    ]
+
+
+async def test_a_storm_is_told_of_while_it_lasts(log: logging.Logger, kept: _Kept) -> None:
+    for number in range(1000):
+        log.warning("topic %s is given up", number)
+    await eventually(lambda: _told(kept.texts) == 1000, "all of them are told of")
+    assert len(kept.texts) < 100
+
+
+async def test_kinds_and_causes_are_counted_apart_and_what_is_less_than_a_warning_is_not(
+    log: logging.Logger, kept: _Kept
+) -> None:
+    for number in range(3):
+        log.warning("topic %s is given up: %s", number, ServiceDownError("away"))
+        log.warning("topic %s is given up: %s", number, MetadataUnavailableError("away, too"))
+        log.error("topic %s is left", number)
+        log.info("topic %s is released", number)
+    assert [text for text in kept.texts if "released" in text] == [f"topic {number} is released" for number in range(3)]
+    await eventually(lambda: _told(kept.texts) == 12, "all of them are told of")
+    assert len(kept.texts) == 3 + 3 * 2
+
+
+async def test_a_line_after_a_quiet_window_is_said_at_once(log: logging.Logger, kept: _Kept) -> None:
+    before = threading.active_count()
+    log.warning("once")
+    await eventually(lambda: threading.active_count() == before, "the window is over")
+    log.warning("once")
+    assert kept.texts == ["once", "once"]
+
+
+def test_lines_of_many_threads_are_all_counted(kept: _Kept) -> None:
+    log = logging.Logger("some.module")
+    handler = CountingHandler(kept, _WINDOW_S)
+    log.addHandler(handler)
+
+    def storm() -> None:
+        for number in range(2000):
+            log.warning("segment %d", number)
+
+    threads = [threading.Thread(target=storm) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handler.close()
+    assert _told(kept.texts) == 8000
