@@ -67,17 +67,19 @@ async def test_a_storm_is_told_of_while_it_lasts(log: logging.Logger, kept: _Kep
     assert len(kept.texts) < 100
 
 
-async def test_kinds_and_causes_are_counted_apart_and_what_is_less_than_a_warning_is_not(
-    log: logging.Logger, kept: _Kept
-) -> None:
+def test_kinds_and_causes_are_counted_apart_and_what_is_less_than_a_warning_is_not(kept: _Kept) -> None:
+    log = logging.Logger("some.module")
+    handler = CountingHandler(kept, 3600.0)
+    log.addHandler(handler)
     for number in range(3):
         log.warning("topic %s is given up: %s", number, ServiceDownError("away"))
         log.warning("topic %s is given up: %s", number, MetadataUnavailableError("away, too"))
         log.error("topic %s is left", number)
         log.info("topic %s is released", number)
     assert [text for text in kept.texts if "released" in text] == [f"topic {number} is released" for number in range(3)]
-    await eventually(lambda: _told(kept.texts) == 12, "all of them are told of")
+    handler.close()
     assert len(kept.texts) == 3 + 3 * 2
+    assert _told(kept.texts) == 12
 
 
 async def test_a_line_after_a_quiet_window_is_said_at_once(log: logging.Logger, kept: _Kept) -> None:
