@@ -13,7 +13,7 @@ from cli.hub_verdicts import HubState, HubVerdicts
 from cli.ledger_census import KEPT_MS, KnownLedgers
 from cli.ledger_ids import LedgerIds
 from hedwig.errors import CorruptRecordError, LedgerStoreUnavailableError
-from hedwig.model import LedgerRanges, Topic
+from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import Versioned
 from metadata import MetadataStore, Outcome, Read, RecordKey
 from metadata.findings import (
@@ -335,9 +335,13 @@ class StoreCheck:
                 if find_unreadable(page):
                     why_not = "none: a persistence record cannot be read, and may refer to it"
         starts = 0 if registered is None else registered.starts
+        is_over = False
+        if registered is not None and why_not is None:
+            last_start = HubInfo.at(registered.address, epoch=starts)
+            is_over = await self._verdicts.of(last_start) is HubState.DEAD
         for ledger_ids in unnamed.pages(_PAGE):
             orphans = [ledger_id for ledger_id in ledger_ids if ledger_id not in on_record]
-            if found := [_local_orphan(ledger_id, why_not, starts) for ledger_id in orphans]:
+            if found := [_local_orphan(ledger_id, why_not, starts, is_over=is_over) for ledger_id in orphans]:
                 yield found
 
 
@@ -346,8 +350,11 @@ def _is_young(entry: "LedgerEntry", now_ms: int | None) -> bool:
     return entry.made_ms is not None and (now_ms is None or now_ms - entry.made_ms < KEPT_MS)
 
 
-def _local_orphan(ledger_id: int, why_not: str | None, starts: int) -> Found:
-    """Return what is found of a ledger in the directory of a hub that was started so often, as its metadata say."""
+def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: bool) -> Found:
+    """Return what is found of a ledger in the directory of a hub that was started so often, as its metadata say.
+
+    `is_over`: the last start has ended.
+    """
     from hub.ledgers.local.starts import start_of
 
     finding = Finding(
@@ -357,7 +364,7 @@ def _local_orphan(ledger_id: int, why_not: str | None, starts: int) -> Found:
     if why_not is None and start > starts:
         why_not = f"none: start {start} of its hub made it, and the store knows of {starts}: it was wiped, or is older"
     # What the hub that runs has just made is about to come on record.
-    severity = Severity.NOTE if why_not is not None or start == starts else None
+    severity = Severity.NOTE if why_not is not None or (start == starts and not is_over) else None
     remedy = why_not or "deletes it, after a third look"
     return _found(finding, remedy, is_repairable=why_not is None, severity=severity)
 

@@ -97,6 +97,7 @@ def test_orphans_of_a_hub_that_ended_between_a_record_and_its_ledgers_are_found_
     pair.hub.kill()
     pair.admin.done("topic", "delete", "news", "--yes", "--force")
     assert [is_repairable for _, is_repairable in _orphans(pair)] == [True]
+    assert pair.admin.run("metadata", "check").code == 1, "it warns"
     pair.start()
     ran = pair.admin.run("metadata", "check")
     assert (ran.code, "orphan-ledger" in ran.out) == (1, True), ran
