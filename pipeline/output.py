@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -29,15 +30,22 @@ def _lines(name: str, value: Any) -> list[str]:
         case str():
             return [value]
         case Sequence():
-            return [_row(item) for item in value] or ["-"]
+            return _rows(value) or ["-"]
         case _:
             return [_text(name, value)]
 
 
-def _row(item: Any) -> str:
-    if isinstance(item, Mapping):
-        return "  ".join(_text(name, each) for name, each in item.items() if each is not None)
-    return str(item)
+def _rows(items: Sequence[Any]) -> list[str]:
+    """Return the lines of a list: those of a table, under its headings, if it has records."""
+    if not all(isinstance(item, Mapping) for item in items):
+        return [str(item) for item in items]
+    names = [
+        name for name in dict.fromkeys(chain.from_iterable(items)) if any(item.get(name) is not None for item in items)
+    ]
+    cells = [[_text(name, item.get(name)) for name in names] for item in items]
+    table = [[name.replace("_", " ").upper() for name in names], *cells] if items else []
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def _text(name: str, value: Any) -> str:
@@ -48,6 +56,8 @@ def _text(name: str, value: Any) -> str:
             return "yes" if value else "no"
         case int() | float():
             return in_words(name, value) or (f"{value:,}" if isinstance(value, int) else f"{value:,.3g}")
+        case [] | ():
+            return "none"
         case Mapping():
             # People need not be told what there is none of, if there is something else.
             said = {key: item for key, item in value.items() if item} or value

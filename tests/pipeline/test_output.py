@@ -14,6 +14,7 @@ from hedwig.versions import NEW
 from metadata import MetadataStore
 from pipeline.command import Job
 from pipeline.main import jobs
+from pipeline.output import write_result
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, with_store
 
@@ -79,3 +80,27 @@ def test_a_job_that_fails_still_says_what_it_warned_of(
     assert len(said) == 2
     assert said[0].startswith(f"warning: {LOST}")
     assert "files are missing or were added" in said[1]
+
+
+def test_lists_of_records_have_headings_and_nothing_is_said_in_words(capfd: pytest.CaptureFixture[str]) -> None:
+    result = {
+        "open_ledgers": {"open": 3, "told": 3, "untold": []},
+        "fan_outs": [
+            {"topic": "news", "subscriptions": 12_000, "why": None},
+            {"topic": "a longer name", "subscriptions": 7, "why": None},
+        ],
+        "warnings": ["one", "two"],
+        "lags": [],
+    }
+    write_result(result, as_json=False)
+    assert capfd.readouterr().out.splitlines() == [
+        "open_ledgers  open: 3",
+        "              told: 3",
+        "              untold: none",
+        "fan_outs      TOPIC          SUBSCRIPTIONS",
+        "              news           12,000",
+        "              a longer name  7",
+        "warnings      one",
+        "              two",
+        "lags          -",
+    ]
