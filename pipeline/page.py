@@ -3,13 +3,14 @@
 import importlib
 import importlib.resources
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 __all__ = ["Chart", "Lines", "Page", "Section", "bars", "check_libraries", "curves", "html"]
 
@@ -100,7 +101,8 @@ def bars(
         axes.set_xlabel(axis)
         if is_log:
             axes.set_xscale("symlog", linthresh=1)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_xlim(0, _room_for(values.values()))
+        _in_whole_numbers(axes.xaxis, is_log=is_log)
 
     return _drawn(draw, 0.9 + 0.28 * max(len(names), 2), says)
 
@@ -116,11 +118,24 @@ def curves(sides: Mapping[str, Sequence[tuple[str, float]]], *, says: str, axis:
             axes.plot(at, [height for _, height in points], color=_COLOURS[look], marker=_MARKERS[look], label=side)
         axes.set_xticks(range(len(places)), places, rotation=30, ha="right")
         axes.set_ylabel(axis)
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_ylim(0, _room_for(height for points in sides.values() for _, height in points))
+        _in_whole_numbers(axes.yaxis)
         axes.legend(frameon=False, fontsize=8.5)
 
     return _drawn(draw, 4.2, says)
+
+
+def _room_for(values: Iterable[float]) -> float:
+    """Return where an axis ends: a little behind its largest value, and far enough for a whole number to be on it."""
+    return 1.05 * max([1.0, *values])
+
+
+def _in_whole_numbers(axis: "Axis", *, is_log: bool = False) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    if not is_log:
+        axis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def _drawn(draw: Any, height: float, says: str) -> Chart:
