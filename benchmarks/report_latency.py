@@ -13,7 +13,7 @@ from benchmarks.report_words import case_words, driver_title, ms, side_words
 from benchmarks.results import Measurement, alike
 from hedwig.histograms import PERCENTILES, Histogram
 
-__all__ = ["open_loops", "percentile_chart", "percentile_table"]
+__all__ = ["open_loops", "percentile_chart", "percentile_name", "percentile_table"]
 
 _STEPS: Final = 12
 """Points of a curve for each factor of ten by which less is left beyond it."""
@@ -61,7 +61,7 @@ def percentile_chart(
         subtitle += f"; offered load not reached: {', '.join(behind)}"
     if curves:
         deepest = min(curve.points[-1].x for curve in curves)
-        subtitle += f"; numbers: p{100 * (1 - 10**-deepest):.4g}, at the ends" if deepest else ""
+        subtitle += f"; numbers: {percentile_name(deepest)}, at the ends" if deepest else ""
     return curves_chart(
         name=name,
         title=title,
@@ -133,6 +133,12 @@ def _points(histogram: Histogram) -> list[Point]:
 def _ticks(curves: Sequence[Curve]) -> list[tuple[float, str]]:
     deepest = max((point.x for curve in curves for point in curve.points), default=0.0)
     return [(at, text) for at, text in _TICKS if at <= deepest + 1e-9]
+
+
+def percentile_name(depth: float) -> str:
+    """Return `p93` for how deep a curve goes, with a digit behind the point for each nine that it has behind it."""
+    digits = max(0, int(depth + 1e-9) - 1)
+    return f"p{math.floor((100 * (1 - 10**-depth) + 1e-9) * 10**digits) / 10**digits:g}"
 
 
 def _shown(histogram: Histogram) -> str:
