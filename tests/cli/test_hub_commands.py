@@ -438,12 +438,9 @@ def test_a_hub_that_hangs_leaves_the_outcome_unknown(tmp_path: Path, topic: str)
                 ran = admin.run(*command, "--timeout", "0.5")
                 assert (ran.code, ran.out) == (ExitCode.OUTCOME_UNKNOWN, "")
                 assert "may or may not have been done" in ran.err
-            reads = (("hub", "show", hub.admin), ("message", "list", topic), ("topic", "stats", topic))
-            for command in reads:
-                ran = admin.run(*command, "--timeout", "0.5", "--admin", hub.admin)
-                assert ran.code == ExitCode.UNAVAILABLE, ran
-                assert "did not answer within" in ran.err
-                assert "may or may not" not in ran.err
+            ran = admin.run("hub", "show", "--timeout", "0.5", "--admin", hub.admin)
+            assert (ran.code, "did not answer within" in ran.err) == (ExitCode.UNAVAILABLE, True), ran
+            assert "nothing was changed" in ran.err
         finally:
             hub.process.send_signal(signal.SIGCONT)
 
