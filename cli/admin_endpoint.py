@@ -14,6 +14,8 @@ from hedwig.reasons import reason_of
 __all__ = ["AdminEndpoint", "EndpointError", "RefusedError", "named", "topic_path"]
 
 _OK: Final = 200
+_FOR_CLIENTS: Final = b"Hedwig hub's port for its clients"
+"""What a hub answers to HTTP at its other port."""
 _CODES: Final = {
     404: ExitCode.NOT_FOUND,
     409: ExitCode.VERSION_CONFLICT,
@@ -68,7 +70,7 @@ class AdminEndpoint:
         try:
             answer = json.loads(body)
         except ValueError as exc:
-            raise self._is_none() from exc
+            raise (self._is_for_clients() if _FOR_CLIENTS in body else self._is_none()) from exc
         if status != _OK:
             told = answer if isinstance(answer, dict) else {}
             said = str(told.get("error") or body.decode(errors="replace"))
@@ -113,6 +115,14 @@ class AdminEndpoint:
                 f"what listens at {self.address} hung up, as the port for clients does",
             )
         return self._is_out_of_reach(reason_of(exc))
+
+    def _is_for_clients(self) -> EndpointError:
+        return EndpointError(
+            f"{self._what}: what listens at {self.address} is the port for clients; name a way to the admin endpoint "
+            "with --admin HOST:PORT",
+            ExitCode.UNAVAILABLE,
+            f"what listens at {self.address} is the port for clients",
+        )
 
     def _is_unread(self, why: str) -> EndpointError:
         return EndpointError(

@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said_in_words(both: HubAndAdmin, elsewhere: Admin, com
     silent = both.admin.run("hub", command, name, "--admin", "127.0.0.1:1")
     _refused(silent, ExitCode.UNAVAILABLE, "127.0.0.1:1", "Connection refused")
     clients = both.admin.run("hub", command, name, "--admin", name)
-    _refused(clients, ExitCode.UNAVAILABLE, name, "hung up", "the port for clients", "--admin HOST:PORT")
+    _refused(clients, ExitCode.UNAVAILABLE, name, "is the port for clients", "--admin HOST:PORT")
 
 
 def test_what_needs_other_hubs_says_so(both: HubAndAdmin) -> None:
