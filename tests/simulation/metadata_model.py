@@ -50,6 +50,8 @@ class ModelWay:
         self.is_cut = False
         self.on_answer: Callable[[], None] = lambda: None
         self._is_closed = False
+        self.late_owners: set[bytes] = set()
+        """The versions of owner records that were written after their writer had given up on an answer."""
 
     async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
         """As Lane.run. A read whose answer is lost was surely not a write."""
@@ -85,10 +87,15 @@ class ModelWay:
         await asyncio.sleep(slow_s + random.uniform(0.0, 2 * self.delay_s))
 
     def _do_late(self, work: Callable[[sqlite3.Connection], Any]) -> None:
+        before = self._owner_versions()
         try:
             work(self._tables)
         except MetadataError:
             return  # Refused by its version; nobody hears of it.
+        self.late_owners |= self._owner_versions() - before
+
+    def _owner_versions(self) -> set[bytes]:
+        return {version for (version,) in self._tables.execute("SELECT version FROM ownership")}
 
 
 def open_model(way: ModelWay, options: StoreOptions) -> MetadataStore:

@@ -58,6 +58,7 @@ class Simulation:
         self.bookies.delay_s = delay_s
         self.topics = [Topic(b"t%d" % number) for number in range(random.choice((1, 1, 2, 3)))]
         self.hubs: dict[str, SimulatedHub] = {}
+        self.ways: list[ModelWay] = []
         self.ended: list[SimulatedHub] = []
         self.readers: list[Reader] = []
         self.seekers: dict[asyncio.Task[Any], None] = {}
@@ -75,6 +76,7 @@ class Simulation:
         if (before := self.hubs.get(host)) is not None:
             self.ended.append(before)
         way = ModelWay(self.tables, self.random, self._delay_s)
+        self.ways.append(way)
         way.on_answer = self._answered
         hub = SimulatedHub(
             host,
@@ -298,9 +300,11 @@ class Simulation:
         for hub in self.hubs.values():
             for left in left_in_hub(hub):
                 self.history.broken("nothing is left behind", left)
-        is_whole = not (self.faults.hubs or self.faults.zombies)  # Else `metadata repair` finds what crashes left.
+        # Else `metadata repair` finds what crashes left, or a change whose outcome its hub never learned.
+        is_whole = not (self.faults.hubs or self.faults.zombies or self.faults.metadata)
         ledgers = lost_ledgers(self.tables, self.ledgers, is_whole=is_whole)
-        for left in (*left_in_tables(self.tables), *ledgers, *left_tasks()):
+        late_owners = {version for way in self.ways for version in way.late_owners}
+        for left in (*left_in_tables(self.tables, late_owners), *ledgers, *left_tasks()):
             self.history.broken("nothing is left behind", left)
 
 
