@@ -157,7 +157,8 @@ class History:
     def delivers(self, reader: Reader, position: int, body: bytes, session: Session) -> None:
         """Note a message that an application got, the next one of its session.
 
-        What was consumed ahead may be missing once the client has attached again, and not before.
+        What was consumed ahead, or is on its way to the hub from a former session, may be missing once the client has
+        attached again, and not before.
         """
         self.delivered += 1
         self.note(f"{reader} got {position} {body.decode()}")
@@ -174,7 +175,7 @@ class History:
             is_as_opened = session.finished is not None and not session.resumed
             before = (session.finished or 0) if is_as_opened else reader.finished
         else:
-            before = max(last, session.ahead) if last in session.resumed else last
+            before = max(last, session.ahead, reader.finished) if last in session.resumed else last
         if last is not None and position <= last:
             self.broken("order", f"{reader} got {position} behind {last} in one session")
         elif position > before + 1 and not reader.skips and position - 1 not in reader.targets:
