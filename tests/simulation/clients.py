@@ -237,8 +237,8 @@ class Subscriber:
         """Delete the subscription, to begin it anew."""
         reader, history = self.reader, self._world.history
         history.act(f"{reader} unsubscribes")
-        if self._auto_consume and self._session.last is not None:
-            history.finishes(reader, self._session.last)  # If it is open there still, it is closed first.
+        if self._left_open and self._auto_consume and self._session.last is not None:
+            history.finishes(reader, self._session.last)  # Where it is open still, it is closed first.
         try:
             await client.unsubscribe(reader.topic, reader.name)
         except ClientNotSubscribedError:
