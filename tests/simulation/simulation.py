@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,10 @@ __all__ = ["Simulation", "SimulationFailed", "simulate"]
 
 _CALM_S: Final = 120.0
 """Within so much virtual time after the last fault everybody must have what is owed."""
+
+
+_RUNS_KEPT: Final = 20
+_runs: Final = itertools.count()
 
 
 class SimulationFailed(AssertionError):
@@ -343,7 +348,9 @@ def _told_defects(history: History) -> Iterator[None]:
 
 def simulate(simulation: Simulation) -> None:
     """Run a simulation in virtual time. Raises SimulationFailed."""
-    # When garbage goes must not depend on what the process did before.
+    # When garbage goes must not depend on what the process did before. What former runs left goes now and then.
+    if next(_runs) % _RUNS_KEPT == 0:
+        gc.collect()
     gc.freeze()
     gc.disable()
     try:
