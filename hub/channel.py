@@ -203,11 +203,18 @@ class Channel(asyncio.Protocol):
         self._owner.ended(self)
 
     def mute(self) -> None:
-        """Send nothing any more but refusals: whatever else was to be sent may be another hub's to say."""
-        if not self._is_mute:
-            self._is_mute = True
-            self._out.clear()
-            self._out_bytes = 0
+        """Send nothing any more but refusals: whatever else was to be sent may be another hub's to say.
+
+        A connection that does not take what it was given ends here and now: that cannot be taken back in another way.
+        """
+        if self._is_mute or self.is_closed:
+            return
+        self._is_mute = True
+        self._out.clear()
+        self._out_bytes = 0
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self.is_closed = True
+            self._transport.abort()  # `connection_lost` does what remains.
 
     def part(self) -> None:
         """End the channel once all that was read on it is answered; what takes too long is left without an answer."""

@@ -37,6 +37,12 @@ class Reserve:
         self._in_use = threading.Lock()
         self.is_missing = not path.exists() or path.stat().st_size < size
         self.refill()
+        if self.is_missing:
+            _log.warning(
+                "no space for the reserve of %s: appends are refused until %d bytes are free",
+                path.parent,
+                size + 2 * self._margin,
+            )
 
     @contextmanager
     def given_up(self) -> Iterator[None]:
