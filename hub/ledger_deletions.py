@@ -66,8 +66,9 @@ class LedgerDeletions:
 
     def begin(self, ledger_ids: Iterable[int]) -> None:
         """Begin to delete these ledgers, after a pause."""
-        if any([self._keep(ledger_id) for ledger_id in ledger_ids]):
-            self._go_on()
+        for ledger_id in ledger_ids:
+            self._keep(ledger_id)
+        self._go_on()
 
     def undo(self, ledger_id: int, token: int) -> None:
         """Delete a ledger that the store may have made; after a pause, since it did not answer just now."""
