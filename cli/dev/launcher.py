@@ -12,7 +12,7 @@ from cli.dev.classpath import ClasspathCache, user_cache
 from cli.dev.errors import DevError, UnknownServerError
 from cli.dev.java import find_java, jvm_flags
 from cli.dev.ports import LOOPBACK
-from cli.dev.processes import ProcessIdentity, is_paused, send_signal, wait_gone
+from cli.dev.processes import ProcessIdentity, is_paused, send_signal, wait_gone, wait_paused
 from cli.dev.server_directory import ServerDirectory
 from cli.dev.services import KINDS, SERVICES, planned_servers
 from cli.dev.startup import Startup
@@ -174,8 +174,13 @@ class DevServers:
         self._signal_and_wait(name, signal.SIGKILL)
 
     def pause(self, name: str) -> None:
-        """Freeze a server with SIGSTOP: its connections stay open, and nothing is answered."""
-        self._signal(name, signal.SIGSTOP)
+        """Freeze a server with SIGSTOP: its connections stay open, and nothing is answered once this returns."""
+        process = self._signal(name, signal.SIGSTOP)
+        if not wait_paused(process, self._directory.marker(name), _KILL_TIMEOUT_S):
+            raise DevError(
+                f"{name} (pid {process.pid}) was not frozen within {_KILL_TIMEOUT_S:.0f} s of its SIGSTOP: look at it "
+                "with ps, then repeat"
+            )
 
     def resume(self, name: str) -> None:
         """Let a paused server go on."""

@@ -20,6 +20,7 @@ __all__ = [
     "spawn",
     "still_runs",
     "wait_gone",
+    "wait_paused",
 ]
 
 _PROC = Path("/proc")
@@ -98,6 +99,19 @@ def is_paused(identity: ProcessIdentity) -> bool:
     """Tell whether the process was stopped by SIGSTOP."""
     facts = _facts(identity.pid)
     return facts is not None and facts.state in {"T", "t"}
+
+
+def wait_paused(identity: ProcessIdentity, marker: str, timeout_s: float) -> bool:
+    """Wait until a process has heard of its SIGSTOP; tell whether it is paused, or gone, within `timeout_s`.
+
+    On a busy machine its threads go on until one of them has been given a processor to hear of the signal.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not is_paused(identity) and still_runs(identity, marker):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def marked_processes(prefix: str) -> dict[str, ProcessIdentity]:

@@ -64,7 +64,7 @@ async def test_only_a_damaged_message_is_lost(
     await client.subscribed(T, READER)
     assert await client.delivered(6) == [each for each in range(1, 8) if each != number]
     assert hub.counters()["lost_messages"] == 1
-    assert f"message {number} is lost to subscriber 'reader' of topic 'T'" in caplog.text
+    assert f"subscriber 'reader' of topic 'T' goes on without message {number}, which is lost to it" in caplog.text
     assert "is damaged in" in caplog.text
 
 
