@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import uuid
 
 import pytest
 from kazoo.client import KazooClient
@@ -18,6 +19,7 @@ from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.running import RunningHub
 
 _NOBODY = "127.0.0.1:1"
+_HIGH_IDS = 1 << 30
 _IMPATIENT = ("operation_timeout_s=1", "cluster.session_timeout_s=1")
 
 
@@ -103,7 +105,11 @@ async def _waits_for(hub: RunningHub, root: str) -> None:
 
 
 def _take_bookies(raw: KazooClient, root: str) -> None:
-    """Register the bookies of the tests below another root, which is made, too."""
+    """Register the bookies of the tests below another root, which is made, too.
+
+    Bookies tell ledgers of two roots apart by their ids alone, so the ids here are ones that the other never gives.
+    """
+    raw.create(f"{root}/idgen-long/HOB-{uuid.uuid4().int % _HIGH_IDS + 1:010}", makepath=True)
     for name in raw.get_children(f"{LEDGERS_ROOT}/available"):
         if name != "readonly":
             data, _ = raw.get(f"{LEDGERS_ROOT}/available/{name}")
