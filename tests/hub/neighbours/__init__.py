@@ -1,0 +1,4 @@
+"""A topic whose clients behave beside clients that do not: others go on, and the hub's memory stays bounded.
+
+Progress is asserted, not speed; `benchmarks/neighbours` measures that.
+"""

@@ -1,0 +1,37 @@
+"""A hub with small bounds, and a topic on it whose clients behave."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.hub.neighbours.clients import MEMORY_MAX, SETTINGS
+from tests.hub.neighbours.good_topic import GoodTopic, memory_peak
+from tests.hub.running import RunningHub
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RunningHub]:
+    """A hub with small bounds, whose memory is looked at when all is over."""
+    with RunningHub(tmp_path, *SETTINGS) as running:
+        yield running
+        assert memory_peak(running.pid) < MEMORY_MAX
+        running.stop()
+        assert "Traceback" not in running.log
+
+
+@pytest.fixture
+async def good(hub: RunningHub) -> AsyncIterator[GoodTopic]:
+    """A topic beside the bad ones; it has worked already."""
+    async with await GoodTopic.open(hub.port) as topic:
+        await topic.exchange(5)
+        yield topic
+        await topic.exchange(20)
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[AsyncExitStack]:
+    """What ends the connections of this test."""
+    async with AsyncExitStack() as stack:
+        yield stack
