@@ -1,0 +1,79 @@
+"""Measure what clients that do not behave do to others: `python -m benchmarks.neighbours --dir DIRECTORY [NAME ...]`.
+
+For each neighbour a fresh hub serves one good topic, to which a message is published at a fixed rate, newcomers that
+connect and publish to new topics, and the neighbour, which runs in a process of its own. Latencies of the good topic
+count from when a message should have been published to its answer and to its delivery; those of newcomers from before
+they connect to their first answer. On a machine with few CPUs the neighbour's own work is part of what is measured.
+"""
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from benchmarks.descriptors import raise_descriptor_limit
+from benchmarks.environment import sync_rate
+from benchmarks.neighbours.clients import Neighbour
+from benchmarks.neighbours.connections import idle_connections, random_bytes
+from benchmarks.neighbours.measuring import HEADINGS, measure
+from benchmarks.neighbours.requests import fast_publishers, new_topics, readers_of_nothing
+from benchmarks.neighbours.subscribers import readers_of_a_backlog, slow_subscribers, subscribers_that_never_consume
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description="Measure a good topic beside bad neighbours.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(_NEIGHBOURS)}")
+    parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="a folder on the hub's disk")
+    parser.add_argument("--seconds", type=float, default=15.0, help="length of one measurement")
+    parser.add_argument("--rate", type=float, default=50.0, help="messages a second on the good topic")
+    parser.add_argument("--be", metavar="PORT", type=int, help="be the one neighbour named, at a hub on this port")
+    arguments = parser.parse_args()
+    raise_descriptor_limit()
+    if unknown := set(arguments.names) - set(_NEIGHBOURS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
+    if arguments.be is not None:
+        asyncio.run(_be(_NEIGHBOURS[arguments.names[0]], arguments.be))
+        return
+    directory = Path(tempfile.mkdtemp(prefix="hedwig-neighbours-", dir=arguments.dir))
+    try:
+        print(f"sync: {sync_rate(directory):,.0f} appends of 4 KiB a second\n")
+        print(f"| {' | '.join(HEADINGS)} |")
+        print("|---" * len(HEADINGS) + "|", flush=True)
+        for name in arguments.names or _NEIGHBOURS:
+            print(measure(name, directory / name, arguments.rate, arguments.seconds), flush=True)
+            shutil.rmtree(directory / name)
+    finally:
+        shutil.rmtree(directory)
+
+
+async def _be(neighbour: Neighbour, port: int) -> None:
+    await neighbour(port, lambda: print("ready", flush=True))
+
+
+async def _nobody(_: int, ready: Callable[[], None]) -> None:
+    ready()
+    await asyncio.Event().wait()
+
+
+_NEIGHBOURS: Final[dict[str, Neighbour]] = {
+    "nobody": _nobody,
+    "slow-subscribers": slow_subscribers,
+    "never-consuming": subscribers_that_never_consume,
+    "backlog-readers": readers_of_a_backlog,
+    "idle-5000": idle_connections(5000),
+    "idle-15000": idle_connections(15_000),
+    "fast-publishers": fast_publishers,
+    "new-topics": new_topics,
+    "readers-of-nothing": readers_of_nothing,
+    "random-bytes": random_bytes,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""A good topic, and newcomers, beside a neighbour in a process of its own."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.hub_process import HubProcess
+from benchmarks.neighbours.clients import ANSWER_S, MIB, connect, request
+from hedwig.errors import HedwigError
+from hedwig.model import SubscriberId, Topic
+from hedwig.wire import Delivery, Event, Message, Publish, Subscribe
+
+__all__ = ["HEADINGS", "measure"]
+
+HEADINGS: Final = (
+    "neighbour",
+    "published p50",
+    "p99",
+    "max",
+    "delivered p99",
+    "max",
+    "newcomer p50",
+    "max",
+    "refused",
+    "hub memory before",
+    "at most",
+)
+"""The columns of a row of `measure`."""
+
+_GOOD: Final = Topic(b"good")
+_NEWCOMER_EACH_S: Final = 0.25
+
+
+@dataclass(slots=True)
+class _Newcomers:
+    """Clients that connect, and publish to a topic that did not exist: seconds of each, and how many were refused."""
+
+    took: list[float]
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class _Latencies:
+    """Seconds from when each message should have been published."""
+
+    published: list[float]
+    delivered: list[float]
+
+
+def measure(name: str, directory: Path, rate: float, seconds: float) -> str:
+    """Return the row of a neighbour: a fresh hub over `directory` serves it beside the good topic and newcomers.
+
+    `rate` is messages a second on the good topic.
+    """
+    with HubProcess(directory) as hub:
+        port = int(hub.address.rpartition(":")[2])
+        asyncio.run(_run_others(port, rate, 1.0))  # What is imported or allocated once belongs to no neighbour.
+        before = _memory(hub.pid, "VmRSS")
+        with _neighbour(name, port):
+            found, came = asyncio.run(_run_others(port, rate, seconds))
+            most = _memory(hub.pid, "VmHWM")
+        cells = [
+            *_milliseconds(found.published, 0.5, 0.99, 1.0),
+            *_milliseconds(found.delivered, 0.99, 1.0),
+            *_milliseconds(came.took, 0.5, 1.0),
+            str(came.refused),
+            f"{before / MIB:.0f} MiB",
+            f"{most / MIB:.0f} MiB",
+        ]
+        return f"| {name} | {' | '.join(cells)} |"
+
+
+def _milliseconds(latencies: Sequence[float], *shares: float) -> Iterator[str]:
+    ordered = sorted(latencies)
+    for share in shares:
+        yield f"{1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]:.1f} ms" if ordered else "none"
+
+
+@contextmanager
+def _neighbour(name: str, port: int) -> Iterator[None]:
+    """Have the neighbour at work meanwhile."""
+    command = [sys.executable, "-m", "benchmarks.neighbours", name, "--be", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "ready":
+            raise SystemExit(f"error: the neighbour {name} did not get to work")
+        yield
+        if process.poll() is not None:
+            raise SystemExit(f"error: the neighbour {name} gave up with {process.returncode}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _memory(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) << 10
+    raise SystemExit("error: the hub has ended")
+
+
+async def _run_others(port: int, rate: float, seconds: float) -> tuple[_Latencies, _Newcomers]:
+    """Run the good topic, with newcomers beside it for as long."""
+    came = _Newcomers([])
+    newcomers = asyncio.create_task(_run_newcomers(port, came))
+    try:
+        found = await _run_good_topic(port, rate, seconds)
+    finally:
+        newcomers.cancel()
+        await asyncio.wait([newcomers])
+    if not newcomers.cancelled() and (error := newcomers.exception()) is not None:
+        raise error
+    return found, came
+
+
+async def _run_newcomers(port: int, came: _Newcomers) -> None:
+    """Have one client after the other, four a second, connect and publish; what is cut short is not counted."""
+    while True:
+        began = time.perf_counter()
+        try:
+            channel = await connect(port)
+            try:
+                topic = Topic(b"of newcomer %d" % time.monotonic_ns())
+                await channel.ask(request(topic, Publish(Message(b"first"))), ANSWER_S)
+            finally:
+                await channel.close()
+        except (HedwigError, OSError):
+            came.refused += 1
+        else:
+            came.took.append(time.perf_counter() - began)
+        await asyncio.sleep(max(0.0, _NEWCOMER_EACH_S - (time.perf_counter() - began)))
+
+
+async def _run_good_topic(port: int, rate: float, seconds: float) -> _Latencies:
+    """Publish at a fixed rate, whatever the hub does, and wait for all answers and deliveries."""
+    due: list[float] = []
+    found = _Latencies([], [])
+    complete = asyncio.Event()
+
+    def take(news: Delivery | Event) -> None:
+        if isinstance(news, Delivery) and (number := int(news.message.body)) >= 0:
+            found.delivered.append(time.perf_counter() - due[number])
+            if len(found.delivered) == int(rate * seconds):
+                complete.set()
+
+    subscriber = await connect(port, take)
+    publisher = await connect(port)
+    # A name of its own each time: it gets what is published from now on.
+    name = SubscriberId(b"good %d" % time.monotonic_ns())
+    await subscriber.ask(request(_GOOD, Subscribe(subscriber=name)), ANSWER_S)
+
+    async def publish(number: int) -> None:
+        await publisher.ask(request(_GOOD, Publish(Message(b"%d" % number)), number + 2), ANSWER_S)
+        found.published.append(time.perf_counter() - due[number])
+
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(int(rate * seconds)):
+            due.append(began + number / rate)
+            await asyncio.sleep(max(0.0, due[number] - time.perf_counter()))
+            group.create_task(publish(number))
+    async with asyncio.timeout(ANSWER_S):
+        await complete.wait()
+    await publisher.close()
+    await subscriber.close()
+    return found
