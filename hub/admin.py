@@ -35,7 +35,7 @@ class AdminEndpoint:
         self._metrics = Metrics(hub, self.load)
         self._busy = BusyTopics(hub)
         self._orphans = OrphanDeletion(hub)
-        self._server = AdminServer(self._routes(), hub.options.operation_timeout_s)
+        self._server = AdminServer(self._routes(), hub.options.operation_timeout_s, hub.options.admin_names)
 
     async def listen(self) -> int:
         """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from aiohttp import web
 
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
+from hub.admin_callers import Callers
 from hub.listening import serve
 
 __all__ = ["AdminServer", "BadRequestError", "ConflictError", "NotFoundError", "Route", "json_response"]
@@ -52,8 +53,10 @@ class ConflictError(Exception):
 class AdminServer:
     """Answers the requests of operators and their programs: few at once, each within its deadline."""
 
-    def __init__(self, routes: Sequence[Route], deadline_s: float) -> None:
+    def __init__(self, routes: Sequence[Route], deadline_s: float, names: Iterable[str] = ()) -> None:
+        """Prepare to answer under `names`, besides localhost and addresses."""
         self._deadline_s = deadline_s
+        self._callers = Callers(names)
         self._running = 0
         self._parameters: dict[tuple[str, str], frozenset[str]] = {}
         application = web.Application(middlewares=[self._answer], client_max_size=_BODY_BYTES_MAX)
@@ -145,9 +148,7 @@ class AdminServer:
             self._running -= 1
 
     def _check(self, request: web.Request) -> None:
-        if request.method == "POST" and "Origin" in request.headers:
-            # Any page that an operator opens in a browser can send a POST to this machine; a browser says so.
-            raise web.HTTPForbidden(reason="browsers may not change a hub; use curl")
+        self._callers.check(request)
         resource = request.match_info.route.resource
         known = self._parameters.get((request.method, resource.canonical)) if resource is not None else None
         if known is None:

@@ -1,6 +1,7 @@
 """The options of a hub: one record, checked when it is made."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -20,6 +21,7 @@ _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _PORT_MAX: Final = (1 << 16) - 1
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,9 @@ class HubOptions:
     tls_key: str = option("", "PEM file with the private key; empty: it is in the certificate's file")
     admin_host: str = option("127.0.0.1", "address of the admin endpoint")
     admin_port: int = option(4081, "port of the admin endpoint; -1: none; 0: any free one")
+    admin_hosts: tuple[str, ...] = option(
+        (), "further names by which browsers and programs may ask the admin endpoint, as they stand in the Host header"
+    )
 
     frame_bytes_max: int = option(HUB_FRAME_BYTES_MAX, "largest request, its length field included")
     channels_max: int = option(20_000, "connections at once; more are closed at once")
@@ -143,6 +148,11 @@ class HubOptions:
                 "an IPv6 address cannot be expressed in a redirect; give advertised_host a name or an IPv4 address"
             )
         self._check_ports()
+        for name in self.admin_hosts:
+            if not _HOST_NAME.fullmatch(name):
+                raise ConfigurationError(
+                    f"admin_hosts names {name!r}; it must be a name such as hub1.example, without scheme and port"
+                )
         if any(char.isspace() or not char.isprintable() for char in self.advertised_host):
             raise ConfigurationError(f"advertised_host is {self.advertised_host!r}; it must be a name or an address")
         if self.host in _ANY_ADDRESS and not self.advertised_host:
@@ -192,6 +202,11 @@ class HubOptions:
     def advertised_admin_host(self) -> str:
         """Return the address of the admin endpoint as others are told."""
         return self.admin_host if self.admin_host not in _ANY_ADDRESS else self.advertised_host or self.host
+
+    @property
+    def admin_names(self) -> frozenset[str]:
+        """Return the names by which the admin endpoint may be asked, besides localhost and addresses."""
+        return frozenset({self.admin_host, self.advertised_host or self.host, *self.admin_hosts})
 
     @property
     def metadata_url(self) -> str:

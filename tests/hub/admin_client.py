@@ -1,6 +1,7 @@
 """Asks the admin endpoint of a hub as any HTTP client does, and waits for what it is going to say."""
 
 import json
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,16 @@ class AdminClient:
             return Told(response.status, response.read().decode(), response.headers.get_content_type())
         finally:
             connection.close()
+
+    def exchange(self, request: bytes) -> bytes:
+        """Send bytes, and return all that comes until the endpoint closes the connection."""
+        host, _, port = self._address.rpartition(":")
+        answer = bytearray()
+        with socket.create_connection((host, int(port)), _TIMEOUT_S) as connection:
+            connection.sendall(request)
+            while data := connection.recv(1 << 16):
+                answer += data
+        return bytes(answer)
 
     def get(self, path: str) -> Any:
         """Return the JSON at `path`, which must be there."""

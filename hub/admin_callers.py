@@ -1,0 +1,71 @@
+"""Which requests the admin endpoint answers by where they come from: none that a page of another site has sent.
+
+Any page can have a browser send requests to this machine. It can read the answers only if its own name leads here (DNS
+rebinding): the browser then takes the hub for the page's site. So the endpoint answers to names of its own only.
+"""
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+
+from aiohttp import web
+
+__all__ = ["Callers"]
+
+_HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]*)(?::[0-9]*)?")
+_SAME_SITE: Final = frozenset({"same-origin", "none"})
+"""What Sec-Fetch-Site says of requests that no page of another site has sent; a sibling's page counts as another's."""
+
+
+class Callers:
+    """Tells who may ask a hub that is known by some names, besides localhost and addresses."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset({"localhost", *(_plain(name) for name in names)})
+
+    def check(self, request: web.Request) -> None:
+        """Raise HTTPForbidden for what a page of another site may have sent, HTTPBadRequest if it cannot be told."""
+        hosts = request.headers.getall("Host", [])
+        if len(hosts) > 1:
+            raise web.HTTPBadRequest(reason="there are several Host headers; send one")
+        for host in hosts:  # Every browser sends it; probes that speak HTTP/1.0 do not.
+            # A request line with a whole URL names a host too.
+            for name in {host, request.host}:
+                self._check_name(name)
+        self._check_site(request, hosts)
+
+    def _check_name(self, host: str) -> None:
+        name = _plain(host)
+        if name and name not in self._names and not _is_address(name):
+            raise web.HTTPForbidden(
+                reason=f"this admin endpoint does not answer to the name {name!r}; ask by its address, "
+                "or have the name added to the hub's option admin_hosts"
+            )
+
+    @staticmethod
+    def _check_site(request: web.Request, hosts: list[str]) -> None:
+        origin = request.headers.get("Origin")
+        if origin is not None and request.method not in ("GET", "HEAD"):
+            raise web.HTTPForbidden(reason="browsers may not change a hub; use curl")
+        sites = {site.strip().lower() for site in request.headers.getall("Sec-Fetch-Site", [])}
+        # Older browsers do not send Sec-Fetch-Site.
+        is_foreign = origin is not None and [origin.partition("://")[2].lower()] != [host.lower() for host in hosts]
+        if is_foreign or not sites <= _SAME_SITE:
+            raise web.HTTPForbidden(reason="a page of another site sent this; type the address yourself, or use curl")
+
+
+def _plain(host: str) -> str:
+    """Return the name in a Host header as it is compared: without a port, in lower case, without the root's dot."""
+    host = host.strip().lower()
+    found = _HOST.fullmatch(host)
+    # What is no host and port is compared as it is: some send an IPv6 address without brackets.
+    name = found[1] if found is not None else host
+    return name.removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        return bool(ip_address(name.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return False
