@@ -19,7 +19,7 @@ from benchmarks.environment import sync_rate
 from benchmarks.neighbours.clients import Neighbour
 from benchmarks.neighbours.connections import idle_connections, random_bytes
 from benchmarks.neighbours.measuring import HEADINGS, measure
-from benchmarks.neighbours.requests import fast_publishers, new_topics, readers_of_nothing
+from benchmarks.neighbours.requests import crowded_frames, fast_publishers, new_topics, readers_of_nothing
 from benchmarks.neighbours.subscribers import readers_of_a_backlog, slow_subscribers, subscribers_that_never_consume
 
 __all__ = ["main"]
@@ -72,6 +72,7 @@ _NEIGHBOURS: Final[dict[str, Neighbour]] = {
     "new-topics": new_topics,
     "readers-of-nothing": readers_of_nothing,
     "random-bytes": random_bytes,
+    "crowded-frames": crowded_frames,
 }
 
 

@@ -9,8 +9,9 @@ from hedwig.client import HedwigClient
 from hedwig.errors import ServiceError
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Subscribe, encode_frame, encode_request
+from hedwig.wire import pubsub_pb2 as pb
 
-__all__ = ["fast_publishers", "new_topics", "readers_of_nothing"]
+__all__ = ["crowded_frames", "fast_publishers", "new_topics", "readers_of_nothing"]
 
 
 async def fast_publishers(port: int, ready: Callable[[], None]) -> None:
@@ -62,3 +63,24 @@ async def readers_of_nothing(port: int, ready: Callable[[], None]) -> None:
             await loop.sock_sendall(connection, frame)
 
     await asyncio.gather(*(send(each, b"deaf %d" % number) for number, each in enumerate(connections)))
+
+
+async def crowded_frames(port: int, ready: Callable[[], None]) -> None:
+    """40 send frames of 1.2 MB, each a SUBSCRIBE with 200,000 options without a value, and read every answer."""
+    loop = asyncio.get_running_loop()
+    subscribe = pb.SubscribeRequest(subscriberId=b"s")
+    subscribe.preferences.options.entries.extend([pb.Map.Entry(key="kk")] * 200_000)
+    crowded = pb.PubSubRequest(protocolVersion=pb.VERSION_ONE, type=pb.SUBSCRIBE, txnId=1, topic=BUSY)
+    crowded.subscribeRequest.CopyFrom(subscribe)
+    frame = encode_frame(crowded.SerializeToString(), HUB_FRAME_BYTES_MAX)
+    ready()
+
+    async def send() -> None:
+        with socket.socket() as connection:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, ("127.0.0.1", port))
+            while True:
+                await loop.sock_sendall(connection, frame)
+                await loop.sock_recv(connection, KIB)
+
+    await asyncio.gather(*(send() for _ in range(40)))

@@ -11,6 +11,7 @@ from hedwig.errors import InvalidArgumentError, RemoteProtocolError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.wire.message import Message
+from hedwig.wire.skimming import FIELDS_MAX, skim
 from hedwig.wire.values import preferences_from, preferences_to, seq_id_from, seq_id_to
 
 __all__ = [
@@ -108,6 +109,11 @@ def decode_request(body: bytes) -> Request:
     version
         that does not exist. The connection must be closed, since the sender does not speak our language.
     """
+    if (refused := skim(body)) is not None:
+        reason = f"a request has more than {FIELDS_MAX} fields"
+        if refused.txn_id is None:
+            raise RemoteProtocolError(f"{reason}, and its txnId is not among the first of them")
+        return Request(topic=Topic(refused.topic), txn_id=refused.txn_id, action=Malformed(reason))
     try:
         request = pb.PubSubRequest.FromString(body)
     except DecodeError as exc:

@@ -1,0 +1,72 @@
+"""Prove that requests which are costly to decode hold up nobody else."""
+
+import time
+from contextlib import AsyncExitStack
+from typing import Final
+
+import pytest
+
+from hedwig.status import StatusCode
+from hedwig.wire import pubsub_pb2 as pb
+from tests.hub.neighbours.clients import open_channel
+from tests.hub.neighbours.good_topic import GoodTopic
+from tests.hub.running import RunningHub
+from tests.hub.wire_client import raw_request
+
+FIELDS: Final = 200_000
+CONNECTIONS: Final = 40
+HELD_UP_S: Final = 8.0
+"""Without a bound these frames hold a hub up for half a minute at the least, where they are decoded in full."""
+
+
+def _crowded(kind: str) -> bytes:
+    """Return the body of a request whose frame holds 200,000 elements of some kind."""
+    message = pb.Message(body=b"m")
+    match kind:
+        case "options":
+            subscribe = pb.SubscribeRequest(subscriberId=b"s")
+            subscribe.preferences.options.entries.extend([pb.Map.Entry()] * FIELDS)
+            return raw_request(topic=b"t", txnId=1, type=pb.SUBSCRIBE, subscribeRequest=subscribe)
+        case "consumed":
+            consume = pb.ConsumeRequest(subscriberId=b"s", msgId=pb.MessageSeqId(localComponent=1))
+            consume.msgId.remoteComponents.extend([pb.RegionSpecificSeqId(region=b"", seqId=0)] * FIELDS)
+            return raw_request(topic=b"t", txnId=1, type=pb.CONSUME, consumeRequest=consume)
+        case "published":
+            message.msgId.remoteComponents.extend([pb.RegionSpecificSeqId(region=b"", seqId=0)] * FIELDS)
+        case "properties":
+            message.header.properties.entries.extend([pb.Map.Entry()] * FIELDS)
+    tried = [b""] * FIELDS if kind == "tried" else []
+    return raw_request(
+        topic=b"t", txnId=1, type=pb.PUBLISH, triedServers=tried, publishRequest=pb.PublishRequest(msg=message)
+    )
+
+
+@pytest.mark.parametrize("kind", ["options", "consumed", "published", "properties"])
+async def test_forty_frames_of_empty_elements_are_refused_and_hold_up_nobody(
+    hub: RunningHub, good: GoodTopic, opened: AsyncExitStack, kind: str
+) -> None:
+    body = _crowded(kind)
+    channels = [await open_channel(opened, hub) for _ in range(CONNECTIONS)]
+    for channel in channels:
+        channel.write_frame(body)
+    began = time.monotonic()
+    await good.exchange(5)
+    for channel in channels:
+        answer = await channel.answer(1)
+        assert answer.status is StatusCode.MALFORMED_REQUEST
+        assert answer.text is not None
+        assert "4096 fields" in answer.text
+    assert time.monotonic() - began < HELD_UP_S
+    # The connection is as good as before.
+    assert (await channels[0].answer(await channels[0].publish(b"t", b"m"))).status is StatusCode.SUCCESS
+
+
+async def test_a_frame_that_cannot_be_answered_ends_its_connection_only(
+    hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
+) -> None:
+    channel = await open_channel(opened, hub)
+    channel.write_frame(_crowded("tried"))
+    with pytest.raises(OSError, match=r"closed|reset"):
+        await channel.receive()
+    await good.exchange(5)
+    assert "a request has more than 4096 fields, and its txnId is not among the first of them" in hub.log
