@@ -4,17 +4,21 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
 from hub.admin_callers import Callers
+from hub.admin_connection import AdminConnection
 from hub.listening import serve
 
 __all__ = ["AdminServer", "BadRequestError", "ConflictError", "NotFoundError", "Route", "json_response"]
 
 _log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(lambda record: not _is_up_to_the_client(record))
 
 _CONNECTIONS_MAX: Final = 64
 """Within the descriptors that hub.descriptors keeps for all but clients."""
@@ -22,7 +26,11 @@ _REQUESTS_MAX: Final = 16
 _LINE_BYTES_MAX: Final = 64 << 10
 """Room for the longest name of a topic, every byte of it escaped twice."""
 _BODY_BYTES_MAX: Final = 4096
+_BODY_S: Final = 10.0
 _IDLE_S: Final = 30.0
+"""From one answer to the last header of the next request."""
+_LINGER_S: Final = 1.0
+"""How long the rest of a refused request is dropped, so that its sender comes to read the answer."""
 _END_S: Final = 2.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -58,6 +66,8 @@ class AdminServer:
         self._deadline_s = deadline_s
         self._callers = Callers(names)
         self._running = 0
+        self._connections: dict[AdminConnection, None] = {}
+        """Those that are open, the oldest first."""
         self._parameters: dict[tuple[str, str], frozenset[str]] = {}
         application = web.Application(middlewares=[self._answer], client_max_size=_BODY_BYTES_MAX)
         for method, path, handler, known in routes:
@@ -68,6 +78,9 @@ class AdminServer:
         self._runner = web.AppRunner(
             application,
             access_log=None,
+            logger=_http_log,
+            lingering_time=_LINGER_S,
+            auto_decompress=False,
             keepalive_timeout=_IDLE_S,
             max_line_size=_LINE_BYTES_MAX,
             shutdown_timeout=_END_S,
@@ -107,20 +120,34 @@ class AdminServer:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None, "the runner is set up before it listens"
-        open_ones = server.connections
-        if len(open_ones) >= _CONNECTIONS_MAX:
+        return AdminConnection(server(), self._opened, self._lost)
+
+    def _opened(self, connection: AdminConnection) -> None:
+        if len(self._connections) >= _CONNECTIONS_MAX:
             # The oldest one goes: whoever keeps connections open for nothing must not lock operators out.
-            open_ones[0].force_close()
-        return server()
+            oldest = next(iter(self._connections))
+            self._lost(oldest)
+            oldest.cut()
+        self._connections[connection] = None
+
+    def _lost(self, connection: AdminConnection) -> None:
+        self._connections.pop(connection, None)
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._callers.check(request)
+            await _receive(request)
+        except web.HTTPException as exc:
+            return _error(exc.status, exc.reason)
+        if request.transport is not None:
+            cast("AdminConnection", request.transport.get_protocol()).received()
         if self._running >= _REQUESTS_MAX:
             return _error(503, f"{_REQUESTS_MAX} requests are being answered; try again")
         self._running += 1
         try:
             async with asyncio.timeout(self._deadline_s):
-                self._check(request)
+                self._check_parameters(request)
                 return await handler(request)
         except web.HTTPNotFound:
             return _error(404, f"there is nothing at {request.path}; there is: {self._paths}")
@@ -147,8 +174,7 @@ class AdminServer:
         finally:
             self._running -= 1
 
-    def _check(self, request: web.Request) -> None:
-        self._callers.check(request)
+    def _check_parameters(self, request: web.Request) -> None:
         resource = request.match_info.route.resource
         known = self._parameters.get((request.method, resource.canonical)) if resource is not None else None
         if known is None:
@@ -159,6 +185,27 @@ class AdminServer:
                 raise BadRequestError(f"{request.path} has no parameter {name!r}; {choice}")
             if len(request.query.getall(name)) > 1:
                 raise BadRequestError(f"the parameter {name!r} is given twice")
+
+
+def _is_up_to_the_client(record: logging.LogRecord) -> bool:
+    """Say whether a line of the HTTP library is about a request without sense or a client that has gone."""
+    error = record.exc_info[1] if record.exc_info else None
+    return isinstance(error, HttpProcessingError | ConnectionError)
+
+
+async def _receive(request: web.Request) -> None:
+    """Wait for the rest of a request. Raises: HTTPException - it is too large, too slow, or damaged."""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            await request.read()
+    except web.HTTPRequestEntityTooLarge as exc:
+        raise web.HTTPRequestEntityTooLarge(
+            _BODY_BYTES_MAX, reason=f"the body has over {_BODY_BYTES_MAX} bytes; everything is said in the URL"
+        ) from exc
+    except (web.RequestPayloadError, ConnectionError) as exc:
+        raise web.HTTPBadRequest(reason="the body is no HTTP, or was not sent in full") from exc
+    except TimeoutError as exc:
+        raise web.HTTPRequestTimeout(reason=f"the body did not come within {_BODY_S:g} s") from exc
 
 
 def _reads(request: web.Request) -> bool:

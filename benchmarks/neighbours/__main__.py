@@ -16,6 +16,7 @@ from typing import Final
 
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import sync_rate
+from benchmarks.neighbours.admin_requests import endless_posts
 from benchmarks.neighbours.clients import Neighbour
 from benchmarks.neighbours.connections import idle_connections, random_bytes
 from benchmarks.neighbours.measuring import HEADINGS, measure
@@ -72,6 +73,7 @@ _NEIGHBOURS: Final[dict[str, Neighbour]] = {
     "new-topics": new_topics,
     "readers-of-nothing": readers_of_nothing,
     "random-bytes": random_bytes,
+    "endless-posts": endless_posts,
     "crowded-frames": crowded_frames,
 }
 

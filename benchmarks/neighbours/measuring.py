@@ -1,6 +1,7 @@
 """A good topic, and newcomers, beside a neighbour in a process of its own."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -58,11 +59,11 @@ def measure(name: str, directory: Path, rate: float, seconds: float) -> str:
 
     `rate` is messages a second on the good topic.
     """
-    with HubProcess(directory) as hub:
+    with HubProcess(directory, has_admin=True) as hub:
         port = int(hub.address.rpartition(":")[2])
         asyncio.run(_run_others(port, rate, 1.0))  # What is imported or allocated once belongs to no neighbour.
         before = _memory(hub.pid, "VmRSS")
-        with _neighbour(name, port):
+        with _neighbour(name, hub):
             found, came = asyncio.run(_run_others(port, rate, seconds))
             most = _memory(hub.pid, "VmHWM")
         cells = [
@@ -83,10 +84,14 @@ def _milliseconds(latencies: Sequence[float], *shares: float) -> Iterator[str]:
 
 
 @contextmanager
-def _neighbour(name: str, port: int) -> Iterator[None]:
-    """Have the neighbour at work meanwhile."""
-    command = [sys.executable, "-m", "benchmarks.neighbours", name, "--be", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+def _neighbour(name: str, hub: HubProcess) -> Iterator[None]:
+    """Have the neighbour at work meanwhile; it finds the admin endpoint in HEDWIG_ADMIN, as hedwig-admin does."""
+    port = hub.address.rpartition(":")[2]
+    command = [sys.executable, "-m", "benchmarks.neighbours", name, "--be", port]
+    environment = {**os.environ, "HEDWIG_ADMIN": hub.admin}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=environment
+    )
     try:
         assert process.stdout is not None
         if process.stdout.readline().strip() != "ready":

@@ -1,0 +1,77 @@
+"""A connection to the admin endpoint, which is cut once a request has too many bytes or an answer is not taken.
+
+The HTTP library bounds each line, and the endpoint the content of the body. Neither bounds what a chunked body has
+besides, nor the time that an answer waits for its client to read.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+__all__ = ["AdminConnection"]
+
+_REQUEST_BYTES_MAX: Final = 256 << 10
+"""Room for a request with its longest line, its headers and its body."""
+_TAKE_S: Final = 30.0
+"""How long an answer may wait for a client that does not read it."""
+
+
+class AdminConnection(asyncio.Protocol):
+    """Hands the bytes of a connection to `http`, as long as they are within the bounds."""
+
+    def __init__(
+        self,
+        http: asyncio.Protocol,
+        opened: "Callable[[AdminConnection], None]",
+        lost: "Callable[[AdminConnection], None]",
+    ) -> None:
+        """Prepare for one connection; `opened` is called as it begins, and `lost` at its end."""
+        self._http = http
+        self._opened = opened
+        self._lost = lost
+        self._transport: asyncio.Transport | None = None
+        self._received = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def received(self) -> None:
+        """Begin to count anew: a request is here as a whole, so what comes from now on is the next one."""
+        self._received = 0
+
+    def cut(self) -> None:
+        """End the connection at once, whatever was not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, too, and does not say so.
+        self._opened(self)
+        self._http.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > _REQUEST_BYTES_MAX:
+            self.cut()
+        else:
+            self._http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().call_later(_TAKE_S, self.cut)
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stop_waiting()
+        self._http.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self._lost(self)
+        self._http.connection_lost(exc)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
