@@ -100,14 +100,10 @@ class Requests:
 
     def handle(self, channel: Channel, request: Request, size: int) -> None:
         """Begin to carry out a request of `size` bytes, and answer it then; a CONSUME only if it is refused."""
-        is_answered = not isinstance(request.action, Consume)
-        if is_answered:
-            self._begin(channel, size)
+        self._begin(channel, size)
         try:
             self._check(channel, request)
         except HedwigError as exc:
-            if not is_answered:
-                self._begin(channel, size)
             self._refuse(channel, size, request.txn_id, exc)
             return
         self._begin_in_order(channel, request, size)
@@ -190,13 +186,16 @@ class Requests:
 
         def refuse(error: HedwigError) -> None:
             # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
-            if isinstance(request.action, Consume):
-                self._begin(channel, size)
             self._refuse(channel, size, request.txn_id, attempt.outcome(error))
             self._over(channel, request)
 
         self._topics.with_topic(
-            request.topic, should_claim=request.should_claim, tried=request.tried, serve=serve, refuse=refuse
+            request.topic,
+            source=channel,
+            should_claim=request.should_claim,
+            tried=request.tried,
+            serve=serve,
+            refuse=refuse,
         )
 
     def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, attempt: _Attempt) -> None:
@@ -220,9 +219,8 @@ class Requests:
                 subscription = topic.subscription(subscriber)
                 if subscription is not None:
                     self._subscribing.consume_attached(subscription, action.seq_id)
+                    channel.end_unanswered(size)
                 else:
-                    # It has no answer, but it waits for the metadata, so it counts among those that may.
-                    self._begin(channel, size)
                     self.tasks.start(self._consume(topic, channel, request, size, attempt, action))
             case Subscribe() as action:
                 self._answer_when_done(
@@ -296,7 +294,6 @@ class Requests:
         except TopicGoneError:
             if attempt.left > 1:
                 # Now, so that it stays in front of what the client sent after it, which goes the same way.
-                channel.end_unanswered(size)
                 self._with_topic(channel, request, size, attempt.next())
             else:
                 error = ServiceDownError("the topic is released again and again; try later")
@@ -305,6 +302,9 @@ class Requests:
             # It has no answer but this one; the messages come again, as after any lost consume.
             _log.warning("a consume of topic '%s' is lost: %r", show_name(topic.name), exc)
             self._refuse(channel, size, request.txn_id, exc)
+        except Exception:
+            _log.exception("%s: a consume of topic '%s' is lost", channel.peer, show_name(topic.name))
+            channel.end_unanswered(size)
         else:
             channel.end_unanswered(size)
 

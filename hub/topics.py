@@ -2,6 +2,7 @@
 
 A request for a topic that is not owned waits while it is acquired, behind those that came before it. At most so many
 topics are acquired at once, and at most so many wait; the rest are refused, since a queue without bound is no help.
+Connections have turns, so that one which asks for very many topics delays itself only.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import fnmatch
 import logging
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +32,7 @@ from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
 from hub.durable_log import DurableLog
+from hub.fair_turns import FairTurns
 from hub.fleeting_log import FleetingLog
 from hub.log import TopicLog
 from hub.log_store import LogStore
@@ -50,6 +52,8 @@ _RELEASES_AT_ONCE: Final = 256
 _LEFT_S: Final = 10.0
 """For how long a topic that was given up for the balance is left to the others, so that they are asked for it."""
 _LEFT_MAX: Final = 100_000
+_FAIR_SHARE: Final = 16
+"""How many topics may wait for their turn for one connection however many wait for others."""
 
 
 class Caretaker(Protocol):
@@ -120,7 +124,7 @@ class Topics:
         self._clock = clock
         self._owned: dict[Topic, OwnedTopic] = {}
         self._acquisitions: dict[Topic, _Acquisition] = {}
-        self._turns: OrderedDict[Topic, None] = OrderedDict()
+        self._turns = FairTurns[Topic]()
         """Topics that wait for their turn to be acquired."""
         self._running = 0
         self._pace = Pace(options.cluster.claims_rate if options.is_clustered else 0, clock)
@@ -183,6 +187,7 @@ class Topics:
         self,
         name: Topic,
         *,
+        source: Hashable,
         should_claim: bool,
         tried: Sequence[bytes] = (),
         serve: Callable[[OwnedTopic], None],
@@ -190,7 +195,8 @@ class Topics:
     ) -> None:
         """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`.
 
-        `tried` are the hubs that have redirected the request, in order.
+        Args: source - who asks; each has its turn among the others that do; tried - the hubs that have redirected the
+            request, in order.
         """
         if self._is_over or (self._is_closing and not self._options.is_clustered):
             refuse(ServiceDownError("the hub is shutting down"))
@@ -205,16 +211,19 @@ class Topics:
             if owner is not None:
                 refuse(NotResponsibleForTopicError(owner.address))
                 return
-            if len(self._turns) >= self._options.acquisitions_waiting_max:
+            is_full = len(self._turns) >= self._options.acquisitions_waiting_max
+            if is_full and self._turns.waiting_for(source) >= _FAIR_SHARE:
                 refuse(ServiceDownError("too many topics wait to be acquired by this hub; try again"))
                 return
             acquisition = self._acquisitions[name] = _Acquisition()
-            self._turns[name] = None
         if len(acquisition.waiters) >= self._options.topic_requests_max:
             refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
             return
         acquisition.waiters.append(_Waiter(should_claim, tried, serve, refuse))
-        self._begin_turns()
+        if acquisition.running is None:
+            # Also if it waits for others already, who may have many more in front of it.
+            self._turns.add(name, source)
+            self._begin_turns()
 
     def _begin_turns(self) -> None:
         while self._turns and self._running < self._options.acquisitions_max:
@@ -222,7 +231,7 @@ class Topics:
                 if self._next_turn is None:
                     self._next_turn = asyncio.get_running_loop().call_later(wait_s, self._go_on)
                 return
-            name, _ = self._turns.popitem(last=False)
+            name = self._turns.take()
             self._running += 1
             acquisition = self._acquisitions[name]
             acquisition.running = self._tasks.start(self._acquire(name, acquisition))
@@ -481,9 +490,8 @@ class Topics:
         """Refuse everything that waits to be acquired."""
         if self._next_turn is not None:
             self._next_turn.cancel()
-        for name in list(self._turns):
-            del self._turns[name]
-            for waiter in self._acquisitions.pop(name).waiters:
+        while self._turns:
+            for waiter in self._acquisitions.pop(self._turns.take()).waiters:
                 waiter.refuse(ServiceDownError("the hub is shutting down"))
 
     async def abandon(self) -> None:

@@ -22,6 +22,7 @@ from benchmarks.neighbours.connections import idle_connections, random_bytes
 from benchmarks.neighbours.measuring import HEADINGS, measure
 from benchmarks.neighbours.requests import crowded_frames, fast_publishers, new_topics, readers_of_nothing
 from benchmarks.neighbours.subscribers import readers_of_a_backlog, slow_subscribers, subscribers_that_never_consume
+from benchmarks.neighbours.topics import consumes_of_nothing, thousands_of_new_topics
 
 __all__ = ["main"]
 
@@ -75,6 +76,8 @@ _NEIGHBOURS: Final[dict[str, Neighbour]] = {
     "random-bytes": random_bytes,
     "endless-posts": endless_posts,
     "crowded-frames": crowded_frames,
+    "new-topics-10000": thousands_of_new_topics,
+    "consumes-of-nothing": consumes_of_nothing,
 }
 
 

@@ -355,14 +355,47 @@ async def test_first_ledgers_are_made_few_at_a_time(
     assert most == 3
 
 
+async def test_topics_that_one_connection_asks_for_do_not_wait_for_those_of_another(
+    start_hub: StartHub, connect: Connect
+) -> None:
+    hub = await start_hub(acquisitions_max=2)
+    greedy, modest = await connect(hub), await connect(hub)
+    with locked(hub):
+        # One of them the other asks for as well, much later.
+        sent = [greedy.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(500)]
+        await eventually(lambda: hub.topics.waiting == 498, "the greedy one waits")
+        asked = [modest.send(topic, Publish(Message(b"m"))) for topic in (b"mine", b"T400")]
+        await modest.barrier()
+    assert [WireClient.published(await modest.answer(txn_id)) for txn_id in asked] == [1, 2]
+    assert len(greedy.answers) < 100
+    assert [WireClient.published(await greedy.answer(txn_id)) for txn_id in sent] == [1] * 500
+
+
+async def test_topics_that_one_connection_asks_for_do_not_take_the_places_of_others(
+    start_hub: StartHub, connect: Connect
+) -> None:
+    hub = await start_hub(acquisitions_max=1, acquisitions_waiting_max=50)
+    greedy, modest = await connect(hub), await connect(hub)
+    with locked(hub):
+        sent = [greedy.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(100)]
+        refused = [await greedy.answer(txn_id) for txn_id in sent[51:]]
+        assert {each.status for each in refused} == {StatusCode.SERVICE_DOWN}
+        asked = [modest.send(b"M%d" % number, Publish(Message(b"m"))) for number in range(30)]
+        refused = [await modest.answer(txn_id) for txn_id in asked[16:]]
+        assert {each.status for each in refused} == {StatusCode.SERVICE_DOWN}
+    assert {(await modest.answer(txn_id)).status for txn_id in asked[:16]} == {StatusCode.SUCCESS}
+    assert {(await greedy.answer(txn_id)).status for txn_id in sent[:51]} == {StatusCode.SUCCESS}
+
+
 async def test_too_many_topics_that_wait_are_refused(start_hub: StartHub, connect: Connect) -> None:
+    """Each connection has sixteen places in any case."""
     hub = await start_hub(acquisitions_max=1, acquisitions_waiting_max=5)
     client = await connect(hub)
     with locked(hub):
-        sent = [client.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(20)]
-        refused = [await client.answer(txn_id) for txn_id in sent[6:]]
+        sent = [client.send(b"T%d" % number, Publish(Message(b"m"))) for number in range(30)]
+        refused = [await client.answer(txn_id) for txn_id in sent[17:]]
         assert {each.status for each in refused} == {StatusCode.SERVICE_DOWN}
-    assert {(await client.answer(txn_id)).status for txn_id in sent[:6]} == {StatusCode.SUCCESS}
+    assert {(await client.answer(txn_id)).status for txn_id in sent[:17]} == {StatusCode.SUCCESS}
 
 
 # ------------------------------------------------------------------------------------- metadata that do not answer

@@ -1,0 +1,102 @@
+"""Prove that asking for very many topics delays no other client."""
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from hedwig.model import MessageSeqId, SubscriberId, Topic
+from hedwig.status import StatusCode
+from hedwig.wire import (
+    HUB_FRAME_BYTES_MAX,
+    Action,
+    Answer,
+    Consume,
+    Message,
+    Publish,
+    Request,
+    encode_frame,
+    encode_request,
+)
+from tests.endings import end_all
+from tests.hub.neighbours.clients import BOUNDLESS, KIB, open_channel
+from tests.hub.neighbours.good_topic import GoodTopic
+from tests.hub.running import RunningHub
+from tests.hub.wire_channel import WireChannel
+
+NOBODY: Final = SubscriberId(b"nobody")
+CONSUME: Final = Consume(subscriber=NOBODY, seq_id=MessageSeqId(1))
+NUMBER: Final = 1 << 32
+"""Of requests whose answers are not told from each other."""
+NEWCOMER_S: Final = 8.0
+"""Of a first publish to a new topic; it takes less than one on a machine that has nothing else to do."""
+
+
+def _frame(topic: bytes, action: Action, padding: bytes = b"") -> bytes:
+    request = Request(topic=Topic(topic), txn_id=NUMBER, action=action, tried=(padding,) if padding else ())
+    return encode_frame(encode_request(request), HUB_FRAME_BYTES_MAX)
+
+
+async def _first_publish(stack: AsyncExitStack, hub: RunningHub, topic: bytes) -> float:
+    """Publish to a new topic over a new connection; return how long that took."""
+    began = time.monotonic()
+    channel = await open_channel(stack, hub)
+    assert (await channel.answer(await channel.publish(topic, b"first"))).status is StatusCode.SUCCESS
+    return time.monotonic() - began
+
+
+async def _count(channel: WireChannel, answers: Counter[StatusCode]) -> None:
+    """Count the answers that come, until the task is cancelled."""
+    while True:
+        heard = await channel.receive()
+        assert isinstance(heard, Answer)
+        answers[heard.status] += 1
+
+
+async def test_consumes_of_topics_that_are_not_here_are_read_no_faster_than_they_are_carried_out(
+    hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
+) -> None:
+    """They have no answer, and wait with all their bytes while their topics are looked for."""
+    senders, each = 10, BOUNDLESS // (10 * 64 * KIB)
+    assert senders * each * 64 * KIB == BOUNDLESS
+
+    async def send(number: int) -> None:
+        channel = await open_channel(opened, hub)
+        for count in range(each):
+            await channel.send_bytes(_frame(b"%d of %d" % (count, number), CONSUME, bytes(64 * KIB)))
+        # It is read once most of them are over.
+        answer = await channel.answer(await channel.publish(b"after", b"m"))
+        assert answer.status in (StatusCode.SUCCESS, StatusCode.SERVICE_DOWN)
+
+    sending = [asyncio.create_task(send(number)) for number in range(senders)]
+    try:
+        while not all(task.done() for task in sending):
+            assert await _first_publish(opened, hub, b"newcomer %d" % time.monotonic_ns()) < NEWCOMER_S
+            await good.exchange(1)
+        await asyncio.gather(*sending)
+    finally:
+        await end_all(sending)
+
+
+async def test_first_publish_of_a_client_does_not_wait_for_the_topics_of_another(
+    tmp_path: Path, opened: AsyncExitStack
+) -> None:
+    """Ten have ten thousand topics to be acquired between them."""
+    with RunningHub(tmp_path) as hub:
+        greedy = [await open_channel(opened, hub) for _ in range(10)]
+        answers = Counter[StatusCode]()
+        async with await GoodTopic.open(hub.port) as good:
+            for number, channel in enumerate(greedy):
+                frames = (_frame(b"%d of %d" % (count, number), Publish(Message(b"m"))) for count in range(1000))
+                channel.writer.write(b"".join(frames))
+            counting = [asyncio.create_task(_count(channel, answers)) for channel in greedy]
+            try:
+                assert await _first_publish(opened, hub, b"newcomer") < NEWCOMER_S
+                assert answers.total() < 5000, "the others have theirs behind it"
+                assert set(answers) <= {StatusCode.SUCCESS}
+                await good.exchange(5)
+            finally:
+                await end_all(counting)
+        hub.stop()
