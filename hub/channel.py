@@ -20,6 +20,7 @@ from hedwig.wire import (
     encode_response,
 )
 from hub.answer_gate import AnswerGate
+from hub.fair_reading import FairReading
 from hub.options import HubOptions
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _PROBE_EVERY_S: Final = 15
 _PROBES: Final = 4
 """A peer that is silent for a minute is probed; one whose machine has vanished is given up a minute later."""
 _HELD_FREE: Final = 16 * 1024
-"""What a channel may hold of a frame that is not complete without being counted."""
+"""What a channel may hold of requests that are not complete, or not begun, without being counted."""
 _TOLD_MAX: Final = 4096
 """How many subscriptions of a channel others may take over before it is closed."""
 _CLOSE_S: Final = 5.0
@@ -51,6 +52,11 @@ _FRAME_BYTES_MAX: Final = 1 << 30
 
 class ChannelOwner(Protocol):
     """Who is told what happens on a channel."""
+
+    @property
+    def reading(self) -> FairReading:
+        """What shares the time for requests among the channels."""
+        ...
 
     def opened(self, channel: "Channel") -> bool:
         """Take note of a new channel; return whether it may stay."""
@@ -69,7 +75,7 @@ class ChannelOwner(Protocol):
         ...
 
     def hold(self, more: int) -> bool:
-        """Count so many more bytes of frames that are not complete; return whether that is within the bound."""
+        """Count so many more bytes of requests that are not complete, or not begun; return whether there is room."""
         ...
 
     def ended(self, channel: "Channel") -> None:
@@ -93,12 +99,17 @@ class Channel(asyncio.Protocol):
         self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         """What is attached to this channel."""
         self.is_closed = False
+        self.had_s = 0.0
         self._owner = owner
         self._options = options
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(options.frame_bytes_max)
         self._held = 0
+        self._bodies: list[bytes] = []
+        """The requests that were read and are not begun, the last one first."""
+        self._is_behind = False
+        """Whether there are such that wait for a later turn of the loop; meanwhile nothing is read."""
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._flushing = False
@@ -133,32 +144,74 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             bodies = self._decoder.receive(data)
-            for body in bodies:
-                if self.is_closed:
-                    return
-                self._owner.handle(self, decode_request(body), len(body))
-            if self._decoder.refusal is not None:
-                raise RemoteProtocolError(self._decoder.refusal)
-            if self._decoder.held_bytes > _HELD_FREE or self._held:
-                self._count_held(self._decoder.held_bytes)
-        except RemoteProtocolError as exc:
-            _log.warning("%s: closing the connection: %s", self.peer, exc)
-            if self._decoder.is_http_request and self._transport is not None and not self.is_closed:
-                self._transport.write(_TO_HTTP)
-            self.close()
+        except RemoteProtocolError:
+            bodies = []  # It stays refused, which is looked at behind what came before.
+        bodies.reverse()
+        if self._is_behind:
+            self._bodies = bodies + self._bodies
+        elif bodies or self._decoder.refusal is not None:
+            self._bodies = bodies
+            if not self._owner.reading.begin(self):
+                self._is_behind = True
+                if self._transport is not None and not self.is_closed:
+                    self._transport.pause_reading()
+        if self._held or self._is_behind or self._decoder.held_bytes > _HELD_FREE:
+            self._count_held()
 
-    def _count_held(self, held: int) -> None:
-        """Count what is held of an unfinished frame. Raises RemoteProtocolError if all channels hold too much."""
+    def begin_next(self) -> bool:
+        """Begin the next request that was read; return whether there is another."""
+        bodies = self._bodies
+        try:
+            if bodies and not self.is_closed:
+                body = bodies.pop()
+                self._owner.handle(self, decode_request(body), len(body))
+                if bodies:
+                    return True
+            if self._decoder.refusal is not None and not self.is_closed:
+                raise RemoteProtocolError(self._decoder.refusal)
+        except RemoteProtocolError as exc:
+            self._end_badly(exc)
+        except BaseException:
+            if self._transport is not None:
+                self._transport.abort()  # As transports do themselves where a protocol fails at what it is given.
+            raise
+        bodies.clear()
+        if self._is_behind:
+            self._caught_up()
+        return False
+
+    def _caught_up(self) -> None:
+        self._is_behind = False
+        self._count_held()
+        self._resume()
+        self._part_if_done()
+
+    def _count_held(self) -> None:
+        """Count what is held of requests that are not complete, or not begun; end the channel if all hold too much."""
+        held = self._decoder.held_bytes + sum(map(len, self._bodies))
+        if self.is_closed or (held <= _HELD_FREE and not self._held):
+            return
         more, self._held = held - self._held, held
         if not self._owner.hold(more):
-            raise RemoteProtocolError(
-                f"{held} bytes of a frame that is not complete, while all channels hold more than "
-                f"{self._options.receive_bytes_max} bytes of such frames"
+            self._end_badly(
+                RemoteProtocolError(
+                    f"{held} bytes of requests that are not complete or not begun, while all channels hold more than "
+                    f"{self._options.receive_bytes_max} bytes of such requests"
+                )
             )
+
+    def _end_badly(self, error: RemoteProtocolError) -> None:
+        """End the channel of a client that does what none may."""
+        _log.warning("%s: closing the connection: %s", self.peer, error)
+        if self._decoder.is_http_request and self._transport is not None and not self.is_closed:
+            self._transport.write(_TO_HTTP)
+        self.close()
 
     def eof_received(self) -> bool:
         if not self._decoder.is_between_frames:
             _log.info("%s: the connection ended inside a frame", self.peer)
+        while self._bodies and self.begin_next():
+            pass
         # Not left to the transport, which would wait for a client that ended its half and does not read the other.
         self.close()
         return False
@@ -167,6 +220,7 @@ class Channel(asyncio.Protocol):
         self.is_closed = True
         if self._abort is not None:
             self._abort.cancel()  # Or it would keep this channel in memory meanwhile.
+        self._bodies.clear()
         self._out.clear()
         self._waiting.clear()
         self._owner.hold(-self._held)
@@ -218,7 +272,7 @@ class Channel(asyncio.Protocol):
 
     def part(self) -> None:
         """End the channel once all that was read on it is answered; what takes too long is left without an answer."""
-        if not self._unanswered:
+        if not (self._unanswered or self._bodies):
             self.close()
         elif not self.is_closed and not self._is_parting:
             self._is_parting = True
@@ -257,8 +311,11 @@ class Channel(asyncio.Protocol):
         self._owner.answered(size)
         if self._is_paused:
             self._read_on()
-        if self._is_parting and not self._unanswered:
-            self._loop.call_soon(self.close)  # The answer itself is still to be sent.
+        self._part_if_done()
+
+    def _part_if_done(self) -> None:
+        if self._is_parting and not (self._unanswered or self._bodies):
+            self._loop.call_soon(self.close)  # The last answer itself is still to be sent.
 
     def _pause(self) -> None:
         if not self._is_paused and self._transport is not None and not self.is_closed:
@@ -270,13 +327,15 @@ class Channel(asyncio.Protocol):
         options = self._options
         if (
             self._is_paused
-            and self._transport is not None
-            and not self.is_closed
             and 2 * self._unanswered <= options.channel_requests_max
             and 2 * self._unanswered_bytes <= options.channel_bytes_max
             and self._unread_answer_bytes <= options.channel_unsent_bytes
         ):
             self._is_paused = False
+            self._resume()
+
+    def _resume(self) -> None:
+        if not (self._is_paused or self._is_behind or self.is_closed) and self._transport is not None:
             self._transport.resume_reading()
 
     @property

@@ -18,6 +18,7 @@ from hedwig.wire import Request
 from hub.channel import Channel
 from hub.delivery import Delivery
 from hub.descriptors import ConnectionLimits
+from hub.fair_reading import FairReading
 from hub.filters import FilterRegistry
 from hub.freezing import Freezing
 from hub.incarnation import Incarnation
@@ -82,8 +83,9 @@ class Hub:
         self.clock = clock
         self.channels: dict[Channel, None] = {}
         self._stack = AsyncExitStack()
+        self.reading = FairReading(clock)
         self.held_bytes = 0
-        """What all channels hold of frames that are not complete."""
+        """What all channels hold of requests that are not complete, or not begun."""
         self._servers: list[asyncio.Server] = []
         self._limits = ConnectionLimits.fit(options.channels_max)
         self._is_closing = False

@@ -36,7 +36,7 @@ _LEVELS: Final[Mapping[str, str]] = {
     "channels": "Open connections.",
     "attached_subscriptions": "Subscriptions that a client is attached to.",
     "unanswered_bytes": "Bytes of requests that are not answered yet, 1 KiB added for each.",
-    "unfinished_bytes": "Bytes of requests that have not arrived in full.",
+    "unfinished_bytes": "Bytes of requests that have not arrived in full, or wait for their turn.",
     "cache_bytes": "Memory that the newest messages take.",
     "waiting_consume_pointers": "Consume pointers that moved and are not stored yet.",
     "waiting_ledger_deletions": "Ledgers that are to be deleted, and could not be yet.",

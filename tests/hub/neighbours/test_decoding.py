@@ -1,5 +1,7 @@
 """Prove that requests which are costly to decode hold up nobody else."""
 
+import asyncio
+import re
 import time
 from contextlib import AsyncExitStack
 from typing import Final
@@ -7,7 +9,9 @@ from typing import Final
 import pytest
 
 from hedwig.status import StatusCode
+from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, encode_frame
 from hedwig.wire import pubsub_pb2 as pb
+from tests.hub.admin_client import AdminClient
 from tests.hub.neighbours.clients import open_channel
 from tests.hub.neighbours.good_topic import GoodTopic
 from tests.hub.running import RunningHub
@@ -70,3 +74,24 @@ async def test_a_frame_that_cannot_be_answered_ends_its_connection_only(
         await channel.receive()
     await good.exchange(5)
     assert "a request has more than 4096 fields, and its txnId is not among the first of them" in hub.log
+
+
+async def test_thousands_of_tiny_requests_in_one_read_hold_up_nobody(
+    hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
+) -> None:
+    """Whoever asks for little is served while the hub is still at those that ask for much."""
+    tiny = encode_frame(raw_request(topic=b"t", txnId=1, type=pb.START_DELIVERY), HUB_FRAME_BYTES_MAX)
+    count = 2_000
+    channels = [await open_channel(opened, hub) for _ in range(30)]
+    for channel in channels:
+        channel.writer.write(tiny * count)
+    await good.exchange(1)
+    metrics = (await asyncio.to_thread(AdminClient(hub.admin).ask, "GET", "/metrics")).text
+    found = re.search(r"^hedwig_hub_refused_requests_total (\S+)$", metrics, re.MULTILINE)
+    assert found is not None
+    assert float(found[1]) < 0.5 * count * len(channels)
+    for channel in channels[::10]:
+        for _ in range(count):
+            heard = await channel.receive()
+            assert isinstance(heard, Answer)
+            assert heard.status is StatusCode.MALFORMED_REQUEST
