@@ -12,6 +12,7 @@ from cli.console_session import ConsoleSession
 from cli.program import COMPLETION_VARIABLE, PROGRAM_NAME
 from cli.settings import data_directory
 from hedwig.errors import ConfigurationError
+from hedwig.private_files import make_directory, make_file
 
 try:
     from prompt_toolkit import PromptSession
@@ -104,8 +105,8 @@ def _history() -> "History":
     """Return the lines of earlier sessions, in a file that nobody else can read; those of this one, without it."""
     path = data_directory() / _HISTORY
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        make_directory(path.parent)
+        make_file(path)
     except OSError as exc:
         click.echo(f"what is typed is not kept in {path}: {exc.strerror}", err=True)
         return InMemoryHistory()

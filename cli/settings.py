@@ -6,6 +6,7 @@ default. An option with an empty value is refused; an empty variable of the envi
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from cli.errors import CommandError
 from cli.formats import FORMATS, make_output
 from cli.output import Output
 from hedwig.errors import ConfigurationError
+from hedwig.private_files import close_to_others, make_directory
 
 if TYPE_CHECKING:
     from metadata import StoreOptions
@@ -161,12 +163,14 @@ def _embedded_url() -> str:
 def _make_embedded() -> str:
     directory = data_directory()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
     except OSError as exc:
         raise CommandError(
             f"cannot make the directory {directory} for the embedded metadata store: {exc.strerror}; "
             "name a store with --metadata URL"
         ) from exc
+    with suppress(OSError):  # Of another user; or former releases let others read it.
+        close_to_others(directory)
     return _embedded_url()
 
 

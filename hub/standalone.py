@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import uuid
 from collections.abc import Collection
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Final
 from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, StandaloneHubExistsError
 from hedwig.model import HubInfo
+from hedwig.private_files import close_to_others, make_directory, make_file
 from hub.ledgers import LocalLedgerStore
 from hub.ledgers.local.starts import first_ledger_id
 from hub.options import HubOptions
@@ -28,6 +30,8 @@ CHECK_S: Final = 2.0
 
 _ID_FILE: Final = "hub-id"
 _LEDGERS: Final = "ledgers"
+_OWN: Final = re.compile(r"hub-id(\.new)?|ledgers|metadata\.db(-wal|-shm|-journal)?")
+"""What a data directory has in it."""
 
 
 class Standalone:
@@ -47,11 +51,12 @@ class Standalone:
     async def open(self) -> None:
         directory = self._options.data_directory
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
         except OSError as exc:
             raise ConfigurationError(f"cannot make the data directory {directory}: {exc}") from exc
         # Its lock keeps every other process off the directory, so it comes first.
         self._ledgers = await LocalLedgerStore.open(directory / _LEDGERS, self._options.ledgers)
+        _close_to_others(directory)
 
     async def join(self, address: HubInfo, admin_port: int | None, hub: Member, metadata: MetadataStore) -> None:  # noqa: ARG002 (nobody else looks for it)
         """Make this the one standalone hub of the metadata store.
@@ -127,6 +132,7 @@ def hub_id(directory: Path) -> str:
     try:
         if not path.exists():
             fresh = path.with_suffix(".new")
+            make_file(fresh)
             with fresh.open("w", encoding="ascii") as file:
                 file.write(f"{uuid.uuid4()}\n")
                 file.flush()
@@ -135,6 +141,19 @@ def hub_id(directory: Path) -> str:
         return str(uuid.UUID(path.read_text(encoding="ascii").strip()))
     except (OSError, ValueError) as exc:
         raise ConfigurationError(f"cannot read the hub's id in {path}: {exc}") from exc
+
+
+def _close_to_others(directory: Path) -> None:
+    """Take from other users of the machine what former releases let them read in a data directory."""
+    entries = list(directory.iterdir())
+    own = [path for path in entries if _OWN.fullmatch(path.name)]
+    # A directory that has something else in it may be there for others too.
+    for path in [directory, *own] if own == entries else own:
+        try:
+            if close_to_others(path):
+                _log.info("closed %s to other users of this machine", path)
+        except OSError as exc:
+            _log.warning("%s is open to other users of this machine, and stays so: %s", path, exc.strerror)
 
 
 async def _successor(store: MetadataStore, hub: HubInfo) -> StandaloneHubExistsError | None:

@@ -17,6 +17,7 @@ from cli.dev.ports import LOOPBACK, choose_port
 from cli.dev.processes import ProcessIdentity, marked_processes, still_runs
 from cli.dev.server_kind import ServerKind, Site
 from cli.dev.state import ServerRecord, State, read_state, write_state
+from hedwig.private_files import make_directory
 
 __all__ = ["ServerDirectory"]
 
@@ -50,7 +51,7 @@ class ServerDirectory:
                 f"cannot keep servers in {self.root}: it holds other files: give an empty or a new directory with --dir"
             )
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_directory(self.root)
         except OSError as exc:
             raise DevError(f"cannot make {self.root}: {exc.strerror}: give another directory with --dir") from exc
         with locked(self.root / _LOCK, timeout_s):

@@ -20,7 +20,7 @@ from metadata.backend import StoreOptions
 from metadata.kinds import KINDS, RecordKind
 from metadata.layout import Layout, check_layout
 from metadata.sqlite.changes import SqliteChanges
-from metadata.sqlite.lane import Lane, connect, is_forbidden
+from metadata.sqlite.lane import MEMORY, Lane, connect, is_forbidden
 from metadata.sqlite.named_records import SqliteNamedRecords
 from metadata.sqlite.reading import ReadOnlyLane, log_of, may_only_be_read
 from metadata.sqlite.tables import SqliteTable, table_schema
@@ -33,7 +33,6 @@ __all__ = ["FACTORY", "SqliteFactory"]
 R = TypeVar("R")
 
 _KIND: Final = "sqlite"
-_MEMORY: Final = ":memory:"
 _LAYOUT_TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS layout (kind TEXT NOT NULL, major INTEGER NOT NULL, minor INTEGER NOT NULL, "
     "store_id TEXT NOT NULL)"
@@ -49,7 +48,7 @@ class SqliteFactory:
 
     async def read_layout(self, url: MetadataUrl, options: StoreOptions) -> Layout | None:
         path = _path(url)
-        if path != _MEMORY and not await asyncio.to_thread(Path(path).exists):
+        if path != MEMORY and not await asyncio.to_thread(Path(path).exists):
             return None
         lane = await _lane("hedwig-sqlite-layout", path, url, options, writes=False)
         try:
@@ -59,7 +58,7 @@ class SqliteFactory:
 
     async def open(self, url: MetadataUrl, options: StoreOptions) -> "SqliteBackend":
         path = _path(url)
-        if path == _MEMORY or (_creates(url) and options.makes):
+        if path == MEMORY or (_creates(url) and options.makes):
             return await self._open(url, path, options, _lay_out_if_empty)
         await _check_directory(url, path)
         check_layout(await self.read_layout(url, options), kind=_KIND, url=url.text)
@@ -90,7 +89,7 @@ class SqliteFactory:
             await writer.close()
             raise
         reader = writer
-        if path != _MEMORY and not is_closed:
+        if path != MEMORY and not is_closed:
             reader = await _lane("hedwig-sqlite-reader", path, url, options, writes=False)
         return SqliteBackend(path, layout, writer, reader, options)
 
@@ -155,12 +154,12 @@ def _path(url: MetadataUrl) -> str:
             f"{url.text!r} names a host; write sqlite:///absolute/path or sqlite:///./relative/path"
         )
     if url.path in ("", "/"):
-        return _MEMORY
+        return MEMORY
     return os.fspath(url.file)
 
 
 async def _check_directory(url: MetadataUrl, path: str) -> None:
-    if path != _MEMORY and not await asyncio.to_thread(Path(path).parent.is_dir):
+    if path != MEMORY and not await asyncio.to_thread(Path(path).parent.is_dir):
         raise ConfigurationError(f"cannot open {url.text}: the directory {Path(path).parent} does not exist")
 
 
@@ -170,7 +169,7 @@ def _creates(url: MetadataUrl) -> bool:
 
 async def _is_closed(path: str, options: StoreOptions) -> bool:
     """Say whether a store, of which reading is all that is wanted, may only be read."""
-    return options.reads_only and path != _MEMORY and await asyncio.to_thread(may_only_be_read, path)
+    return options.reads_only and path != MEMORY and await asyncio.to_thread(may_only_be_read, path)
 
 
 async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> Lane:

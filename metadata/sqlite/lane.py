@@ -10,18 +10,24 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.private_files import make_file
 from metadata.backend import StoreOptions
 from metadata.jobs import Job, JobQueue, NotBegunError, UnfinishedError
 
-__all__ = ["Lane", "connect", "is_forbidden"]
+__all__ = ["MEMORY", "Lane", "connect", "is_forbidden"]
 
 T = TypeVar("T")
 
 _SqlJob: TypeAlias = Job[sqlite3.Connection]
+
+MEMORY: Final = ":memory:"
+"""The path of a store that is in no file."""
 
 _BATCH_MAX: Final = 512
 _RETRY_S: Final = 0.01
@@ -141,6 +147,9 @@ def connect(path: str, options: StoreOptions) -> sqlite3.Connection:
 
     Raises: sqlite3.Error - it cannot be opened, or another process did not let go of it in time.
     """
+    if path != MEMORY:
+        with suppress(OSError):  # SQLite finds the same, and has words for it.
+            make_file(Path(path))  # What SQLite makes beside it has its mode.
     connection = sqlite3.connect(path, options.operation_timeout_s, isolation_level=None, check_same_thread=False)
     try:
         _enter_wal(connection, options)

@@ -166,3 +166,12 @@ def test_log_tail_gives_whole_lines_of_a_long_log(tmp_path: Path) -> None:
 def test_a_wait_fails_when_its_condition_never_holds() -> None:
     with pytest.raises(AssertionError, match="the impossible: not within 0 s"):
         wait_until(lambda: False, "the impossible", timeout_s=0.1)
+
+
+def test_the_directory_is_its_owners(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with ServerDirectory(tmp_path / "servers").locked(5):
+            assert (tmp_path / "servers").stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)

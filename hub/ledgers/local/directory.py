@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.errors import ConfigurationError, LedgerStoreLockedError
+from hedwig.private_files import PRIVATE, make_directory
 
 __all__ = ["StoreDirectory", "StoreFiles"]
 
@@ -58,8 +59,8 @@ class StoreDirectory(StoreFiles):
         """
         super().__init__(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            make_directory(path)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         except OSError as exc:
             raise ConfigurationError(
                 f"cannot use {path} for ledgers: {exc.strerror}; choose another directory"

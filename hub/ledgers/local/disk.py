@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from hedwig.private_files import PRIVATE
+
 __all__ = ["Disk"]
 
 
@@ -10,8 +12,8 @@ class Disk:
     """The file system of this machine. Every method blocks, and raises OSError as the system does."""
 
     def create(self, path: Path) -> int:
-        """Return a descriptor of a new file, open for writing. Raises FileExistsError."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        """Return a descriptor of a new file that only its owner reads, open for writing. Raises FileExistsError."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
 
     def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
         """Write all of `data` at `offset`."""
