@@ -7,8 +7,10 @@ from typing import Final
 __all__ = ["hold_connections"]
 
 _OPENING: Final = 200
-_PER_ADDRESS: Final = 20_000
-"""Fewer than the ports of one address; further connections come from further addresses of the loopback network."""
+_PER_ADDRESS: Final = 1000
+"""Further connections come from further addresses of the loopback network: hubs keep their last places for others."""
+_ADDRESSES: Final = 250
+"""Of each network of 256, so many are used."""
 
 
 class _Idle(asyncio.Protocol):
@@ -31,7 +33,8 @@ async def hold_connections(
     is_loopback = host.startswith("127.")
 
     async def open_one(number: int) -> tuple[asyncio.BaseTransport, _Idle]:
-        local = (f"127.0.0.{1 + number // _PER_ADDRESS}", 0) if is_loopback else None
+        network, address = divmod(number // _PER_ADDRESS, _ADDRESSES)
+        local = (f"127.0.{network}.{1 + address}", 0) if is_loopback else None
         async with room:
             return await loop.create_connection(_Idle, host, port, local_addr=local)
 

@@ -1,6 +1,7 @@
 """A channel: one connection of a client, with what it waits for and what is served on it."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -22,6 +23,7 @@ from hedwig.wire import (
 from hub.answer_gate import AnswerGate
 from hub.fair_reading import FairReading
 from hub.options import HubOptions
+from hub.unfinished_frames import UnfinishedFrames
 
 if TYPE_CHECKING:
     from hub.cursor import Cursor
@@ -35,8 +37,6 @@ _PROBE_AFTER_S: Final = 60
 _PROBE_EVERY_S: Final = 15
 _PROBES: Final = 4
 """A peer that is silent for a minute is probed; one whose machine has vanished is given up a minute later."""
-_HELD_FREE: Final = 16 * 1024
-"""What a channel may hold of requests that are not complete, or not begun, without being counted."""
 _TOLD_MAX: Final = 4096
 """How many subscriptions of a channel others may take over before it is closed."""
 _CLOSE_S: Final = 5.0
@@ -58,8 +58,21 @@ class ChannelOwner(Protocol):
         """What shares the time for requests among the channels."""
         ...
 
-    def opened(self, channel: "Channel") -> bool:
-        """Take note of a new channel; return whether it may stay."""
+    @property
+    def frames(self) -> UnfinishedFrames:
+        """What is held of requests that are not complete, or not begun, of all channels."""
+        ...
+
+    def admit(self, channel: "Channel") -> bool:
+        """Take note of a new connection; return whether it may stay, so that `gone` will tell of its end."""
+        ...
+
+    def opened(self, channel: "Channel") -> None:
+        """Take note of a new channel: requests may come."""
+        ...
+
+    def heard(self, channel: "Channel") -> None:
+        """Take note of the first request on a channel."""
         ...
 
     def handle(self, channel: "Channel", request: Request, size: int) -> None:
@@ -72,10 +85,6 @@ class ChannelOwner(Protocol):
 
     def may_answer(self) -> bool:
         """Say whether what was to be sent may still be sent: not by a hub that others may believe dead."""
-        ...
-
-    def hold(self, more: int) -> bool:
-        """Count so many more bytes of requests that are not complete, or not begun; return whether there is room."""
         ...
 
     def ended(self, channel: "Channel") -> None:
@@ -96,6 +105,8 @@ class Channel(asyncio.Protocol):
 
     def __init__(self, owner: ChannelOwner, options: HubOptions, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = "?"
+        self._connection: socket.socket | None = None
+        """The connection before its TLS handshake is over."""
         self.subscriptions: dict[tuple[Topic, SubscriberId], Subscription] = {}
         """What is attached to this channel."""
         self.is_closed = False
@@ -105,11 +116,13 @@ class Channel(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(options.frame_bytes_max)
-        self._held = 0
         self._bodies: list[bytes] = []
         """The requests that were read and are not begun, the last one first."""
         self._is_behind = False
         """Whether there are such that wait for a later turn of the loop; meanwhile nothing is read."""
+        self._is_silent = True
+        self._is_holding = False
+        """Whether there are requests that are not complete, or not begun, and they are counted."""
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._flushing = False
@@ -129,24 +142,53 @@ class Channel(asyncio.Protocol):
 
     # ------------------------------------------------------------------------------------------- the connection
 
+    def accepted(self, connection: socket.socket) -> bool:
+        """Take note of a connection whose TLS handshake is to come; return whether it may stay."""
+        try:
+            self.peer = _peer_of(connection.getpeername())
+        except OSError:
+            return False  # It is over already.
+        self._connection = connection
+        return self._owner.admit(self)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the connection was ever ready for requests."""
+        return self._transport is not None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._options.channel_unsent_bytes)
-        peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-        if not self._owner.opened(self):
-            _log.warning("%s: refused: as many channels are open as may be, or the hub is closing", self.peer)
-            self.is_closed = True
+        if self._connection is not None:
+            self._connection = None
+        else:
+            self.peer = _peer_of(transport.get_extra_info("peername"))
+            self.is_closed = not self._owner.admit(self)
+        if self.is_closed:
             self._transport.abort()
             return
+        self._owner.opened(self)
         _probe(transport.get_extra_info("socket"))
 
+    def abort(self) -> None:
+        """End the connection at once; what was sent may not arrive."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()  # `connection_lost` does what remains.
+        elif self._connection is not None:
+            with contextlib.suppress(OSError):  # It may have ended already.
+                self._connection.shutdown(socket.SHUT_RDWR)
+
     def data_received(self, data: bytes) -> None:
+        if self.is_closed:
+            return
         try:
             bodies = self._decoder.receive(data)
         except RemoteProtocolError:
             bodies = []  # It stays refused, which is looked at behind what came before.
         bodies.reverse()
+        if bodies:
+            self._complete()
         if self._is_behind:
             self._bodies = bodies + self._bodies
         elif bodies or self._decoder.refusal is not None:
@@ -155,8 +197,16 @@ class Channel(asyncio.Protocol):
                 self._is_behind = True
                 if self._transport is not None and not self.is_closed:
                     self._transport.pause_reading()
-        if self._held or self._is_behind or self._decoder.held_bytes > _HELD_FREE:
+        if self._is_holding or self._is_behind or self._decoder.held_bytes:
             self._count_held()
+
+    def _complete(self) -> None:
+        """Take note that a request has arrived in full."""
+        if self._is_silent:
+            self._is_silent = False
+            self._owner.heard(self)
+        if self._is_holding:
+            self._owner.frames.over(self)
 
     def begin_next(self) -> bool:
         """Begin the next request that was read; return whether there is another."""
@@ -187,18 +237,23 @@ class Channel(asyncio.Protocol):
         self._part_if_done()
 
     def _count_held(self) -> None:
-        """Count what is held of requests that are not complete, or not begun; end the channel if all hold too much."""
-        held = self._decoder.held_bytes + sum(map(len, self._bodies))
-        if self.is_closed or (held <= _HELD_FREE and not self._held):
+        """Count what is held of requests that are not complete, or not begun."""
+        if self.is_closed:
             return
-        more, self._held = held - self._held, held
-        if not self._owner.hold(more):
-            self._end_badly(
-                RemoteProtocolError(
-                    f"{held} bytes of requests that are not complete or not begun, while all channels hold more than "
-                    f"{self._options.receive_bytes_max} bytes of such requests"
-                )
-            )
+        held = self._decoder.held_bytes + sum(map(len, self._bodies))
+        self._is_holding = held > 0
+        if held:
+            self._owner.frames.grow(self, held, is_read=not (self._is_paused or self._is_behind))
+        else:
+            self._owner.frames.over(self)
+
+    def _drop_held(self) -> None:
+        """Keep nothing of requests that are not complete, or not begun."""
+        self._bodies.clear()
+        if self._is_holding:
+            self._is_holding = False
+            self._owner.frames.over(self)
+            self._decoder.drop()
 
     def _end_badly(self, error: RemoteProtocolError) -> None:
         """End the channel of a client that does what none may."""
@@ -220,11 +275,9 @@ class Channel(asyncio.Protocol):
         self.is_closed = True
         if self._abort is not None:
             self._abort.cancel()  # Or it would keep this channel in memory meanwhile.
-        self._bodies.clear()
         self._out.clear()
         self._waiting.clear()
-        self._owner.hold(-self._held)
-        self._held = 0
+        self._drop_held()
         self._let_answers_go_on()
         self._owner.ended(self)
         self._owner.gone(self)
@@ -253,6 +306,7 @@ class Channel(asyncio.Protocol):
         if transport is not None:
             transport.close()
             self._abort = self._loop.call_later(_CLOSE_S, transport.abort)
+        self._drop_held()
         self._let_answers_go_on()
         self._owner.ended(self)
 
@@ -267,8 +321,7 @@ class Channel(asyncio.Protocol):
         self._out.clear()
         self._out_bytes = 0
         if self._transport is not None and self._transport.get_write_buffer_size():
-            self.is_closed = True
-            self._transport.abort()  # `connection_lost` does what remains.
+            self.abort()
 
     def part(self) -> None:
         """End the channel once all that was read on it is answered; what takes too long is left without an answer."""
@@ -321,6 +374,8 @@ class Channel(asyncio.Protocol):
         if not self._is_paused and self._transport is not None and not self.is_closed:
             self._is_paused = True
             self._transport.pause_reading()
+            if self._is_holding:
+                self._owner.frames.pause(self)
 
     def _read_on(self) -> None:
         """Read again, once half of what stopped it has gone."""
@@ -337,6 +392,8 @@ class Channel(asyncio.Protocol):
     def _resume(self) -> None:
         if not (self._is_paused or self._is_behind or self.is_closed) and self._transport is not None:
             self._transport.resume_reading()
+            if self._is_holding:
+                self._owner.frames.go_on(self)
 
     @property
     def gate(self) -> AnswerGate:
@@ -438,6 +495,10 @@ class Channel(asyncio.Protocol):
             cursor = next(iter(self._waiting))
             del self._waiting[cursor]
             cursor.go_on()
+
+
+def _peer_of(name: object) -> str:
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
 
 
 def _probe(connection: socket.socket) -> None:

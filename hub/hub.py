@@ -24,9 +24,10 @@ from hub.freezing import Freezing
 from hub.incarnation import Incarnation
 from hub.ledger_deletions import LedgerDeletions
 from hub.ledgers import LedgerStore
-from hub.listening import serve
+from hub.listening import Listener, serve
 from hub.options import HubOptions
 from hub.ownership import Liveness
+from hub.places import Places
 from hub.requests import Requests
 from hub.retention import Retention
 from hub.shape import Shape
@@ -35,7 +36,9 @@ from hub.subscribing import Subscribing
 from hub.tail import TailMemory
 from hub.tasks import Tasks
 from hub.tls import tls_context
+from hub.tls_listener import TlsListener
 from hub.topics import Topics
+from hub.unfinished_frames import UnfinishedFrames
 from metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 
 if TYPE_CHECKING:
@@ -84,22 +87,22 @@ class Hub:
         self.channels: dict[Channel, None] = {}
         self._stack = AsyncExitStack()
         self.reading = FairReading(clock)
-        self.held_bytes = 0
-        """What all channels hold of requests that are not complete, or not begun."""
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listener] = []
+        self._secure: TlsListener | None = None
         self._limits = ConnectionLimits.fit(options.channels_max)
+        self.places = Places(self._limits.connections, clock.monotonic)
+        loop = asyncio.get_running_loop()
+        self.frames = UnfinishedFrames(loop, options.frame_s, options.receive_bytes_max)
         self._is_closing = False
         self._is_deaf = False
         """Whether new connections are closed at once."""
         self._last_opened_at = -math.inf
-        self.failed: asyncio.Future[HedwigError] = asyncio.get_running_loop().create_future()
+        self.failed: asyncio.Future[HedwigError] = loop.create_future()
         """Done, with the reason, once this hub can serve nobody any more and is to be closed."""
         self._tasks = Tasks()
         self._gate = WriteGate(clock, options.operation_timeout_s)
         self.deletions = LedgerDeletions(clock, options.operation_timeout_s)
         self.freezing = Freezing(self._gate, options.metadata_url, clock)
-        self._connections: set[Channel] = set()
-        """The channels whose connections are not closed yet, though they may have ended."""
         self._all_gone = asyncio.Event()
         self._counted: Counter[str] = Counter()
         """What the incarnations before the present one counted."""
@@ -180,34 +183,36 @@ class Hub:
         self._stack.push_async_callback(admin.close)
         return admin
 
-    async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[tuple[asyncio.Server, int]]:
+    async def _listen(self, tls: ssl.SSLContext | None) -> Sequence[tuple[Listener, int]]:
         options = self.options
-        plain, self.port = await self._bind(options.port, None)
-        listeners = [(plain, self.port)]
-        self.tls_port = None
-        if tls is not None:
-            secure, self.tls_port = await self._bind(options.tls_port, tls)
-            listeners.append((secure, self.tls_port))
-        self._servers.extend(server for server, _ in listeners)
-        return listeners
+        self.port = await self._bind(options.port, None)
+        self.tls_port = await self._bind(options.tls_port, tls) if tls is not None else None
+        ports = (self.port, self.tls_port)
+        return [(server, port) for server, port in zip(self._servers, ports, strict=False) if port is not None]
 
-    async def _bind(self, port: int, tls: ssl.SSLContext | None) -> tuple[asyncio.Server, int]:
+    async def _bind(self, port: int, tls: ssl.SSLContext | None) -> int:
         loop = asyncio.get_running_loop()
-        host = self.options.host
+        host, backlog = self.options.host, self._limits.backlog
+
+        def make() -> Channel:
+            return Channel(self, self.options, loop)
+
+        server: Listener
         try:
-            server = await loop.create_server(
-                lambda: Channel(self, self.options, loop),
-                host,
-                port,
-                ssl=tls,
-                backlog=self._limits.backlog,
-                reuse_address=True,
-                start_serving=False,
-            )
+            if tls is not None:
+                server = self._secure = await TlsListener.bind(
+                    host, port, make, tls, backlog=backlog, handshake_s=self.options.handshake_s
+                )
+            else:
+                server = await loop.create_server(
+                    make, host, port, backlog=backlog, reuse_address=True, start_serving=False
+                )
         except OSError as exc:
             raise ConfigurationError(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+        self._servers.append(server)
         self._stack.push_async_callback(_close_server, server)
-        return server, server.sockets[0].getsockname()[1]
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
 
     # ----------------------------------------------------------------------------------------- what it serves with
 
@@ -263,7 +268,20 @@ class Hub:
     def counters(self) -> Mapping[str, int]:
         """Return what only goes up, since the start."""
         counted = {key: number + self._counted[key] for key, number in self.incarnation.counters().items()}
-        return counted | {"metadata_conflicts": self.metadata.conflicts, "left_ledgers": self.deletions.left}
+        return counted | {
+            "metadata_conflicts": self.metadata.conflicts,
+            "left_ledgers": self.deletions.left,
+            "refused_connections": self.places.refused,
+            "displaced_connections": self.places.displaced,
+            "failed_handshakes": self._secure.failed if self._secure is not None else 0,
+            "late_frames": self.frames.late,
+            "displaced_frames": self.frames.displaced,
+        }
+
+    @property
+    def handshakes(self) -> int:
+        """How many connections have not finished their TLS handshake."""
+        return self._secure.handshakes if self._secure is not None else 0
 
     async def lost(self, why: str) -> None:
         """Serve nobody under the present registration any more; return once nothing of it goes on."""
@@ -300,13 +318,18 @@ class Hub:
 
     # ------------------------------------------------------------------------------------------------ channels
 
-    def opened(self, channel: Channel) -> bool:
-        if self._is_deaf or self.failed.done() or len(self._connections) >= self._limits.connections:
+    def admit(self, channel: Channel) -> bool:
+        if self._is_deaf or self.failed.done():
+            _log.debug("%s: refused: the hub is closing", channel.peer)
             return False
+        return self.places.take(channel)
+
+    def opened(self, channel: Channel) -> None:
         self.channels[channel] = None
-        self._connections.add(channel)
         self._last_opened_at = self.clock.monotonic()
-        return True
+
+    def heard(self, channel: Channel) -> None:
+        self.places.heard(channel)
 
     def may_answer(self) -> bool:
         return self.incarnation.why_over is not None or self.shape.is_proven()
@@ -323,17 +346,13 @@ class Hub:
     def answered(self, size: int) -> None:
         self.requests.answered(size)
 
-    def hold(self, more: int) -> bool:
-        self.held_bytes += more
-        return more <= 0 or self.held_bytes <= self.options.receive_bytes_max
-
     def ended(self, channel: Channel) -> None:
         self.channels.pop(channel, None)
         self.incarnation.channel_ended(channel)
 
     def gone(self, channel: Channel) -> None:
-        self._connections.discard(channel)
-        if not self._connections:
+        self.places.leave(channel)
+        if not self.places:
             self._all_gone.set()
 
     # ------------------------------------------------------------------------------------------------ the end
@@ -427,7 +446,7 @@ class Hub:
                 while self.channels and self.clock.monotonic() - since < _SILENT_S:
                     await self.clock.sleep(_LISTENING_S)
                     requests = self.requests
-                    now = requests.published, requests.refused, requests.unanswered_bytes, self.held_bytes
+                    now = requests.published, requests.refused, requests.unanswered_bytes, self.frames.bytes
                     if now != last or requests.unanswered_bytes:
                         last, since = now, self.clock.monotonic()
         await self.topics.abandon()
@@ -436,7 +455,7 @@ class Hub:
         """Close all connections after what was sent on them; a peer that does not read is cut off."""
         for channel in list(self.channels):
             channel.close()
-        if self._connections:
+        if self.places:
             self._all_gone.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS_S):
@@ -448,7 +467,7 @@ class Hub:
         await self.deletions.close()
 
 
-async def _close_server(server: asyncio.Server) -> None:
+async def _close_server(server: Listener) -> None:
     server.close()
 
 

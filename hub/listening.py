@@ -1,16 +1,34 @@
 """How a listener that took its address at the start begins to answer there."""
 
-import asyncio
 import errno
 import os
 import socket
+from collections.abc import Sequence
+from typing import Protocol
 
 from hedwig.errors import ConfigurationError
 
-__all__ = ["serve"]
+__all__ = ["Listener", "serve"]
 
 
-async def serve(server: asyncio.Server, host: str, port: int) -> None:
+class Listener(Protocol):
+    """What has taken an address, as an asyncio.Server does."""
+
+    @property
+    def sockets(self) -> Sequence[socket.socket]:
+        """Those that it listens with."""
+        ...
+
+    async def start_serving(self) -> None:
+        """Answer from now on. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+async def serve(server: Listener, host: str, port: int) -> None:
     """Answer on the address that `server` was bound to.
 
     Sockets that were bound and do not listen yet share a port, so another of them may have come before.

@@ -29,11 +29,17 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "deleted_messages": "Messages deleted after all subscribers had consumed them.",
     "metadata_conflicts": "Writes of metadata that were refused because somebody else had changed the record.",
     "left_ledgers": "Ledgers that could not be deleted, and are left to metadata repair.",
+    "refused_connections": "Connections that were closed at once: there was no place for them.",
+    "displaced_connections": "Connections that had sent no request, and were closed as others needed their places.",
+    "failed_handshakes": "TLS connections that were closed: their handshake failed, took too long, or made room.",
+    "late_frames": "Connections that were closed: a request took longer than frame_s to arrive.",
+    "displaced_frames": "Connections that were closed: receive_bytes_max was reached, and their request was oldest.",
 }
 _LEVELS: Final[Mapping[str, str]] = {
     "topics": "Topics that this hub owns.",
     "acquiring_topics": "Topics on their way to be owned, waiting ones included.",
     "channels": "Open connections.",
+    "handshakes": "TLS connections whose handshake goes on.",
     "attached_subscriptions": "Subscriptions that a client is attached to.",
     "unanswered_bytes": "Bytes of requests that are not answered yet, 1 KiB added for each.",
     "unfinished_bytes": "Bytes of requests that have not arrived in full, or wait for their turn.",

@@ -55,8 +55,11 @@ class HubOptions:
     channel_requests_max: int = option(10_000, "unanswered requests of a channel before it is not read")
     channel_bytes_max: int = option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
     channel_unsent_bytes: int = option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
+    handshake_s: float = option(10.0, "a connection to the TLS port whose handshake takes longer is closed")
+    frame_s: float = option(30.0, "a connection is closed if one of its requests takes longer to arrive in full")
     receive_bytes_max: int = option(
-        256 * _MIB, "bytes of unfinished requests over all connections; a connection that adds more is closed"
+        256 * _MIB,
+        "bytes of unfinished requests over all connections; beyond, the oldest is given up, with its connection",
     )
     request_bytes_max: int = option(
         256 * _MIB,
@@ -137,7 +140,7 @@ class HubOptions:
         for name in ("topic_sweep_s", "consume_flush_s", "read_retry_s", "retention_interval_s", "operation_timeout_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("topic_idle_s", "topic_age_s", "shutdown_s", "damage_wait_s"):
+        for name in ("handshake_s", "frame_s", "topic_idle_s", "topic_age_s", "shutdown_s", "damage_wait_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be a number from 0 on")
         for name in ("host", "region", "admin_host"):

@@ -18,7 +18,13 @@ from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import sync_rate
 from benchmarks.neighbours.admin_requests import endless_posts
 from benchmarks.neighbours.clients import Neighbour
-from benchmarks.neighbours.connections import idle_connections, random_bytes
+from benchmarks.neighbours.connections import (
+    handshakes,
+    idle_connections,
+    one_address,
+    random_bytes,
+    unfinished_frames,
+)
 from benchmarks.neighbours.measuring import HEADINGS, measure
 from benchmarks.neighbours.requests import crowded_frames, fast_publishers, new_topics, readers_of_nothing
 from benchmarks.neighbours.subscribers import readers_of_a_backlog, slow_subscribers, subscribers_that_never_consume
@@ -48,7 +54,15 @@ def main() -> None:
         print(f"| {' | '.join(HEADINGS)} |")
         print("|---" * len(HEADINGS) + "|", flush=True)
         for name in arguments.names or _NEIGHBOURS:
-            print(measure(name, directory / name, arguments.rate, arguments.seconds), flush=True)
+            row = measure(
+                name,
+                directory / name,
+                arguments.rate,
+                arguments.seconds,
+                newcomer_bytes=_LARGE_BYTES if name in _BESIDE_LARGE else _SMALL_BYTES,
+                is_at_tls=name in _AT_TLS,
+            )
+            print(row, flush=True)
             shutil.rmtree(directory / name)
     finally:
         shutil.rmtree(directory)
@@ -75,10 +89,19 @@ _NEIGHBOURS: Final[dict[str, Neighbour]] = {
     "readers-of-nothing": readers_of_nothing,
     "random-bytes": random_bytes,
     "endless-posts": endless_posts,
+    "one-address-silent": one_address(16_500, "127.0.0.1", publishes=False),
+    "one-address": one_address(16_500, "127.0.0.2", publishes=True),
+    "no-handshakes": handshakes(19_980),
+    "unfinished-frames": unfinished_frames(229),
     "crowded-frames": crowded_frames,
     "new-topics-10000": thousands_of_new_topics,
     "consumes-of-nothing": consumes_of_nothing,
 }
+_AT_TLS: Final = frozenset({"no-handshakes"})
+_BESIDE_LARGE: Final = frozenset({"unfinished-frames"})
+"""The neighbours beside which newcomers publish messages of a megabyte."""
+_LARGE_BYTES: Final = 1_000_000
+_SMALL_BYTES: Final = 5
 
 
 if __name__ == "__main__":

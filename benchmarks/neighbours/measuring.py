@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -54,17 +55,22 @@ class _Latencies:
     delivered: list[float]
 
 
-def measure(name: str, directory: Path, rate: float, seconds: float) -> str:
+def measure(
+    name: str, directory: Path, rate: float, seconds: float, *, newcomer_bytes: int = 5, is_at_tls: bool = False
+) -> str:
     """Return the row of a neighbour: a fresh hub over `directory` serves it beside the good topic and newcomers.
 
-    `rate` is messages a second on the good topic.
+    `rate` is messages a second on the good topic, `newcomer_bytes` the size of what newcomers publish, and `is_at_tls`
+    whether the neighbour connects to the TLS port.
     """
-    with HubProcess(directory, has_admin=True) as hub:
+    tls_port = _free_port() if is_at_tls else None
+    settings = () if tls_port is None else (f"tls_port={tls_port}", f"tls_certificate={_certificate(directory)}")
+    with HubProcess(directory, settings, has_admin=True) as hub:
         port = int(hub.address.rpartition(":")[2])
-        asyncio.run(_run_others(port, rate, 1.0))  # What is imported or allocated once belongs to no neighbour.
+        asyncio.run(_run_others(port, rate, 1.0, newcomer_bytes))  # What is done once belongs to no neighbour.
         before = _memory(hub.pid, "VmRSS")
-        with _neighbour(name, hub):
-            found, came = asyncio.run(_run_others(port, rate, seconds))
+        with _neighbour(name, tls_port or port, hub.admin):
+            found, came = asyncio.run(_run_others(port, rate, seconds, newcomer_bytes))
             most = _memory(hub.pid, "VmHWM")
         cells = [
             *_milliseconds(found.published, 0.5, 0.99, 1.0),
@@ -84,11 +90,10 @@ def _milliseconds(latencies: Sequence[float], *shares: float) -> Iterator[str]:
 
 
 @contextmanager
-def _neighbour(name: str, hub: HubProcess) -> Iterator[None]:
+def _neighbour(name: str, port: int, admin: str) -> Iterator[None]:
     """Have the neighbour at work meanwhile; it finds the admin endpoint in HEDWIG_ADMIN, as hedwig-admin does."""
-    port = hub.address.rpartition(":")[2]
-    command = [sys.executable, "-m", "benchmarks.neighbours", name, "--be", port]
-    environment = {**os.environ, "HEDWIG_ADMIN": hub.admin}
+    command = [sys.executable, "-m", "benchmarks.neighbours", name, "--be", str(port)]
+    environment = {**os.environ, "HEDWIG_ADMIN": admin}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=environment
     )
@@ -111,10 +116,26 @@ def _memory(pid: int, field: str) -> int:
     raise SystemExit("error: the hub has ended")
 
 
-async def _run_others(port: int, rate: float, seconds: float) -> tuple[_Latencies, _Newcomers]:
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def _certificate(directory: Path) -> Path:
+    """Return a PEM file with a new key and its certificate."""
+    directory.mkdir(parents=True, exist_ok=True)
+    key, certificate, both = (directory / f"{name}.pem" for name in ("key", "certificate", "both"))
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hub"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return both
+
+
+async def _run_others(port: int, rate: float, seconds: float, newcomer_bytes: int) -> tuple[_Latencies, _Newcomers]:
     """Run the good topic, with newcomers beside it for as long."""
     came = _Newcomers([])
-    newcomers = asyncio.create_task(_run_newcomers(port, came))
+    newcomers = asyncio.create_task(_run_newcomers(port, came, bytes(newcomer_bytes)))
     try:
         found = await _run_good_topic(port, rate, seconds)
     finally:
@@ -125,7 +146,7 @@ async def _run_others(port: int, rate: float, seconds: float) -> tuple[_Latencie
     return found, came
 
 
-async def _run_newcomers(port: int, came: _Newcomers) -> None:
+async def _run_newcomers(port: int, came: _Newcomers, body: bytes) -> None:
     """Have one client after the other, four a second, connect and publish; what is cut short is not counted."""
     while True:
         began = time.perf_counter()
@@ -133,7 +154,7 @@ async def _run_newcomers(port: int, came: _Newcomers) -> None:
             channel = await connect(port)
             try:
                 topic = Topic(b"of newcomer %d" % time.monotonic_ns())
-                await channel.ask(request(topic, Publish(Message(b"first"))), ANSWER_S)
+                await channel.ask(request(topic, Publish(Message(body))), ANSWER_S)
             finally:
                 await channel.close()
         except (HedwigError, OSError):

@@ -93,6 +93,10 @@ class FrameDecoder:
         most = self._frame_bytes_max - LENGTH_BYTES
         return f"a frame of {length} bytes was announced; at most {most} are allowed"
 
+    def drop(self) -> None:
+        """Keep nothing of a frame that is not complete; nothing can be read after it."""
+        self._buffer = bytearray()
+
     @property
     def held_bytes(self) -> int:
         """How much of a frame that is not complete is held."""

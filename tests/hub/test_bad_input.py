@@ -158,7 +158,7 @@ async def test_the_number_of_a_request_is_echoed_whatever_it_is(client: WireClie
 
 
 def _holds(hub: Hub, size: int) -> bool:
-    return hub.held_bytes == size
+    return hub.frames.bytes == size
 
 
 def _has_answers(client: WireClient, number: int, count: int) -> bool:
@@ -237,14 +237,16 @@ async def test_many_unfinished_frames_do_not_fill_the_memory(start_hub: StartHub
     small, straw = await connect(hub), await connect(hub)
     await small.barrier()
     straw.send_bytes((400_000).to_bytes(4, "big") + bytes(299_996))
-    await straw.closed_by_hub()
-    await eventually(lambda: hub.held_bytes == 900_000, "the hub let go of what it refused")
+    await held[0].closed_by_hub()
+    await eventually(lambda: hub.frames.bytes == 900_000, "the hub let go of what stood still for longest")
+    straw.send_bytes(bytes(1))
+    await eventually(lambda: hub.frames.bytes == 900_001, "the hub reads the newcomer on")
     await small.publish(T, b"m")
-    for client in held:
+    for client in (*held, straw):
         await client.close()
-    await eventually(lambda: hub.held_bytes == 0, "the hub let go of all")
+    await eventually(lambda: hub.frames.bytes == 0, "the hub let go of all")
     await small.publish(T, b"x" * 500_000)
-    assert hub.held_bytes == 0
+    assert hub.frames.bytes == 0
 
 
 async def test_a_client_that_never_reads_its_answers_is_not_read(start_hub: StartHub, connect: Connect) -> None:
@@ -293,7 +295,7 @@ async def test_requests_behind_answers_that_nobody_reads_do_not_outlive_their_ch
     await eventually(lambda: len(hub.requests.tasks) > 0, "requests wait")
     served.close()
     await eventually(lambda: not hub.requests.tasks, "they are over")
-    assert served in hub._connections, "long before the peer is cut off"
+    assert served in hub.places, "long before the peer is cut off"
 
 
 # -------------------------------------------------------------------------------------------------- at random

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from hedwig.errors import ConfigurationError
 from hub.hub import Hub
 from tests.hub.conftest import StartHub
+from tests.hub.tls_client import make_certificate, trusting
 from tests.hub.wire_channel import WireChannel
 from tests.hub.wire_client import DEADLINE_S, WireClient, raw_request
 
@@ -18,26 +18,13 @@ from tests.hub.wire_client import DEADLINE_S, WireClient, raw_request
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A PEM file with a key and a self-signed certificate."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hub"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
-    both.write_bytes(key.read_bytes() + certificate.read_bytes())
-    return both
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
 async def hub(start_hub: StartHub, certificate: Path) -> Hub:
     """A hub with both listeners."""
     return await start_hub(tls_port=0, tls_certificate=str(certificate))
-
-
-def trusting() -> ssl.SSLContext:
-    """Return the settings of a client that accepts any certificate, as the Java client does."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 async def test_the_same_protocol_on_both_ports(hub: Hub) -> None:

@@ -1,30 +1,38 @@
 """Prove that a listener that cannot answer on its address says so, whichever event loop it has."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 import pytest
 import uvloop
 
 from hedwig.errors import ConfigurationError
-from hub.listening import serve
+from hub.channel import Channel
+from hub.listening import Listener, serve
+from hub.tls_listener import TlsListener
 
 
+@pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_two_that_took_one_port_do_not_both_serve(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_two_that_took_one_port_do_not_both_serve(
+    loop: Callable[[], asyncio.AbstractEventLoop], is_secure: bool
+) -> None:
     async def take_and_serve() -> None:
-        first = await bound(0)
+        bind = bind_secure if is_secure else bind_plain
+        first = await bind(0)
         port = first.sockets[0].getsockname()[1]
-        second = await bound(port)
+        second = await bind(port)
         try:
             await serve(first, "127.0.0.1", port)
             with pytest.raises(
                 ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}: (?i:address already in use)"
             ):
                 await serve(second, "127.0.0.1", port)
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.close()
-            await writer.wait_closed()
+            if not is_secure:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                await writer.wait_closed()
         finally:
             first.close()
             second.close()
@@ -33,7 +41,15 @@ def test_two_that_took_one_port_do_not_both_serve(loop: Callable[[], asyncio.Abs
         runner.run(take_and_serve())
 
 
-async def bound(port: int) -> asyncio.Server:
+async def bind_plain(port: int) -> Listener:
     return await asyncio.get_running_loop().create_server(
         asyncio.Protocol, "127.0.0.1", port, reuse_address=True, start_serving=False
     )
+
+
+async def bind_secure(port: int) -> Listener:
+    def refuse() -> Channel:
+        raise AssertionError("nobody shakes hands here")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    return await TlsListener.bind("127.0.0.1", port, refuse, context, backlog=10, handshake_s=1.0)

@@ -53,15 +53,20 @@ class WireChannel:
         self._txn_ids = itertools.count(1)
 
     @classmethod
-    async def open(cls, port: int, *, receive_bytes: int | None = None, tls: ssl.SSLContext | None = None) -> Self:
+    async def open(
+        cls, port: int, *, receive_bytes: int | None = None, tls: ssl.SSLContext | None = None, source: str = ""
+    ) -> Self:
         """Connect to the hub on a port of this machine. Raises OSError, TimeoutError.
 
-        `receive_bytes` bounds what the kernel takes in unread, None: as it likes.
+        `receive_bytes` bounds what the kernel takes in unread, None: as it likes. `source` is the address to connect
+        from, 127.0.0.1 if it is empty.
         """
         connection = socket.socket()
         try:
             if receive_bytes is not None:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+            if source:
+                connection.bind((source, 0))
             connection.setblocking(False)
             async with asyncio.timeout(_WAIT_S):
                 await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))

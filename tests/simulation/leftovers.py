@@ -46,7 +46,7 @@ def _held(hub: SimulatedHub, incarnation: Incarnation) -> Iterator[tuple[str, ob
     yield "releases", list(topics._releases)
     yield "topics", len(topics)
     yield "bytes of tails", incarnation.tails.bytes - _NOTE_BYTES * len(incarnation.tails._order)
-    yield "bytes of frames", hub.held_bytes
+    yield "bytes of frames", hub.frames.bytes
     yield "channels", len(hub.channels)
     yield "writes", hub._gate.running
 

@@ -45,9 +45,12 @@ BOUNDLESS: Final = 320 * MIB
 """What a test for a bound of memory sends, or has delivered, at the least."""
 
 
-async def open_channel(stack: AsyncExitStack, hub: RunningHub, *, receive_bytes: int | None = None) -> WireChannel:
+async def open_channel(
+    stack: AsyncExitStack, hub: RunningHub, *, receive_bytes: int | None = None, source: str = ""
+) -> WireChannel:
     """Open a connection that ends with `stack`; see WireChannel.open."""
-    return await stack.enter_async_context(await WireChannel.open(hub.port, receive_bytes=receive_bytes))
+    channel = await WireChannel.open(hub.port, receive_bytes=receive_bytes, source=source)
+    return await stack.enter_async_context(channel)
 
 
 async def attach(channel: WireChannel, topic: bytes, subscriber: bytes, window: int | None = None) -> None:

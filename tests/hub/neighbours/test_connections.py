@@ -59,7 +59,8 @@ async def test_thousands_of_idle_connections_cost_little_and_hold_up_nobody(tmp_
 async def test_connections_beyond_the_bound_are_closed_and_the_others_stay(tmp_path: Path) -> None:
     with RunningHub(tmp_path, *SETTINGS, "channels_max=50") as hub:
         async with await GoodTopic.open(hub.port) as good, AsyncExitStack() as opened:
-            kept = [await open_channel(opened, hub) for _ in range(48)]
+            # Of one address, the last places would be kept for others.
+            kept = [await open_channel(opened, hub, source=f"127.0.1.{number}") for number in range(48)]
             for number, channel in enumerate(kept):
                 await attach(channel, b"t", b"s-%d" % number)
             for _ in range(20):
@@ -73,7 +74,7 @@ async def test_connections_beyond_the_bound_are_closed_and_the_others_stay(tmp_p
 async def _attach_when_free(opened: AsyncExitStack, hub: RunningHub, topic: bytes, subscriber: bytes) -> None:
     for _ in range(100):
         try:
-            channel = await open_channel(opened, hub)
+            channel = await open_channel(opened, hub, source="127.0.1.0")
             answer = await channel.answer(await channel.subscribe(topic, subscriber))
         except OSError:
             continue
@@ -94,6 +95,7 @@ async def test_hub_that_may_open_few_files_refuses_connections_and_stores_messag
     settings = (*SETTINGS, "ledgers.segment_bytes=65536", "ledger_messages_max=5")
     with RunningHub(tmp_path, *settings, environment=before_hub(tmp_path, FEW_FILES)) as hub:
         async with await GoodTopic.open(hub.port) as good:
+            await good.exchange(5)
             idle: list[socket.socket] = []
             try:
                 while len(idle) < 400:
