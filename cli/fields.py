@@ -5,10 +5,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from hedwig.model import HubInfo, LedgerRange, MessageSeqId, SubscriberId, SubscriptionData, Topic
-from hedwig.names import show_name
+from hedwig.names import show_name, show_text
 from hedwig.versions import Version, Versioned
 
-__all__ = ["bytes_fields", "ledger_fields", "name_fields", "owner_fields", "subscription_fields", "version_text"]
+__all__ = [
+    "bytes_fields",
+    "ledger_fields",
+    "name_fields",
+    "named_fields",
+    "owner_fields",
+    "subscription_fields",
+    "text_field",
+    "version_text",
+]
 
 
 def bytes_fields(field: str, value: bytes) -> dict[str, str]:
@@ -25,6 +34,19 @@ def name_fields(topic: Topic, subscriber: SubscriberId | None = None) -> dict[st
     """Return the names of a topic, or of a subscription."""
     fields = bytes_fields("topic", topic)
     return fields if subscriber is None else fields | bytes_fields("subscriber", subscriber)
+
+
+def text_field(text: str | None) -> str | None:
+    """Return a text that a client has chosen as a name is shown."""
+    return None if text is None else show_text(text)
+
+
+def named_fields(values: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the properties of a message, or the options of a subscription: their names are chosen by clients too."""
+    fields: dict[str, str] = {}
+    for name, value in sorted(values.items()):
+        fields |= bytes_fields(show_text(name), value)
+    return fields
 
 
 def version_text(version: Version | None) -> str | None:
@@ -60,16 +82,9 @@ def subscription_fields(subscriber: SubscriberId, found: Versioned[SubscriptionD
         fields["consumed_remote"] = _remote_fields(state.consumed)
     fields["message_bound"] = None if preferences is None else preferences.message_bound
     fields["message_window_size"] = None if preferences is None else preferences.message_window_size
-    fields["message_filter"] = None if preferences is None else preferences.message_filter
-    fields["options"] = {} if preferences is None else _options(preferences.options)
+    fields["message_filter"] = None if preferences is None else text_field(preferences.message_filter)
+    fields["options"] = {} if preferences is None else named_fields(preferences.options)
     fields["version"] = str(found.version)
-    return fields
-
-
-def _options(options: Mapping[str, bytes]) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for name, value in sorted(options.items()):
-        fields |= bytes_fields(name, value)
     return fields
 
 

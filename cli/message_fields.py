@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from cli.fields import bytes_fields
+from cli.fields import bytes_fields, named_fields, text_field
 from cli.output import Row
 from hedwig.names import show_name
 from hedwig.wire import Message
@@ -13,13 +13,10 @@ __all__ = ["message_fields"]
 
 def message_fields(message: Message, *, is_escaped: bool) -> Row:
     """Return a message as fields. A body that is text stands as it is, unless all bodies are escaped as names are."""
-    properties: dict[str, str] = {}
-    for name, value in sorted(message.properties.items()):
-        properties |= bytes_fields(name, value)
     fields: dict[str, Any] = {"id": None if message.seq_id is None else message.seq_id.local}
     fields |= _body_fields(message.body, is_escaped)
-    fields["properties"] = properties
-    fields["message_type"] = message.message_type
+    fields["properties"] = named_fields(message.properties)
+    fields["message_type"] = text_field(message.message_type)
     region = message.source_region
     return fields | ({"source_region": None} if region is None else bytes_fields("source_region", region))
 

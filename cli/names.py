@@ -9,10 +9,10 @@ from click.shell_completion import CompletionItem
 from cli.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
 from cli.settings import Settings
 from hedwig.errors import InvalidArgumentError
-from hedwig.names import as_subscriber, as_topic, parse_name, show_name
+from hedwig.names import as_subscriber, as_topic, parse_name, parse_text, show_name
 from hedwig.versions import Version
 
-__all__ = ["PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName", "complete_topic", "without_making"]
+__all__ = ["FILTER", "PREFIX", "SUBSCRIBER", "TOPIC", "VERSION", "CheckedName", "complete_topic", "without_making"]
 
 _COMPLETIONS_MAX: Final = 50
 _CHILDREN_MAX: Final = 100_000
@@ -38,6 +38,7 @@ class CheckedName(click.ParamType[Any]):
 TOPIC: Final = CheckedName("topic", lambda text: as_topic(parse_name(text)))
 SUBSCRIBER: Final = CheckedName("subscriber", lambda text: as_subscriber(parse_name(text)))
 VERSION: Final = CheckedName("version", Version.parse)
+FILTER: Final = CheckedName("filter", parse_text)
 PREFIX: Final = CheckedName("prefix", parse_name)
 
 

@@ -5,6 +5,7 @@ formats that are documents: JSON, NDJSON and YAML.
 """
 
 import json
+import re
 import shutil
 import sys
 from abc import ABC, abstractmethod
@@ -23,8 +24,10 @@ Row: TypeAlias = Mapping[str, Any]
 
 _COMPANION: Final = "_base64"
 _GAP: Final = "  "
-_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
+_encoder: Final = json.JSONEncoder(ensure_ascii=False).encode
 """json.dumps would make such an encoder for each row of a listing."""
+_CONTROLS: Final = re.compile("[\x7f-\x9f]")
+"""What JSON leaves as it is, and some terminals obey."""
 
 
 class Output(ABC):
@@ -96,7 +99,7 @@ class JsonOutput(Output):
 
     def record(self, row: Row) -> None:
         self._check_columns(field_names(row))
-        self._write(json.dumps(self._choose(row), ensure_ascii=False, indent=2) + "\n")
+        self._write(_harmless(json.dumps(self._choose(row), ensure_ascii=False, indent=2)) + "\n")
 
     def _begin(self, noun: str, _shown: Sequence[str]) -> None:
         self._write("{\n  " + json.dumps(noun) + ": [")
@@ -199,6 +202,15 @@ class TableOutput(Output):
 def say_more(next_page_token: str) -> None:
     """Tell people how a listing that was cut goes on."""
     click.echo(f"more: give --page-token {next_page_token}, or --all", err=True)
+
+
+def _encode(row: Row) -> str:
+    return _harmless(_encoder(row))
+
+
+def _harmless(text: str) -> str:
+    """Return the same JSON without a character that a terminal obeys."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _line(row: Row) -> str:

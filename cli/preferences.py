@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import click
 
+from cli.names import FILTER
 from cli.option_group import option_group
 from hedwig.errors import InvalidArgumentError
 from hedwig.model import MessageSeqId, SubscriptionData, SubscriptionPreferences, SubscriptionState
-from hedwig.names import parse_name
+from hedwig.names import parse_name, parse_text
 
 __all__ = ["NewSubscription", "named_value", "new_subscription_options", "preference_options"]
 
@@ -35,7 +36,7 @@ _OPTIONS: Final = (
     click.option(
         "--message-window-size", type=click.IntRange(1, 2**32 - 1), help="Most messages delivered, not consumed."
     ),
-    click.option("--message-filter", metavar="NAME", help="The filter that its hub applies."),
+    click.option("--message-filter", type=FILTER, metavar="NAME", help="The filter that its hub applies."),
     click.option("--option", metavar="KEY=VALUE", multiple=True, help="An option for filters; may be repeated."),
 )
 
@@ -58,12 +59,12 @@ def preference_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def named_value(text: str, option: str) -> tuple[str, bytes]:
-    """Return the two parts of KEY=VALUE, the value read as names are. Raises BadParameter of `option`."""
+    """Return the two parts of KEY=VALUE, both read as names are. Raises BadParameter of `option`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
     try:
-        return name, parse_name(value)
+        return parse_text(name), parse_name(value)
     except InvalidArgumentError as exc:
         raise click.BadParameter(str(exc), param_hint=option) from exc
 

@@ -10,7 +10,7 @@ from typing import Final
 from hedwig.errors import InvalidArgumentError, NameLimitError
 from hedwig.model import SubscriberId, Topic
 
-__all__ = ["NAME_BYTES_MAX", "as_subscriber", "as_topic", "parse_name", "show_name"]
+__all__ = ["NAME_BYTES_MAX", "as_subscriber", "as_topic", "parse_name", "parse_text", "show_name", "show_text"]
 
 NAME_BYTES_MAX: Final = 8192
 
@@ -31,7 +31,11 @@ def as_subscriber(name: bytes) -> SubscriberId:
 
 def show_name(name: bytes) -> str:
     """Return the text by which people see a name; injective, and one line whatever the bytes."""
-    text = name.decode("utf-8", "surrogateescape")
+    return show_text(name.decode("utf-8", "surrogateescape"))
+
+
+def show_text(text: str) -> str:
+    """Return the text by which people see a name that is text, such as that of a property, an option or a filter."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(_show_character(char) for char in text)
@@ -51,6 +55,14 @@ def parse_name(text: str) -> bytes:
         )
 
     return _ESCAPE.sub(unescape, text.encode("utf-8", "surrogateescape"))
+
+
+def parse_text(text: str) -> str:
+    """Return what `show_text` shows. Raises InvalidArgumentError for a lone backslash, and for what is no text."""
+    try:
+        return parse_name(text).decode()
+    except UnicodeDecodeError as exc:
+        raise InvalidArgumentError(f"the name '{_as_typed(text)}' must be UTF-8") from exc
 
 
 def _check_length(what: str, name: bytes) -> None:
