@@ -1,4 +1,4 @@
-"""Log lines that do not grow with topics: what befalls many of them at once is said once, and then counted."""
+"""Log lines that do not grow with topics or connections: what befalls many at once is said once, and then counted."""
 
 import logging
 import threading
@@ -10,6 +10,9 @@ __all__ = ["CountingHandler"]
 _NAMES_MAX: Final = 3
 _KINDS_MAX: Final = 200
 """Of more kinds of lines at a time, each is said: a bound on memory only, since kinds are written in the code."""
+
+_ABOUT_CONNECTIONS: Final = frozenset({"hub.channel", "hub.places", "hub.tls_listener", "hub.unfinished_frames"})
+"""The loggers whose lines tell of one connection. Anybody who can connect has the hub write thousands in a second."""
 
 _Kind: TypeAlias = tuple[str, str, str]
 
@@ -24,26 +27,28 @@ class _Crowd:
 
 
 class CountingHandler(logging.Handler):
-    """Passes warnings and errors on to another handler: of each kind one in `window_s`, with the number of the others.
+    """Passes lines on to another handler: of each kind one in a window of time, with the number of the others.
 
     Of one kind are lines of one text with one class of cause, which is the last thing that is put into the text. The
     first thing put into it is the name of whom it befell. The first line is passed on at once. The others are counted,
     and said in one line at the end of the window: the last of them, how many there were, and the first three names.
 
-    Whatever is less than a warning is passed on as it is. Any thread may log.
+    The window is `window_s`, and `connection_window_s` for lines about connections. Of other lines, whatever is less
+    than a warning is passed on as it is, and so is all that is less than information. Any thread may log.
     """
 
-    def __init__(self, target: logging.Handler, window_s: float = 10.0) -> None:
+    def __init__(self, target: logging.Handler, window_s: float = 10.0, connection_window_s: float = 1.0) -> None:
         super().__init__(target.level)
         self._target = target
         self._window_s = window_s
+        self._connection_window_s = connection_window_s
         self._crowds: dict[_Kind, _Crowd | None] = {}
         """The kinds of which a line was said within the last window."""
         self._timers: dict[_Kind, threading.Timer] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         # Called with the lock of this handler.
-        if record.levelno < logging.WARNING:
+        if record.levelno < (logging.INFO if record.name in _ABOUT_CONNECTIONS else logging.WARNING):
             self._target.handle(record)
             return
         kind = _kind(record)
@@ -87,9 +92,12 @@ class CountingHandler(logging.Handler):
             crowd.names.append(name)
 
     def _begin_window(self, kind: _Kind) -> None:
-        timer = self._timers[kind] = threading.Timer(self._window_s, self._end_window, (kind,))
+        timer = self._timers[kind] = threading.Timer(self._window_of(kind[0]), self._end_window, (kind,))
         timer.daemon = True
         timer.start()
+
+    def _window_of(self, logger: str) -> float:
+        return self._connection_window_s if logger in _ABOUT_CONNECTIONS else self._window_s
 
     def _end_window(self, kind: _Kind) -> None:
         with self._locked():
@@ -111,7 +119,7 @@ class CountingHandler(logging.Handler):
         if crowd.count > 1:
             more = ", …" if crowd.count > len(crowd.names) else ""
             whom = f": {', '.join(crowd.names)}{more}" if crowd.names else ""
-            text = f"{text} [and {crowd.count - 1:,} more like it within {self._window_s:g} s{whom}]"
+            text = f"{text} [and {crowd.count - 1:,} more like it within {self._window_of(last.name):g} s{whom}]"
         said = logging.LogRecord(
             last.name, last.levelno, last.pathname, last.lineno, text, None, last.exc_info, last.funcName
         )

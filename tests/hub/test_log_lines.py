@@ -4,11 +4,13 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from hedwig.errors import MetadataUnavailableError, ServiceDownError
-from hub.log_lines import CountingHandler
+import hub
+from hedwig.errors import MetadataUnavailableError, RemoteProtocolError, ServiceDownError
+from hub.log_lines import _ABOUT_CONNECTIONS, CountingHandler
 from tests.hub.wire_client import eventually
 
 _WINDOW_S = 0.1
@@ -80,6 +82,40 @@ def test_kinds_and_causes_are_counted_apart_and_what_is_less_than_a_warning_is_n
     handler.close()
     assert len(kept.texts) == 3 + 3 * 2
     assert _told(kept.texts) == 12
+
+
+def test_lines_about_connections_are_counted_too_if_they_only_inform(kept: _Kept) -> None:
+    handler = CountingHandler(kept, 3600.0, 60.0)
+    channels, others = logging.Logger("hub.channel"), logging.Logger("hub.topics")
+    channels.addHandler(handler)
+    others.addHandler(handler)
+    for number in range(100):
+        channels.info("%s: the connection ended inside a frame", f"peer {number}")
+        channels.warning("%s: closing the connection: %s", f"peer {number}", RemoteProtocolError("noise"))
+        channels.debug("%s: a detail", f"peer {number}")
+    others.info("topic '%s' is handed over", "t")
+    others.info("topic '%s' is handed over", "u")
+    assert [text for text in kept.texts if "a detail" not in text] == [
+        "peer 0: the connection ended inside a frame",
+        "peer 0: closing the connection: noise",
+        "topic 't' is handed over",
+        "topic 'u' is handed over",
+    ]
+    handler.close()
+    assert kept.texts[-2:] == [
+        "peer 99: the connection ended inside a frame [and 98 more like it within 60 s: peer 1, peer 2, peer 3, …]",
+        "peer 99: closing the connection: noise [and 98 more like it within 60 s: peer 1, peer 2, peer 3, …]",
+    ]
+
+
+def test_the_loggers_about_connections_are_those_of_the_modules_that_name_peers() -> None:
+    naming = set[str]()
+    for path in Path(hub.__file__).parent.glob("*.py"):
+        if re.search(
+            r"_log\.(info|warning)\(\s*\"%s: (refused|closing the connection|the connection)", path.read_text()
+        ):
+            naming.add(f"hub.{path.stem}")
+    assert naming == _ABOUT_CONNECTIONS
 
 
 async def test_a_line_after_a_quiet_window_is_said_at_once(log: logging.Logger, kept: _Kept) -> None:
