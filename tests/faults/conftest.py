@@ -11,12 +11,18 @@ import pytest
 from tests.faults.network import NETWORKED, Networked
 from tests.faults.sickbay import heal
 from tests.metadata.clients import Clients, Names
+from tests.metadata.gateway import leave_to_long_runs
 from tests.metadata.place import KEPT_BACKENDS, BackendRow, Place, Surroundings, as_parameters, marks_of, servers_of
 from tests.servers import RunningServers
 
 __all__: list[str] = []
 
 SEED_VARIABLE = "HEDWIG_FAULT_SEED"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to long runs what is long through a gateway."""
+    leave_to_long_runs(items)
 
 
 @pytest.fixture(scope="session")

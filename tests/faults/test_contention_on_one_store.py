@@ -18,6 +18,8 @@ from tests.metadata.clients import Clients
 from tests.metadata.doors import CALLS, Call
 from tests.metadata.place import KEPT_BACKENDS, BackendRow, Place
 
+THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
+
 PROCESSES: Final = 8
 TIMEOUT_S: Final = 270.0
 FULL_TIMEOUT_S: Final = 1800.0

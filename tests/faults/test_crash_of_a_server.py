@@ -21,6 +21,8 @@ from tests.metadata.doors import CALLS, Call
 from tests.metadata.place import Place
 from tests.servers import RunningServers
 
+THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
+
 IN_FLIGHT: Final = 16
 RATE_MIN: Final = 3.0
 """Acknowledged writes a second before the fault, below which a run proves nothing."""

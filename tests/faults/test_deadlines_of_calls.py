@@ -25,6 +25,8 @@ from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS
 from tests.metadata.place import BACKENDS, Place, Surroundings
 
+THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ("test_operations_that_come_together_have_one_deadline",)
+
 TIMEOUT_S: Final = 6.0
 LATE_S: Final = 1.4 * TIMEOUT_S
 """Two steps of 0.75 of the time take longer, and a call that ends in time does not, on a busy machine either."""

@@ -24,6 +24,8 @@ from tests.metadata.hbase.native.tables import drop_tables
 from tests.metadata.place import Place, Surroundings
 from tests.servers import RunningServers
 
+THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
+
 Refuse: TypeAlias = Callable[[RunningServers, Place, Call], Awaitable[None]]
 
 NEIGHBOUR: Final = CALLS[0]

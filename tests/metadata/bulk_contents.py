@@ -10,7 +10,7 @@ from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from tests.metadata import samples
 from tests.metadata.doors import CALLS
 
-__all__ = ["PREFIXES", "TOPICS", "Contents", "contents", "fill"]
+__all__ = ["PREFIXES", "TOPICS", "Contents", "contents", "fill", "filled_contents"]
 
 Contents: TypeAlias = dict[tuple[str, RecordKey], Any]
 
@@ -57,6 +57,24 @@ def contents(items: Iterable[ScannedRecord]) -> Contents:
 
 async def fill(store: MetadataStore, topics: Iterable[bytes] = TOPICS) -> Contents:
     """Store some, all or none of the three kinds for each topic, and up to 150 subscriptions; return what is stored."""
+    writes = _writes(topics)
+    for call in CALLS:
+        for outcome in await call.apply(store, list(writes[call.kind.name])):
+            outcome.check()
+    return _contents_of(writes)
+
+
+def filled_contents() -> Contents:
+    """Return what `fill` stores."""
+    return _contents_of(_writes(TOPICS))
+
+
+def _contents_of(writes: dict[str, list[Write[Any]]]) -> Contents:
+    return {(kind, write.key): write.record for kind, those in writes.items() for write in those}
+
+
+def _writes(topics: Iterable[bytes]) -> dict[str, list[Write[Any]]]:
+    numbers = {1: 1, 2: 7, 5: 23, 7: 30}
     writes: dict[str, list[Write[Any]]] = {kind.name: [] for kind in KINDS}
     for number, name in enumerate(topics):
         topic = Topic(name)
@@ -64,11 +82,8 @@ async def fill(store: MetadataStore, topics: Iterable[bytes] = TOPICS) -> Conten
             writes[OWNERSHIP.name].append(Write(RecordKey(topic), samples.hub(number), NEW))
         if number % 4:
             writes[PERSISTENCE.name].append(Write(RecordKey(topic), samples.ranges(number), NEW))
-        # Beyond one page, beyond what is read ahead, and nothing at all.
-        for index in range({1: 1, 2: 7, 5: 23, 7: 150}.get(number % 11, 0)):
+        # Beyond one page, for the first large topic beyond what is read ahead, and nothing at all.
+        for index in range(150 if number == 7 else numbers.get(number % 11, 0)):
             key = RecordKey(topic, SubscriberId(b"%d" % index))
             writes[SUBSCRIPTIONS.name].append(Write(key, samples.subscription(number * 1000 + index), NEW))
-    for call in CALLS:
-        for outcome in await call.apply(store, list(writes[call.kind.name])):
-            outcome.check()
-    return {(kind, write.key): write.record for kind, those in writes.items() for write in those}
+    return writes

@@ -10,9 +10,11 @@ import pytest
 from kazoo.protocol import connection as kazoo_connection
 
 from hedwig.versions import ANY
-from metadata import Delete, MetadataStore, RecordKey
+from metadata import Delete, MetadataStore, RecordKey, StoreOptions
+from tests.metadata.bulk_contents import Contents, fill, filled_contents
 from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS, DOORS, Call, Door
+from tests.metadata.gateway import leave_to_long_runs
 from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place, Surroundings, as_parameters
 from tests.metadata.probe import Probe
 from tests.servers import RunningServers
@@ -23,6 +25,11 @@ __all__: list[str] = []
 kazoo_connection.random = Random()
 
 FEW_RECORDS: Final = 2000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to long runs what is long through a gateway."""
+    leave_to_long_runs(items)
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +89,27 @@ async def empty_place(backend: BackendRow, surroundings: Surroundings, reused_pl
     if left:
         await reused_place.format(wipe=True)
     return reused_place
+
+
+@pytest.fixture(scope="module")
+def filled_place(backend: BackendRow, surroundings: Surroundings) -> Iterator[Place]:
+    """A store that holds what `fill` stores, for the tests of one module, which only read it."""
+    with backend.place(surroundings).formatted() as place:
+        if place.kept:
+            asyncio.run(_fill(place))
+        yield place
+
+
+async def _fill(place: Place) -> None:
+    async with await place.open() as store:
+        await fill(store)
+
+
+@pytest.fixture
+async def filled(clients: Clients, filled_place: Place) -> tuple[MetadataStore, Contents]:
+    """A client, that asks for seven records at a time, of a store that a test only reads, and what that holds."""
+    store = await clients.open(filled_place, StoreOptions(page_rows=7))
+    return store, filled_contents() if filled_place.kept else await fill(store)
 
 
 async def _empty(store: MetadataStore) -> None:

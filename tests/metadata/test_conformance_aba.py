@@ -13,6 +13,8 @@ from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS, Call, Door
 from tests.metadata.place import BackendRow, Place
 
+THROUGH_THE_GATEWAY = ("test_created_again_by_somebody_else_is_told_from_ones_own",)
+
 IN_FLIGHT = 64
 
 

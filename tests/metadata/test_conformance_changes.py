@@ -24,6 +24,8 @@ from tests.metadata.clients import Names
 from tests.metadata.doors import CALLS, DOORS, Call
 from tests.metadata.place import BACKENDS, BackendRow, as_parameters
 
+THROUGH_THE_GATEWAY = ("test_every_change_of_a_record_is_told_once",)
+
 READER: Final = SubscriberId(b"reader\xff\x00")
 _ALL: Final = 1000
 

@@ -27,6 +27,8 @@ from tests.metadata.place import Place
 _KINDS: Final[tuple[RecordKind[Any], ...]] = KINDS
 SMALL_PAGES: Final = StoreOptions(page_rows=7)
 
+THROUGH_THE_GATEWAY: Final = ("test_ranges_hold_every_record_once", "test_record_that_cannot_be_read_is_in_its_range")
+
 
 @pytest.fixture
 async def small_pages(clients: Clients, empty_place: Place) -> MetadataStore:
@@ -57,20 +59,20 @@ def of_kind(stored: Contents, kind: RecordKind[Any], prefix: bytes = b"") -> Con
     }
 
 
-async def test_ranges_hold_every_record_once(small_pages: MetadataStore) -> None:
-    stored = await fill(small_pages)
+async def test_ranges_hold_every_record_once(filled: tuple[MetadataStore, Contents]) -> None:
+    store, stored = filled
     for kind in _KINDS:
         for parts in (1, 2, 3, 5, 16, 1000):
-            shares = await partitioned(small_pages, kind, parts)
+            shares = await partitioned(store, kind, parts)
             met = [item for share in shares for item in share]
             assert contents(met) == of_kind(stored, kind), (kind.name, parts)
 
 
-async def test_ranges_follow_one_another_in_the_order_of_the_scan(small_pages: MetadataStore) -> None:
-    await fill(small_pages)
+async def test_ranges_follow_one_another_in_the_order_of_the_scan(filled: tuple[MetadataStore, Contents]) -> None:
+    store, _ = filled
     for kind in _KINDS:
-        whole = [item async for page in small_pages.scan(kinds=(kind,)) for item in page]
-        shares = await partitioned(small_pages, kind, 7)
+        whole = [item async for page in store.scan(kinds=(kind,)) for item in page]
+        shares = await partitioned(store, kind, 7)
         assert [item for share in shares for item in share] == whole
 
 
@@ -120,11 +122,11 @@ def unpacked(kind: RecordKind[Any], columns: PackedColumns | None) -> list[Scann
     ]
 
 
-async def test_ranges_of_a_prefix_hold_what_begins_so(small_pages: MetadataStore) -> None:
-    stored = await fill(small_pages)
+async def test_ranges_of_a_prefix_hold_what_begins_so(filled: tuple[MetadataStore, Contents]) -> None:
+    store, stored = filled
     for prefix in PREFIXES:
         for kind in _KINDS:
-            shares = await partitioned(small_pages, kind, 3, prefix)
+            shares = await partitioned(store, kind, 3, prefix)
             assert contents(item for share in shares for item in share) == of_kind(stored, kind, prefix), prefix
 
 
@@ -155,7 +157,7 @@ async def test_empty_store_has_one_range(small_pages: MetadataStore) -> None:
 
 
 async def test_many_records_are_cut_into_fair_shares(empty_store: MetadataStore) -> None:
-    topics = [Topic(b"topic/%05d" % number) for number in range(4000)]
+    topics = [Topic(b"topic/%05d" % number) for number in range(2000)]
     for outcome in await empty_store.persistence.apply(
         [Write(RecordKey(topic), LedgerRanges(), NEW) for topic in topics]
     ):
@@ -165,7 +167,7 @@ async def test_many_records_are_cut_into_fair_shares(empty_store: MetadataStore)
         assert len(shares) == parts
         assert max(map(len, shares)) < 2 * len(topics) / parts
     # HBase tells from samples how many there are.
-    few = await empty_store.key_ranges(PERSISTENCE, 100, rows_min=1000)
+    few = await empty_store.key_ranges(PERSISTENCE, 100, rows_min=500)
     assert 3 <= len(few) <= 6
     assert sum(keys.rows for keys in few) == pytest.approx(len(topics), rel=0.35)
     (all_of_them,) = await empty_store.key_ranges(PERSISTENCE, 100, rows_min=1_000_000)
@@ -206,14 +208,14 @@ async def test_record_that_cannot_be_read_is_in_its_range(
         outcome.check()
 
 
-async def test_range_may_be_left_at_any_page(small_pages: MetadataStore) -> None:
-    stored = await fill(small_pages)
-    (whole,) = await small_pages.key_ranges(SUBSCRIPTIONS, 1)
-    async with aclosing(small_pages.scan_range(whole)) as pages:
+async def test_range_may_be_left_at_any_page(filled: tuple[MetadataStore, Contents]) -> None:
+    store, stored = filled
+    (whole,) = await store.key_ranges(SUBSCRIPTIONS, 1)
+    async with aclosing(store.scan_range(whole)) as pages:
         async for page in pages:
             assert page
             break
-    (met,) = await read(small_pages, [whole])
+    (met,) = await read(store, [whole])
     assert contents(met) == of_kind(stored, SUBSCRIPTIONS)
 
 

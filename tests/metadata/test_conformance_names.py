@@ -20,6 +20,8 @@ from tests.metadata.place import Place
 from tests.metadata.probe import Probe
 from tests.metadata.refusals import refused_at_once
 
+THROUGH_THE_GATEWAY = ("test_any_bytes_name_a_topic", "test_topic_names_are_given_back_as_bytes")
+
 T = TypeVar("T")
 
 FORBIDDEN = {"empty": b"", "one byte too many": b"a" * (NAME_BYTES_MAX + 1)}

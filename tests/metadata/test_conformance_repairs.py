@@ -33,6 +33,8 @@ from tests.metadata import samples
 from tests.metadata.clients import Clients
 from tests.metadata.place import Place
 
+THROUGH_THE_GATEWAY = ("test_unreadable_records_are_deleted_at_the_version_that_was_seen",)
+
 TOPIC = Topic(b"a/topic")
 READER = SubscriberId(b"reader")
 KEY = RecordKey(TOPIC, READER)

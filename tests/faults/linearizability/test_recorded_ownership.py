@@ -55,6 +55,8 @@ from tests.faults.waiting import until_blocking
 from tests.faults.workforce import set_off, workers
 from tests.metadata.place import Place
 
+THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
+
 PROCESSES: Final = 6
 ROUNDS: Final = 120
 TOPICS: Final = 4
