@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 
 __all__: list[str] = []
 
-# The real servers of a run, shared by the tests of every folder.
-pytest_plugins = ["tests.servers"]
+# The real servers of a run, shared by the tests of every folder; and how two processes share the tests.
+pytest_plugins = ["tests.servers", "tests.side_by_side"]
 
 # How long an example takes depends on what else the machine does, and no test is to.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
