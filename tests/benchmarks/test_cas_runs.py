@@ -68,7 +68,7 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
         assert f"**{operation}**" in text
 
 
-@pytest.mark.parametrize("driver", ["java", "native", "gateway"])
+@pytest.mark.parametrize("driver", ["java", "native", pytest.param("gateway", marks=pytest.mark.full)])
 async def test_all_clients_of_hbase_write_the_same_records(servers: RunningServers, driver: str) -> None:
     """What the Java program and our drivers write, the managers read, with the content that everybody is to write."""
     zookeeper = servers.address("hbase") and servers.address("zookeeper")
@@ -114,7 +114,7 @@ async def _carry_out(case: Case, urls: list[str]) -> Measurement:
     return await asyncio.to_thread(work)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_who_ends_a_run_keeps_what_was_measured_and_leaves_no_server(number: signal.Signals, tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     arguments = ["read", "update", "--sizes", "smoke", "--driver", "zookeeper-plain", "--rounds", "100000"]

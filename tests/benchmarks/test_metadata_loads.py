@@ -203,7 +203,7 @@ def test_who_claims_more_of_the_latest_than_there_are_is_told() -> None:
     assert summary.errors == {"no topic without an owner is left": 15}
 
 
-@pytest.mark.parametrize("writers", [1, 4, 64])
+@pytest.mark.parametrize("writers", [1, pytest.param(4, marks=pytest.mark.full), 64])
 def test_claims_of_one_topic_are_refused_as_often_as_they_meet(writers: int) -> None:
     """They go in step: one of those that have read is first, and the others try again at the version that it left."""
     keys = 64 // writers
@@ -407,7 +407,7 @@ def test_a_fill_that_takes_too_long_is_a_wall() -> None:
     [
         ([(150.5 + 100.0 * number, 250.0 + 100.0 * number) for number in range(20)], True),
         ([(150.0, 210.0)], False),
-        ([(0.0, 60.0)], False),
+        pytest.param([(0.0, 60.0)], False, marks=pytest.mark.full),
     ],
     ids=["for good", "for a minute", "at the beginning"],
 )

@@ -117,7 +117,10 @@ def test_a_fill_tells_every_ten_seconds_how_far_it_is() -> None:
         assert progress["per_s"] == pytest.approx(progress["records"] / seconds, rel=0.01)
 
 
-@pytest.mark.parametrize("is_full", [True, False], ids=["full heap", "room left"])
+@pytest.mark.parametrize(
+    "is_full",
+    [pytest.param(True, id="full heap"), pytest.param(False, id="room left", marks=pytest.mark.full)],
+)
 def test_a_slow_fill_looks_for_a_full_heap_and_ends_there(is_full: bool) -> None:
     """From 300 s on it makes a quarter of what it made before."""
     clock = VirtualTime()

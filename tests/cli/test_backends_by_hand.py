@@ -121,17 +121,17 @@ def test_pages_fit_together(remote: Admin) -> None:
 
 def test_bulk_load_counts_match_and_wipe_empties(remote: Admin) -> None:
     topics, subscriptions = remote.directory / "topics", remote.directory / "subscriptions"
-    topics.write_text("".join(f"section/t{n}\t{n}\n" for n in range(1500)) + "section/t7\n\n")
-    subscriptions.write_text("".join(f"section/t{n % 50}\ts{n}\n" for n in range(1500)) + "new\ts\n")
+    topics.write_text("".join(f"section/t{n}\t{n}\n" for n in range(500)) + "section/t7\n\n")
+    subscriptions.write_text("".join(f"section/t{n % 50}\ts{n}\n" for n in range(500)) + "new\ts\n")
     loaded = remote.run("topic", "create", "-f", str(topics), "-o", "json")
-    assert (loaded.json["created"], loaded.json["existed"], loaded.json["failed"]) == (1500, 1, 1)
+    assert (loaded.json["created"], loaded.json["existed"], loaded.json["failed"]) == (500, 1, 1)
     loaded = remote.run("subscription", "create", "-f", str(subscriptions), "-o", "json")
-    assert (loaded.json["created"], loaded.json["topics_created"], loaded.json["failed"]) == (1501, 1, 0)
+    assert (loaded.json["created"], loaded.json["topics_created"], loaded.json["failed"]) == (501, 1, 0)
     again = remote.run("subscription", "create", "-f", str(subscriptions), "-o", "json")
-    assert (again.json["created"], again.json["existed"]) == (0, 1501)
-    assert _counts(remote) == {"ownership": 0, "persistence": 1501, "subscriptions": 1501}
-    assert remote.done("topic", "show", "section/t7", "-o", "json").json["subscription_count"] == 30
-    assert len(remote.done("topic", "list", "--all", "--prefix", "section/", "-o", "ndjson").rows) == 1500
+    assert (again.json["created"], again.json["existed"]) == (0, 501)
+    assert _counts(remote) == {"ownership": 0, "persistence": 501, "subscriptions": 501}
+    assert remote.done("topic", "show", "section/t7", "-o", "json").json["subscription_count"] == 10
+    assert len(remote.done("topic", "list", "--all", "--prefix", "section/", "-o", "ndjson").rows) == 500
     assert remote.run("metadata", "format", "--wipe", text="no\n").code == ExitCode.FAILED
     remote.done("metadata", "format", "--wipe", "--yes", "--regions", "3", "--timeout", "120")
     assert _counts(remote) == {"ownership": 0, "persistence": 0, "subscriptions": 0}

@@ -34,7 +34,7 @@ OK: Final = 0
 WARNING: Final = 1
 CRITICAL: Final = 2
 UNKNOWN: Final = 3
-_KILLS: Final = 10
+_KILLS: Final = 6
 _MANY: Final = 400
 
 

@@ -45,7 +45,9 @@ def _ask(servers: RunningServers, question: Callable[[happybase.Connection], obj
         question(connection)
 
 
-@pytest.mark.parametrize("table", ["ownership", "persistence", "subscriptions"])
+@pytest.mark.parametrize(
+    "table", ["ownership", *(pytest.param(each, marks=pytest.mark.full) for each in ("persistence", "subscriptions"))]
+)
 def test_table_that_is_out_of_reach_fails(table: str, namespace: Admin, servers: RunningServers) -> None:
     name = f"{namespace.url.rpartition('/')[2]}:{table}"
     _ask(servers, lambda connection: connection.disable_table(name))
@@ -61,7 +63,7 @@ def test_table_that_is_out_of_reach_fails(table: str, namespace: Admin, servers:
     assert {row["check"]: row["verdict"] for row in ran.rows}["tables"] == "PASS", ran
 
 
-@pytest.mark.parametrize("driver", ["hbase", "hbase+thrift"])
+@pytest.mark.parametrize("driver", ["hbase", pytest.param("hbase+thrift", marks=pytest.mark.full)])
 def test_every_operation_is_measured_and_nothing_is_left(
     driver: str, namespace: Admin, servers: RunningServers
 ) -> None:

@@ -52,7 +52,11 @@ def _ended(process: "subprocess.Popen[bytes]", number: signal.Signals) -> tuple[
 # -------------------------------------------------------------------------------- killed, interrupted
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)],
+    ids=lambda number: number.name,
+)
 def test_load_goes_on_after_a_signal(admin: Admin, number: signal.Signals) -> None:
     source, result = _input(admin), admin.directory / "result"
     command = ("topic", "create", "-f", str(source), "--result", str(result), "--batch-rows", "50")
@@ -83,7 +87,9 @@ def test_load_goes_on_after_a_signal(admin: Admin, number: signal.Signals) -> No
     assert "done" in _lines(result)[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGKILL, marks=pytest.mark.full), signal.SIGINT], ids=lambda number: number.name
+)
 def test_load_from_a_pipe_goes_on_with_the_same_input(admin: Admin, number: signal.Signals) -> None:
     lines = [b"topic-%d\n" % row for row in range(1000)]
     result = admin.directory / "result"

@@ -285,7 +285,10 @@ def test_killed_export_leaves_no_file_that_looks_whole(admin: Admin, file: Path)
     )
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@pytest.mark.parametrize(
+    "end",
+    [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGINT, id="interrupted", marks=pytest.mark.full)],
+)
 def test_import_goes_on_where_it_was_ended(end: signal.Signals, admin: Admin, file: Path, tmp_path: Path) -> None:
     fill(admin.url, 1_000)
     admin.done("metadata", "export", str(file))

@@ -36,12 +36,14 @@ class Faults:
 
     def __init__(self) -> None:
         self.calls = 0
+        self.appends: list[int] = []
+        """The numbers of those calls that append an entry."""
         self.fail_at = 0
         self.is_applied = False
         self.lost_append: BaseException = LedgerWriteError("the test lost the answer")
 
     def arm(self, calls: int, *, is_applied: bool) -> None:
-        self.calls, self.fail_at, self.is_applied = 0, calls, is_applied
+        self.calls, self.appends, self.fail_at, self.is_applied = 0, [], calls, is_applied
 
     def is_due(self) -> bool:
         self.calls += 1
@@ -85,7 +87,9 @@ class FaultyLedgers(LocalLedgerStore):
         await self.faults.around(lambda: super(FaultyLedgers, self).delete(ledger_id), _refused, TimeoutError)
 
     def start_append(self, ledger_id: int, entry_id: int, payload: bytes) -> "asyncio.Future[None]":
-        if not self.faults.is_due():
+        is_due = self.faults.is_due()
+        self.faults.appends.append(self.faults.calls)
+        if not is_due:
             self.latest = super().start_append(ledger_id, entry_id, payload)
             return self.latest
         failed = asyncio.get_running_loop().create_future()

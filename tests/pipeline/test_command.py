@@ -223,7 +223,13 @@ def _topics_of(spark: SparkSession, made: Path, table: str) -> None:
     spark.read.parquet(f"{made}/{table}").select("topic").distinct().write.parquet(f"{made}/topics")
 
 
-@pytest.mark.parametrize("how", [(), ("--policy", "overwrite", "--hubs-stopped")], ids=["create", "overwrite"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param((), id="create"),
+        pytest.param(("--policy", "overwrite", "--hubs-stopped"), id="overwrite", marks=pytest.mark.full),
+    ],
+)
 def test_topics_beside_ledgers_cost_no_ledger(
     run: Run, spark: SparkSession, tmp_path: Path, how: tuple[str, ...]
 ) -> None:

@@ -4,7 +4,11 @@ from typing import Final
 
 import pytest
 
-__all__ = ["on_both", "on_hbase"]
+__all__ = ["on_both", "on_hbase", "on_zookeeper_first"]
 
 on_both: Final = pytest.mark.parametrize("deployment", ["zookeeper", "hbase"], indirect=True)
 on_hbase: Final = pytest.mark.parametrize("deployment", ["hbase"], indirect=True)
+on_zookeeper_first: Final = pytest.mark.parametrize(
+    "deployment", ["zookeeper", pytest.param("hbase", marks=pytest.mark.full)], indirect=True
+)
+"""Where the hub does the same whatever keeps the metadata: with HBase in long runs."""

@@ -22,7 +22,7 @@ from hub.topic import TopicState
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.admin_client import AdminClient
-from tests.hub.cluster.both import on_both
+from tests.hub.cluster.both import on_zookeeper_first
 from tests.hub.cluster.deployment import Deployment, ask, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.cluster.traffic import Traffic
@@ -163,7 +163,7 @@ async def test_new_hub_fills_up_and_no_message_is_lost(deployment: Deployment) -
         await traffic.settle()
 
 
-@on_both
+@on_zookeeper_first
 async def test_drained_hub_is_emptied_and_its_subscribers_follow(
     deployment: Deployment, driver: JavaClientDriver
 ) -> None:

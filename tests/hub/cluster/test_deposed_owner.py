@@ -19,7 +19,7 @@ from hub.hub import Hub
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
-from tests.hub.cluster.both import on_both, on_hbase
+from tests.hub.cluster.both import on_both, on_hbase, on_zookeeper_first
 from tests.hub.cluster.deployment import Deployment, ask
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_channel import WireChannel
@@ -121,7 +121,7 @@ async def test_late_release_does_not_take_a_topic_from_its_next_owner(deployment
     assert await to_other.publish(T, b"second") == 2
 
 
-@on_both
+@on_zookeeper_first
 async def test_late_hand_over_does_not_take_a_topic_from_its_next_owner(deployment: Deployment, held: _Held) -> None:
     other, target = [await deployment.start() for _ in range(2)]
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
@@ -140,7 +140,7 @@ async def test_late_hand_over_does_not_take_a_topic_from_its_next_owner(deployme
     assert await to_other.publish(T, b"second") == 2
 
 
-@on_both
+@on_zookeeper_first
 async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment, held: _Held) -> None:
     """The deposed owner had made a ledger for its first message, and its range was on the way to the record."""
     other = await deployment.start()
@@ -299,7 +299,7 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     assert answer.status is StatusCode.SUCCESS
 
 
-@on_both
+@on_zookeeper_first
 async def test_what_waited_in_the_sockets_of_a_stopped_hub_is_refused_though_nobody_took_over(
     deployment: Deployment,
 ) -> None:
@@ -330,7 +330,7 @@ async def test_what_waited_in_the_sockets_of_a_stopped_hub_is_refused_though_nob
     assert [await again.publish(topic, b"after") for topic in (T, U, b"new")] == [2, 2, 1]
 
 
-@on_both
+@on_zookeeper_first
 async def test_hub_that_was_stopped_past_its_session_deletes_no_subscription(deployment: Deployment) -> None:
     """Its UNSUBSCRIBEs waited in its sockets, and the next owner has acknowledged the subscriptions meanwhile."""
     raw = deployment.raw()

@@ -8,7 +8,7 @@ from hedwig.status import StatusCode
 from tests.chaos.starvation import waited_most_s, waits_s
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
-from tests.hub.cluster.both import on_both
+from tests.hub.cluster.both import on_both, on_zookeeper_first
 from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.cluster.traffic import Traffic
@@ -76,7 +76,7 @@ async def test_hub_that_is_closing_is_passed_over_while_it_releases_its_topics(d
     assert await deployment.owner(b"t") is None
 
 
-@on_both
+@on_zookeeper_first
 async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_two_seconds(
     deployment: Deployment,
 ) -> None:

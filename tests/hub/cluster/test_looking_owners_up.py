@@ -13,7 +13,7 @@ from hub.ownership import Ownership
 from hub.pace import Pace
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
-from tests.hub.cluster.both import on_both
+from tests.hub.cluster.both import on_both, on_zookeeper_first
 from tests.hub.cluster.deployment import Deployment, ask, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
@@ -87,7 +87,7 @@ async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) ->
     assert (seen(proxy) - before).total() > 0
 
 
-@on_both
+@on_zookeeper_first
 async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_a_second(
     deployment: Deployment,
 ) -> None:

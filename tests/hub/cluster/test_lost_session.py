@@ -11,7 +11,7 @@ from hedwig.wire import Message, Publish
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.admin_client import AdminClient
-from tests.hub.cluster.both import on_both
+from tests.hub.cluster.both import on_zookeeper_first
 from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_client import ChannelClosedError, WireClient
@@ -27,7 +27,7 @@ async def _publish_until_closed(client: WireClient, topic: bytes) -> list[int]:
             return ids
 
 
-@on_both
+@on_zookeeper_first
 async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_nothing(deployment: Deployment) -> None:
     raw = deployment.raw()
     proxy = await deployment.proxy_to_zookeeper(ZooKeeperWire)

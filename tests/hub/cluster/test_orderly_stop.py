@@ -61,7 +61,9 @@ async def _all_come(stays: Hub) -> None:
         pytest.fail(f"{len(TOPICS) - attached()} of {len(TOPICS)} subscribers did not come at their first try")
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["simple", "multiplexed"])
+@pytest.mark.parametrize(
+    "shared", [pytest.param(False, id="simple", marks=pytest.mark.full), pytest.param(True, id="multiplexed")]
+)
 async def test_java_subscribers(
     deployment: Deployment, driver: JavaClientDriver, shared: bool, asks_other_first: bool
 ) -> None:
@@ -78,7 +80,10 @@ async def test_java_subscribers(
         await _all_come(stays)
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["a channel each", "shared channels"])
+@pytest.mark.parametrize(
+    "shared",
+    [pytest.param(False, id="a channel each"), pytest.param(True, id="shared channels", marks=pytest.mark.full)],
+)
 async def test_subscribers_with_our_client(deployment: Deployment, shared: bool, asks_other_first: bool) -> None:
     stays, stopped = await _two_hubs(deployment)
     first = f"127.0.0.1:{stays.port}" if asks_other_first else stopped.address

@@ -12,6 +12,7 @@ from cli.errors import ExitCode
 from tests.cli.admin import Admin, Ran
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.waiting import until
+from tests.hub.cluster.both import on_zookeeper_first
 from tests.hub.cluster.deployment import Deployment
 from tests.hub.cluster.traffic import Traffic
 from tests.hub.running import RunningHub
@@ -58,9 +59,7 @@ class _Stage:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "deployment", ["zookeeper", pytest.param("hbase", marks=pytest.mark.full)], indirect=True, ids=str
-)
+@on_zookeeper_first
 async def test_topics_go_to_and_fro_under_load_and_every_move_succeeds_at_once(
     deployment: Deployment, record_property: Any
 ) -> None:
@@ -129,6 +128,9 @@ _CUTS: Final = (_Cut(1, Action.HOLD_REQUEST), *(_Cut(number, Action.HOLD_REPLY) 
 """A source stores a pointer, closes its ledger, and names the target; a target finds itself named, claims the topic,
 and writes its ranges."""
 
+_USUAL: Final = {("source", 0), ("source", 2), ("target", 1), ("target", 2)}
+"""The numbers of the cuts that a usual run makes: the others are for long runs."""
+
 _DELAYS: Final = ((1, Action.DELAY_REQUEST), *((number, Action.DELAY_REPLY) for number in range(1, 4)))
 
 
@@ -190,8 +192,14 @@ def _check_said(ran: Ran) -> None:
         assert len(ran.err.splitlines()) == 1, ran.err
 
 
-@pytest.mark.parametrize("at", _CUTS, ids=str)
-@pytest.mark.parametrize("who", ["source", "target"])
+@pytest.mark.parametrize(
+    ("who", "at"),
+    [
+        pytest.param(who, at, id=f"{who}-{at}", marks=() if (who, number) in _USUAL else pytest.mark.full)
+        for who in ("source", "target")
+        for number, at in enumerate(_CUTS)
+    ],
+)
 async def test_hub_that_is_killed_in_a_move_leaves_a_topic_that_others_serve(
     deployment: Deployment, who: str, at: _Cut
 ) -> None:
