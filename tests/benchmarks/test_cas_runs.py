@@ -68,7 +68,9 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
         assert f"**{operation}**" in text
 
 
-@pytest.mark.parametrize("driver", ["java", "native", pytest.param("gateway", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "driver", ["native", *(pytest.param(each, marks=pytest.mark.full) for each in ("java", "gateway"))]
+)
 async def test_all_clients_of_hbase_write_the_same_records(servers: RunningServers, driver: str) -> None:
     """What the Java program and our drivers write, the managers read, with the content that everybody is to write."""
     zookeeper = servers.address("hbase") and servers.address("zookeeper")
@@ -90,7 +92,7 @@ async def test_all_clients_of_hbase_write_the_same_records(servers: RunningServe
             assert found.value == DATA
 
 
-@pytest.mark.parametrize("driver", ["java", "native"])
+@pytest.mark.parametrize("driver", ["java", pytest.param("native", marks=pytest.mark.full)])
 async def test_retries_are_told_by_second(servers: RunningServers, driver: str) -> None:
     zookeeper = servers.address("hbase") and servers.address("zookeeper")
     contended = Operation.CONTENDED_UPDATE

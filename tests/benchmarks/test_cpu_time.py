@@ -100,6 +100,7 @@ def test_what_is_looked_at_beside_is_known_of_a_long_time() -> None:
     assert found == pytest.approx(used, rel=0.1)
 
 
+@pytest.mark.full
 def test_looks_of_hours_take_little_memory_and_lose_nothing_at_the_borders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty looks a second for two hours, of a process that is at work in the first half of them only."""
     hours = PassingHours(0.05, hours=2.0)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.results import Result
 from tests.benchmarks.processes import processes_over
 
@@ -12,6 +14,7 @@ SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
 
 
+@pytest.mark.full
 def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     arguments = ["publish", "subscribe", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]

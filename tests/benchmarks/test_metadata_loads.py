@@ -406,7 +406,7 @@ def test_a_fill_that_takes_too_long_is_a_wall() -> None:
     ("stalls", "is_over"),
     [
         ([(150.5 + 100.0 * number, 250.0 + 100.0 * number) for number in range(20)], True),
-        ([(150.0, 210.0)], False),
+        pytest.param([(150.0, 210.0)], False, marks=pytest.mark.full),
         pytest.param([(0.0, 60.0)], False, marks=pytest.mark.full),
     ],
     ids=["for good", "for a minute", "at the beginning"],

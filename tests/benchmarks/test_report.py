@@ -168,6 +168,7 @@ def test_all_pictures_show_something(made: Path) -> None:
         assert max(count for count, _ in colours) < 0.97 * sum(count for count, _ in colours), path
 
 
+@pytest.mark.full
 def test_the_same_results_make_the_same_bytes_whatever_the_users_own_style_is(
     made_of_walls: Path, tmp_path: Path
 ) -> None:
@@ -305,6 +306,7 @@ def _sections(page: Page) -> dict[str, list[Chart]]:
     return {section.title: list(section.charts) for section in page.sections}
 
 
+@pytest.mark.full
 def test_walls_are_drawn_and_told_where_they_stood(made_of_walls: Path) -> None:
     text = (made_of_walls / "report.md").read_text()
     how_far = "the time for it was over: 6,825 of 69,930 records after 1.1 s"
@@ -439,6 +441,7 @@ def test_one_backend_alone_is_shown_without_a_winner(tmp_path: Path) -> None:
     assert [chart.name for chart in charts] == ["rate-synced-1-claim-64-in-flight"]
 
 
+@pytest.mark.full
 def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Path) -> None:
     def of(backend: str) -> Result:
         result = three_backends()
@@ -463,7 +466,7 @@ def test_backends_in_files_of_their_own_are_held_against_each_other(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "titles", "words"),
     [
-        ("cas-update", ["update: operations a second"], "native"),
+        pytest.param("cas-update", ["update: operations a second"], "native", marks=pytest.mark.full),
         ("hub-publish-50-topics", ["publish: operations/s", "publish: response times"], "5,000/s offered"),
         ("hub-memory-of-a-million-topics", ["idle-topics: bytes for each topic"], "664"),
         ("listing-sqlite", ["Whole listings: seconds"], "topic list --all -o ndjson"),
@@ -516,6 +519,7 @@ def test_the_example_in_the_help_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "report" / "report.html").is_file()
 
 
+@pytest.mark.full
 def test_the_directory_of_a_run_is_its_result(tmp_path: Path) -> None:
     run = tmp_path / "metadata-1"
     run.mkdir()

@@ -136,6 +136,7 @@ def sampled() -> tuple[Sampler, PassingHours, int]:
         return sampler, hours, hours.pass_by(sampler._sample)
 
 
+@pytest.mark.full
 def test_hours_are_sampled_in_little_memory_without_loss_at_the_borders(
     sampled: tuple[Sampler, PassingHours, int],
 ) -> None:

@@ -74,6 +74,7 @@ def test_raw_sockets_do_everything(tmp_path: Path) -> None:
     assert result.terms["seed"] == 1
 
 
+@pytest.mark.full
 def test_our_client_does_what_the_raw_sockets_do(tmp_path: Path) -> None:
     asked = ("publish", "deliver", "subscribe")
     result = _bench(tmp_path, *asked, "--driver", "client", "--rate", "0", "--subscriptions", "20")

@@ -92,6 +92,7 @@ def test_the_same_hub_stands_beside_itself_on_hbase(tmp_path: Path) -> None:
     assert set(result.environment["jvm_flags"]["synced"]) == kinds
 
 
+@pytest.mark.full
 def test_a_store_that_cannot_be_filled_is_a_result(tmp_path: Path) -> None:
     sizes = ["--on", "zookeeper", "--topics", "200k", "--fill-max", "1", "--heap", "1024"]
     result = _bench(tmp_path, "own", *sizes)

@@ -155,7 +155,7 @@ async def records(hubs: Hubs, topics: Iterable[bytes]) -> dict[bytes, tuple[Vers
         }
 
 
-@pytest.mark.parametrize("clock", ["its clock goes", "its clock stands"])
+@pytest.mark.parametrize("clock", [pytest.param("its clock goes", marks=pytest.mark.full), "its clock stands"])
 @pytest.mark.parametrize(
     "rounds",
     [pytest.param(1, id="quick"), pytest.param(6, id="full", marks=[pytest.mark.full, pytest.mark.timeout(600)])],

@@ -430,6 +430,7 @@ def test_repair_that_is_killed_leaves_nothing_half_done(admin: Admin) -> None:
     assert set(contents(admin.url).values()) == {sound}
 
 
+@pytest.mark.full
 def test_check_of_many_records_holds_a_page_of_them_and_says_how_far_it_is(admin: Admin) -> None:
     admin.done("metadata", "format")
     admin.query(

@@ -106,7 +106,8 @@ def test_standalone_hub_is_moved_under_traffic(running: HubAndAdmin, tmp_path: P
     _check_messages(traffic)
 
 
-@pytest.mark.parametrize("way", ["hbase", pytest.param("hbase+thrift", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("way", ["hbase", "hbase+thrift"])
 def test_a_store_in_hbase_is_moved_under_traffic(way: str, servers: RunningServers, tmp_path: Path) -> None:
     """In the pause only what was changed is compared, and nothing is missed."""
     servers.address("hbase")

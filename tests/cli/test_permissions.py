@@ -89,7 +89,10 @@ def _look(admin: Admin) -> None:
     assert sorted(path.name for path in directory.iterdir()) == before
 
 
-@pytest.mark.parametrize(("file", "directory"), [(0o444, 0o555), (0o444, 0o755), (0o644, 0o555)])
+@pytest.mark.parametrize(
+    ("file", "directory"),
+    [(0o444, 0o555), *(pytest.param(*modes, marks=pytest.mark.full) for modes in ((0o444, 0o755), (0o644, 0o555)))],
+)
 def test_store_that_may_not_be_written_can_be_looked_at(kept: Admin, file: int, directory: int) -> None:
     (kept.directory / "kept" / "store.db").chmod(file)
     (kept.directory / "kept").chmod(directory)
@@ -134,7 +137,7 @@ def test_directory_in_place_of_a_file_says_so(admin: Admin, tmp_path: Path) -> N
     _check_refused(admin.run("topic", "list", "--metadata", f"sqlite://{tmp_path}"), "Is a directory")
 
 
-@pytest.mark.parametrize("closed", ["data", "data/ledgers"])
+@pytest.mark.parametrize("closed", ["data", pytest.param("data/ledgers", marks=pytest.mark.full)])
 def test_data_directory_that_may_not_be_read_leaves_a_check_undone(closed: str, admin: Admin, tmp_path: Path) -> None:
     admin.done("topic", "create", "news")
     ledgers = tmp_path / "data" / "ledgers"

@@ -119,7 +119,10 @@ def test_a_server_that_cannot_start_shows_its_last_words(directory: Path) -> Non
     assert any("NumberFormatException" in line for line in caught.value.log_tail)
 
 
-@pytest.mark.parametrize(("service", "bookie"), [("bookkeeper", "bookie-1"), ("bookkeeper43", "bookie43-1")])
+@pytest.mark.parametrize(
+    ("service", "bookie"),
+    [("bookkeeper", "bookie-1"), pytest.param("bookkeeper43", "bookie43-1", marks=pytest.mark.full)],
+)
 def test_a_taken_port_stops_a_server_whose_data_name_it(directory: Path, service: str, bookie: str) -> None:
     servers = DevServers(directory)
     servers.up([service])
@@ -146,6 +149,7 @@ def test_a_port_on_which_nobody_listens_is_anybodys(directory: Path) -> None:
     assert "Mode: standalone" in four_letter_word(servers.port("zookeeper-1"), "srvr", 5)
 
 
+@pytest.mark.full
 def test_bookies_of_both_releases_stand_side_by_side(directory: Path) -> None:
     servers = DevServers(directory, bookie_properties={"journalMaxGroupWaitMSec": "2"})
     servers.up(["bookkeeper"], bookies=2)

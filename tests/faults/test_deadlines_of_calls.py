@@ -64,7 +64,7 @@ def _reads_late_and_writes_never(writes: str) -> Callable[[Exchange], Step]:
     return plan
 
 
-@pytest.mark.parametrize("verb", ["write", "delete"])
+@pytest.mark.parametrize("verb", ["write", pytest.param("delete", marks=pytest.mark.full)])
 async def test_write_with_any_has_one_deadline_for_all_its_steps(
     verb: str, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:
@@ -93,7 +93,7 @@ async def _listed(store: MetadataStore, topic: Topic) -> int:
     return len([subscriber async for subscriber, _ in store.subscriptions.read_subscriptions(topic)])
 
 
-@pytest.mark.parametrize("call", ["read", "count"])
+@pytest.mark.parametrize("call", ["read", pytest.param("count", marks=pytest.mark.full)])
 async def test_listing_of_a_topic_has_one_deadline_for_all_its_pages(
     call: str, networked: Networked, networked_place: Place, clients: Clients, names: Names
 ) -> None:

@@ -148,7 +148,11 @@ def test_first_steps_keep_the_data_where_hedwig_admin_looks(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, ExitCode.DONE), (signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGHUP, ExitCode.DONE)],
+    [
+        (signal.SIGTERM, ExitCode.DONE),
+        (signal.SIGINT, ExitCode.INTERRUPTED),
+        pytest.param(signal.SIGHUP, ExitCode.DONE, marks=pytest.mark.full),
+    ],
 )
 def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals, code: ExitCode) -> None:
     # Neither the number of consumes nor the time has the pointer stored: only the end does.
@@ -266,7 +270,7 @@ def test_a_signal_ends_a_start_that_takes_long(hub: RunningHub) -> None:
 # ------------------------------------------------------------------------------------------------ starts that fail
 
 
-@pytest.mark.parametrize("option", ["port", "admin_port"])
+@pytest.mark.parametrize("option", ["port", pytest.param("admin_port", marks=pytest.mark.full)])
 def test_a_taken_port_is_said_in_one_line(tmp_path: Path, option: str) -> None:
     with silent_server() as listener:
         port = listener.getsockname()[1]

@@ -189,6 +189,7 @@ def test_open_ledgers_that_were_asked_say_where_topics_end(spark: SparkSession) 
     assert told[b"gone"] == (2, False)
 
 
+@pytest.mark.full
 def test_why_ledgers_did_not_say_is_told_once_for_each_reason(spark: SparkSession, tmp_path: Path) -> None:
     topics: dict[bytes, Sequence[tuple[int, int | None, int | None]]] = {
         b"topic %d" % number: [(number, 1, None)] for number in range(1, 6)
@@ -308,6 +309,7 @@ def test_ledgers_without_an_age_are_orphans_if_they_were_there_before_the_record
     assert figures.findings["missing-ledger"] == 0
 
 
+@pytest.mark.full
 def test_orphans_are_not_looked_for_in_a_part_of_the_topics(spark: SparkSession, tmp_path: Path) -> None:
     listed = _listed(spark, (77, 1, True, b"t"))
     given = AuditInput(**_planted(spark), existing=listed, existed=listed, prefix=b"eu/\xff")
@@ -317,6 +319,7 @@ def test_orphans_are_not_looked_for_in_a_part_of_the_topics(spark: SparkSession,
     assert figures.findings["missing-ledger"] == 5
 
 
+@pytest.mark.full
 def test_hubs_that_own_nothing_and_a_store_with_nothing_in_it(spark: SparkSession, tmp_path: Path) -> None:
     frames = {
         Table.LEDGERS: ledgers(spark, {}),

@@ -117,6 +117,7 @@ def test_generated_metadata_is_loaded_audited_and_migrated(run: Run, tmp_path: P
     assert run("diff", tmp_path / "through", target, "--with-owners")["differences"] == 0
 
 
+@pytest.mark.full
 def test_a_restore_into_a_store_with_other_records_says_so(run: Run, tmp_path: Path) -> None:
     (tmp_path / "one.tsv").write_text("a\nb\n")
     (tmp_path / "two.tsv").write_text("b\nc\nd\n")
@@ -128,6 +129,7 @@ def test_a_restore_into_a_store_with_other_records_says_so(run: Run, tmp_path: P
     assert (restored["verified"], restored["others_in_store"]) == (True, {"ledgers": 2})
 
 
+@pytest.mark.full
 def test_a_part_of_a_store_is_snapshotted_by_prefix_and_restored(run: Run, tmp_path: Path) -> None:
     (tmp_path / "all.tsv").write_text("a/1\nb/1\nb/2\n")
     first, second = new_store(tmp_path, "first"), new_store(tmp_path, "second")
@@ -159,6 +161,7 @@ def test_a_part_is_compared_with_the_same_part(run: Run, tmp_path: Path) -> None
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["prefix"] == "b/"
 
 
+@pytest.mark.full
 def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,13 +226,8 @@ def _topics_of(spark: SparkSession, made: Path, table: str) -> None:
     spark.read.parquet(f"{made}/{table}").select("topic").distinct().write.parquet(f"{made}/topics")
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param((), id="create"),
-        pytest.param(("--policy", "overwrite", "--hubs-stopped"), id="overwrite", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("how", [(), ("--policy", "overwrite", "--hubs-stopped")], ids=["create", "overwrite"])
 def test_topics_beside_ledgers_cost_no_ledger(
     run: Run, spark: SparkSession, tmp_path: Path, how: tuple[str, ...]
 ) -> None:
@@ -244,7 +242,7 @@ def test_topics_beside_ledgers_cost_no_ledger(
     assert any(found.value.ranges for found in records(store, Table.LEDGERS).values())
 
 
-@pytest.mark.parametrize("policy", ["replace", "overwrite"])
+@pytest.mark.parametrize("policy", [pytest.param("replace", marks=pytest.mark.full), "overwrite"])
 def test_topics_alone_are_created_and_nothing_else(run: Run, spark: SparkSession, tmp_path: Path, policy: str) -> None:
     (tmp_path / "topics.tsv").write_text("a\n")
     store, made = new_store(tmp_path), tmp_path / "made"
@@ -255,6 +253,7 @@ def test_topics_alone_are_created_and_nothing_else(run: Run, spark: SparkSession
     assert records(store, Table.TOPICS) == {}
 
 
+@pytest.mark.full
 def test_overwriting_demands_that_there_are_no_topics_either(run: Run, tmp_path: Path) -> None:
     (tmp_path / "topics.tsv").write_text("there\n")
     (tmp_path / "subscriptions.tsv").write_text("new\tme\n")
@@ -269,6 +268,7 @@ def test_overwriting_demands_that_there_are_no_topics_either(run: Run, tmp_path:
     assert (written["topics"]["created"], written["subscriptions"]["replaced"]) == (1, 1)
 
 
+@pytest.mark.full
 def test_half_a_snapshot_is_loaded_by_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     made, store = tmp_path / "made", new_store(tmp_path)
     run("generate", made, "--topics", 30, "--subscriptions", 60, "--with-history")
@@ -352,6 +352,7 @@ async def _subscribe(store: MetadataStore) -> None:
     await store.subscriptions.create_subscription_data(Topic(b"lone"), SubscriberId(b"me"), SubscriptionData())
 
 
+@pytest.mark.full
 def test_an_overwriting_job_that_ended_is_gone_on_with_by_creating(
     run: Run, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -458,6 +459,7 @@ def test_what_cannot_work_is_one_line_and_an_exit_code(run: Run, tmp_path: Path)
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.full
 def test_a_target_is_not_made_for_an_input_that_is_not_there(run: Run, tmp_path: Path) -> None:
     target, nowhere = f"sqlite://{tmp_path}/target.db", tmp_path / "nowhere"
     source = new_store(tmp_path, "source")
@@ -480,6 +482,7 @@ def test_a_target_is_not_made_for_an_input_that_is_not_there(run: Run, tmp_path:
     assert run("restore", through, target)["tables"]["ledgers"]["created"] == 1
 
 
+@pytest.mark.full
 def test_benchmark_results_are_put_side_by_side(run: Run, tmp_path: Path) -> None:
     files = [RESULTS / "hub-publish-50-topics.json", RESULTS / "hub-publish-50-topics-1-kib.json"]
     result = run("bench-report", tmp_path / "report", *files)

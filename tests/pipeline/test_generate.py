@@ -37,6 +37,7 @@ def test_rows_are_the_same_for_any_partitioning_and_have_the_columns_of_the_tabl
     ]
 
 
+@pytest.mark.full
 def test_another_seed_makes_other_rows(spark: SparkSession) -> None:
     other = Recipe(topics=2_000, subscriptions=6_000, seed=8, with_history=True)
     for table in Table:
@@ -56,8 +57,10 @@ def test_names_are_unique_and_of_several_shapes_and_subscriptions_are_of_topics_
     assert any(topic.startswith(b"\xff\xfe") for (topic,) in topics), "some are no text"
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0, 1.5])
-@pytest.mark.parametrize("count", [0, 5, 20_000])
+@pytest.mark.parametrize(
+    "exponent", [pytest.param(0.0, marks=pytest.mark.full), 0.9, 1.0, pytest.param(1.5, marks=pytest.mark.full)]
+)
+@pytest.mark.parametrize("count", [0, pytest.param(5, marks=pytest.mark.full), 20_000])
 def test_every_subscription_has_its_place_by_zipfs_law(spark: SparkSession, exponent: float, count: int) -> None:
     popularity = Popularity(topics=500, subscriptions=count, exponent=exponent)
     ranks = spark.range(500).select("id", popularity.fan_out(F.col("id")).alias("expected")).collect()

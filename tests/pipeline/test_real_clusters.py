@@ -97,6 +97,7 @@ def test_ledgers_of_a_standalone_hub_are_held_against_its_records(run: Run, tmp_
         assert result["findings"]["missing-ledger"] == 1
 
 
+@pytest.mark.full
 def test_open_ledgers_of_a_running_hub_say_how_far_they_go(run: Run, tmp_path: Path) -> None:
     with HubAndAdmin(tmp_path) as pair:
         pair.subscribe("eu/news", "reader")

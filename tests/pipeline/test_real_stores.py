@@ -24,7 +24,12 @@ from tests.servers import RunningServers
 ROWS = {row.label: row for row in BACKENDS if row.label in ("hbase", "hbase+thrift", "zookeeper")}
 
 
-@pytest.fixture(params=list(ROWS.values()), ids=list(ROWS))
+@pytest.fixture(
+    params=[
+        pytest.param(row, id=label, marks=pytest.mark.full if label == "hbase+thrift" else ())
+        for label, row in ROWS.items()
+    ]
+)
 def place(request: pytest.FixtureRequest, servers: RunningServers, tmp_path: Path) -> Iterator[Place]:
     """An empty store on each kind of servers in turn."""
     row: BackendRow = request.param

@@ -51,6 +51,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     return found
 
 
+@pytest.mark.full
 def test_jobs_give_stores_as_long_as_they_were_told(run: Run, tmp_path: Path, seen: set[float]) -> None:
     (tmp_path / "topics.tsv").write_text("a\nb\n")
     first, second, third = (new_store(tmp_path, name) for name in ("first", "second", "third"))

@@ -49,6 +49,7 @@ def test_copies_pass_over_what_cannot_be_read_only_if_told_so_and_say_so(
     assert {key.topic for key in records(moved, Table.LEDGERS)} == {b"fine", b"other"}
 
 
+@pytest.mark.full
 def test_an_audit_names_what_cannot_be_read_and_takes_it_for_there(
     run: Run, spark: SparkSession, tmp_path: Path, damaged: str
 ) -> None:

@@ -225,7 +225,7 @@ async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
     assert await client.publish(b"t", b"d") == 3
 
 
-@pytest.mark.parametrize("how", ["killed", "silent"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("silent", marks=pytest.mark.full)])
 async def test_topic_goes_on_while_its_ledger_is_full_and_the_zookeeper_of_the_bookies_is_away(
     ward: DevServers, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from random import Random
 from typing import Final
 
+import pytest
 from kazoo.client import KazooClient
 
 from cli.dev.bookkeeper import LEDGERS_ROOT
@@ -114,6 +115,7 @@ async def _during_beats(proxy: Proxy) -> Counter[str]:
     return seen(proxy) - before
 
 
+@pytest.mark.full
 @on_hbase
 async def test_zookeeper_has_the_same_to_do_for_a_hundred_topics_and_for_ten_thousand(deployment: Deployment) -> None:
     raw = deployment.raw()

@@ -128,7 +128,7 @@ _CUTS: Final = (_Cut(1, Action.HOLD_REQUEST), *(_Cut(number, Action.HOLD_REPLY) 
 """A source stores a pointer, closes its ledger, and names the target; a target finds itself named, claims the topic,
 and writes its ranges."""
 
-_USUAL: Final = {("source", 0), ("source", 2), ("target", 1), ("target", 2)}
+_USUAL: Final = {("source", 2), ("target", 2)}
 """The numbers of the cuts that a usual run makes: the others are for long runs."""
 
 _DELAYS: Final = ((1, Action.DELAY_REQUEST), *((number, Action.DELAY_REPLY) for number in range(1, 4)))

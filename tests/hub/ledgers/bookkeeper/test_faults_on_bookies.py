@@ -136,7 +136,7 @@ async def test_a_bookie_that_fails_in_the_middle_is_replaced(
     await expect_contents(taker, ledger, count - 1)
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", ["kill", pytest.param("pause", marks=pytest.mark.full)])
 async def test_without_a_spare_the_others_carry_on(ward: DevServers, open_store: Open, fault: str) -> None:
     store = await open_store(NO_SPARE)
     ledger, closed = await created(store), await created(store)
