@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 __all__ = ["CountingHandler"]
 
 _NAMES_MAX: Final = 3
+_INFO_AT_ONCE: Final = 10
 _KINDS_MAX: Final = 200
 """Of more kinds of lines at a time, each is said: a bound on memory only, since kinds are written in the code."""
 
@@ -19,9 +20,10 @@ _Kind: TypeAlias = tuple[str, str, str]
 
 @dataclass(slots=True)
 class _Crowd:
-    """The lines of one kind that were not said, since one was a short time ago."""
+    """The lines of one kind within a window: how many were said at once, and those that were not."""
 
-    last: logging.LogRecord
+    said: int = 0
+    last: logging.LogRecord | None = None
     count: int = 0
     names: list[str] = field(default_factory=list)
 
@@ -33,8 +35,9 @@ class CountingHandler(logging.Handler):
     first thing put into it is the name of whom it befell. The first line is passed on at once. The others are counted,
     and said in one line at the end of the window: the last of them, how many there were, and the first three names.
 
-    The window is `window_s`, and `connection_window_s` for lines about connections. Of other lines, whatever is less
-    than a warning is passed on as it is, and so is all that is less than information. Any thread may log.
+    The window is `window_s`, and `connection_window_s` for lines about connections. Of other lines that are less than a
+    warning the first ten are passed on at once: what befalls hubs and bookies comes in its order, and what befalls each
+    topic is counted. Lines for debugging are passed on as they are. Any thread may log.
     """
 
     def __init__(self, target: logging.Handler, window_s: float = 10.0, connection_window_s: float = 1.0) -> None:
@@ -42,23 +45,27 @@ class CountingHandler(logging.Handler):
         self._target = target
         self._window_s = window_s
         self._connection_window_s = connection_window_s
-        self._crowds: dict[_Kind, _Crowd | None] = {}
+        self._crowds: dict[_Kind, _Crowd] = {}
         """The kinds of which a line was said within the last window."""
         self._timers: dict[_Kind, threading.Timer] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         # Called with the lock of this handler.
-        if record.levelno < (logging.INFO if record.name in _ABOUT_CONNECTIONS else logging.WARNING):
+        if record.levelno < logging.INFO:
             self._target.handle(record)
             return
         kind = _kind(record)
-        if kind in self._crowds:
-            self._count(kind, record)
-            return
-        self._target.handle(record)
-        if len(self._crowds) < _KINDS_MAX:
-            self._crowds[kind] = None
-            self._begin_window(kind)
+        crowd = self._crowds.get(kind)
+        if crowd is None:
+            crowd = _Crowd()
+            if len(self._crowds) < _KINDS_MAX:
+                self._crowds[kind] = crowd
+                self._begin_window(kind)
+        if crowd.said < _at_once(record):
+            crowd.said += 1
+            self._target.handle(record)
+        else:
+            _count(crowd, record)
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:
         self._target.setFormatter(fmt)
@@ -81,16 +88,6 @@ class CountingHandler(logging.Handler):
         assert self.lock is not None, "logging makes it"
         return self.lock
 
-    def _count(self, kind: _Kind, record: logging.LogRecord) -> None:
-        crowd = self._crowds[kind]
-        if crowd is None:
-            crowd = self._crowds[kind] = _Crowd(record)
-        crowd.last = record
-        crowd.count += 1
-        name = _name(record)
-        if name and len(crowd.names) < _NAMES_MAX and name not in crowd.names:
-            crowd.names.append(name)
-
     def _begin_window(self, kind: _Kind) -> None:
         timer = self._timers[kind] = threading.Timer(self._window_of(kind[0]), self._end_window, (kind,))
         timer.daemon = True
@@ -104,17 +101,18 @@ class CountingHandler(logging.Handler):
             if kind not in self._timers:
                 return  # It was closed meanwhile.
             del self._timers[kind]
-            if self._say(kind):
+            last = self._say(kind)
+            if last is not None:
                 # It goes on, so the next line comes a window later.
-                self._crowds[kind] = None
+                self._crowds[kind] = _Crowd(_at_once(last))
                 self._begin_window(kind)
 
-    def _say(self, kind: _Kind) -> bool:
-        """Say what was counted, and forget it; return whether there was anything."""
+    def _say(self, kind: _Kind) -> logging.LogRecord | None:
+        """Say what was counted, and forget it; return the last line of it, None if there was none."""
         crowd = self._crowds.pop(kind)
-        if crowd is None:
-            return False
         last = crowd.last
+        if last is None:
+            return None
         text = last.getMessage()
         if crowd.count > 1:
             more = ", …" if crowd.count > len(crowd.names) else ""
@@ -124,7 +122,20 @@ class CountingHandler(logging.Handler):
             last.name, last.levelno, last.pathname, last.lineno, text, None, last.exc_info, last.funcName
         )
         self._target.handle(said)
-        return True
+        return last
+
+
+def _at_once(record: logging.LogRecord) -> int:
+    """Return how many lines like this are said at once, before others of their kind are counted."""
+    return 1 if record.levelno >= logging.WARNING or record.name in _ABOUT_CONNECTIONS else _INFO_AT_ONCE
+
+
+def _count(crowd: _Crowd, record: logging.LogRecord) -> None:
+    crowd.last = record
+    crowd.count += 1
+    name = _name(record)
+    if name and len(crowd.names) < _NAMES_MAX and name not in crowd.names:
+        crowd.names.append(name)
 
 
 def _kind(record: logging.LogRecord) -> _Kind:

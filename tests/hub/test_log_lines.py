@@ -69,7 +69,21 @@ async def test_a_storm_is_told_of_while_it_lasts(log: logging.Logger, kept: _Kep
     assert len(kept.texts) < 100
 
 
-def test_kinds_and_causes_are_counted_apart_and_what_is_less_than_a_warning_is_not(kept: _Kept) -> None:
+def test_what_is_less_than_a_warning_is_counted_from_the_eleventh_line_on(kept: _Kept) -> None:
+    log = logging.Logger("some.module", logging.DEBUG)
+    handler = CountingHandler(kept, 3600.0)
+    log.addHandler(handler)
+    for number in range(1000):
+        log.info("the writer of ledger %d ends", number)
+        log.debug("ledger %d", number)
+    info = [text for text in kept.texts if "writer" in text]
+    assert info == [f"the writer of ledger {number} ends" for number in range(10)]
+    assert len(kept.texts) == 1000 + 10
+    handler.close()
+    assert kept.texts[-1] == ("the writer of ledger 999 ends [and 989 more like it within 3600 s: 10, 11, 12, …]")
+
+
+def test_kinds_and_causes_are_counted_apart_and_few_lines_that_are_less_than_a_warning_are_not(kept: _Kept) -> None:
     log = logging.Logger("some.module")
     handler = CountingHandler(kept, 3600.0)
     log.addHandler(handler)
