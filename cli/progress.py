@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from hedwig.clock import Clock, SystemClock
-from hedwig.human_units import duration_text
+from hedwig.human_units import duration_text, elapsed_text
 
 __all__ = [
     "BarProgress",
@@ -194,7 +194,7 @@ async def _say_now_and_then(title: str, clock: Clock) -> None:
     began = clock.monotonic()
     while True:
         await clock.sleep(_LINE_EVERY_S)
-        click.echo(f"{title}: {duration_text(clock.monotonic() - began)} so far", err=True)
+        click.echo(f"{title}: {elapsed_text(clock.monotonic() - began)} so far", err=True)
 
 
 def _plain(text: str) -> str:

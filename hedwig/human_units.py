@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["duration_text", "in_words", "size_text"]
+__all__ = ["duration_text", "elapsed_text", "in_words", "size_text"]
 
 _SIZE_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _KIB: Final = 1024
@@ -43,3 +43,13 @@ def duration_text(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def elapsed_text(seconds: float) -> str:
+    """Return how long something has gone on, to the second, so that whoever looks again sees it move: `1 min 5 s`."""
+    whole = round(seconds)
+    if whole < 60:
+        return duration_text(seconds)
+    parts = (whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")
+    first = next(index for index, (count, _) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first:])

@@ -1,8 +1,9 @@
 """How far a job has come, for the person who waits: rows, rate and what is left, as Spark tells of its stages.
 
 Spark counts what a stage has read while it is at it, and what it has written only of files, with each task that has
-come to its end. Of a stage that writes to a store it is known what its tasks were given, which says nothing of what is
-in the store: there tasks are told that have come to their end.
+come to its end. Before that, Spark SQL knows what was handed to the writers of files. Of a stage that writes to a store
+it is known what its tasks were given, which says nothing of what is in the store: there tasks are told that have come
+to their end.
 """
 
 import sys
@@ -17,13 +18,16 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from hedwig.clock import Clock, SystemClock
-from hedwig.human_units import duration_text
+from hedwig.human_units import duration_text, elapsed_text
 from pipeline.errors import CONNECTION_ERRORS
 
 __all__ = ["progress"]
 
 _LOOK_EVERY_S: Final = 1.0
 _LINE_EVERY_S: Final = 5.0
+_WRITING: Final = "WriteFiles"
+_MADE: Final = "number of output rows"
+"""What Spark SQL calls the step that writes files, and how many rows a step has made."""
 _WAITING_S: Final = 15.0
 """For so long tasks may be without an executor before that is told."""
 
@@ -49,7 +53,7 @@ def progress(
     """Tell on standard error how far the queries inside have come; `rows` is how many there are, if that is known.
 
     `writes`: what comes of them goes to a store. `copies`: tables go into files, some of them side by side; then `rows`
-    is about how many there are, and told is what is in files of all of them.
+    is about how many there are, and told is what was made for the files of all of them.
 
     On a terminal one line is written anew every second, else there is a line every few seconds.
     """
@@ -77,6 +81,7 @@ class _Watching:
         self._rows = rows
         self._writes = writes
         self._files = _Files() if copies else None
+        self._handed_on = _HandedOn(spark, clock.wall())
         self._idle_since: float | None = None
         self._clock = clock
         self._began = clock.monotonic()
@@ -119,7 +124,9 @@ class _Watching:
         done, tasks = sum(s.numCompleteTasks() for s in running), sum(s.numTasks() for s in running)
         if self._files is not None:
             began = self._files.began_at or min((at for at in map(_began_at, running) if at), default=None)
-            return _Sight(self._files.rows, done, tasks, self._since(began), waits)
+            # What is in files is known of tasks that have ended. A task may take minutes.
+            rows_made = max(self._files.rows, self._handed_on.rows())
+            return _Sight(rows_made, done, tasks, self._since(began), waits)
         rows = [self._rows_of(stage) for stage in running]
         most = max(range(len(running)), key=rows.__getitem__)
         # Those before it had a pace of their own.
@@ -147,10 +154,10 @@ class _Watching:
 
     def _words(self, sight: _Sight | None) -> str:
         if sight is None:
-            return f"{duration_text(self._clock.monotonic() - self._began)} so far"
+            return f"{elapsed_text(self._clock.monotonic() - self._began)} so far"
         if sight.waits:
             waited_s = self._clock.monotonic() - (self._idle_since or self._began)
-            return f"waiting for executors of {self._spark.sparkContext.master}, {duration_text(waited_s)} so far"
+            return f"waiting for executors of {self._spark.sparkContext.master}, {elapsed_text(waited_s)} so far"
         elapsed_s = sight.elapsed_s
         words = []
         if sight.rows:
@@ -167,8 +174,56 @@ class _Watching:
         if 0 < share < 1 and elapsed_s:
             words.append(f"about {duration_text(elapsed_s * (1 - share) / share)} left")
         else:
-            words.append(f"{duration_text(elapsed_s)} so far")
+            words.append(f"{elapsed_text(elapsed_s)} so far")
         return ", ".join(words)
+
+
+class _HandedOn:
+    """How many rows queries have handed to the writers of files, as Spark SQL counts them for its page.
+
+    That comes with each heartbeat of a task, also from sources of which no stage counts what is read.
+    """
+
+    def __init__(self, spark: SparkSession, since: float) -> None:
+        """Prepare to count queries that begin from `since` on (wall clock)."""
+        self._spark = spark
+        self._since_ms = 1000 * since
+        self._ended: dict[int, int] = {}
+
+    def rows(self) -> int:
+        """Return the number, of all queries together; 0 as long as nothing is known."""
+        store = self._spark._jsparkSession.sharedState().statusStore()
+        queries = store.executionsList()
+        found = 0
+        for query in (queries.apply(index) for index in range(queries.size())):
+            number = int(query.executionId())
+            if number in self._ended:
+                found += self._ended[number]
+                continue
+            if query.submissionTime() < self._since_ms:
+                continue
+            # Spark may have forgotten it.
+            with suppress(Py4JError):
+                rows = self._of(store, number)
+                found += rows
+                if query.completionTime().isDefined():
+                    self._ended[number] = rows
+        return found
+
+    @staticmethod
+    def _of(store: Any, number: int) -> int:
+        """Return how many rows the last step before the files has made; 0 of a query that writes none."""
+        nodes = store.planGraph(number).allNodes()
+        steps = [nodes.apply(index) for index in range(nodes.size())]
+        if not any(step.name() == _WRITING for step in steps):
+            return 0
+        told = store.executionMetrics(number)
+        for step in steps:
+            metrics = step.metrics()
+            for metric in (metrics.apply(index) for index in range(metrics.size())):
+                if metric.name() == _MADE and (value := told.get(metric.accumulatorId())).isDefined():
+                    return int(value.get().replace(",", ""))
+        return 0
 
 
 class _Files:

@@ -3,7 +3,7 @@
 import pytest
 
 from cli.formats import FORMATS, make_output
-from hedwig.human_units import duration_text, size_text
+from hedwig.human_units import duration_text, elapsed_text, size_text
 
 ROW = {"topic": "news", "stored_bytes": 1_288_490_189, "owned_for_s": 7503, "publishes_per_s": 7503.5, "p99_ms": 12.5}
 
@@ -42,6 +42,22 @@ def test_size_in_words(size: int, text: str) -> None:
 )
 def test_duration_in_words(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (9.9, "9.9 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (65, "1 min 5 s"),
+        (3605, "1 h 0 min 5 s"),
+        (90_061, "1 d 1 h 1 min 1 s"),
+    ],
+)
+def test_time_that_goes_on_in_words(seconds: float, text: str) -> None:
+    assert elapsed_text(seconds) == text
 
 
 @pytest.mark.parametrize("is_listing", [True, False])
