@@ -20,10 +20,11 @@ from hedwig.wire import (
     encode_published,
     encode_response,
 )
-from hub.answer_gate import AnswerGate
+from hub.answer_gate import AnswerGate, AnswerTurns
 from hub.fair_reading import FairReading
 from hub.options import HubOptions
 from hub.unfinished_frames import UnfinishedFrames
+from hub.unsent import Unsent
 
 if TYPE_CHECKING:
     from hub.cursor import Cursor
@@ -51,7 +52,17 @@ _FRAME_BYTES_MAX: Final = 1 << 30
 
 
 class ChannelOwner(Protocol):
-    """Who is told what happens on a channel."""
+    """Who is told what happens on a channel, and has what channels share."""
+
+    @property
+    def unsent(self) -> Unsent:
+        """What counts the bytes that channels have to send."""
+        ...
+
+    @property
+    def answer_turns(self) -> AnswerTurns:
+        """What the gates of channels have turns at."""
+        ...
 
     @property
     def reading(self) -> FairReading:
@@ -101,6 +112,9 @@ class Channel(asyncio.Protocol):
 
     Deliveries wait while `is_full`. Requests wait, unread, while too many are unanswered, or while the client does not
     read the answers: so neither side can fill the hub's memory.
+
+    The transport is given more only after its socket has taken all that it had. So what the socket has not taken is
+    known, and most of it is here, where it can be held back yet.
     """
 
     def __init__(self, owner: ChannelOwner, options: HubOptions, loop: asyncio.AbstractEventLoop) -> None:
@@ -123,13 +137,21 @@ class Channel(asyncio.Protocol):
         self._is_silent = True
         self._is_holding = False
         """Whether there are requests that are not complete, or not begun, and they are counted."""
+        self._unsent = owner.unsent
+        self._own_bytes = owner.unsent.own_bytes
         self._out: list[bytes] = []
-        self._out_bytes = 0
+        self._bytes = 0
+        """What is to be sent and the socket has not taken, here and in the transport."""
+        self._answer_bytes = 0
+        """The part of it that is answers, roughly."""
+        self._left_bytes = self._left_answer_bytes = 0
+        """What of both the socket left in the transport."""
+        self._counted = 0, 0
+        """Both as `Unsent` counts them: nothing of what goes out at the end of this turn."""
         self._flushing = False
         self._blocked = False
         self._unanswered = 0
         self._unanswered_bytes = 0
-        self._unread_answer_bytes = 0
         self._is_paused = False
         self._is_parting = False
         """Whether the channel ends once nothing is unanswered."""
@@ -158,7 +180,8 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._options.channel_unsent_bytes)
+        # Tell of each write that is not taken at once, and when it is. One byte: zero has TLS tell of every write.
+        self._transport.set_write_buffer_limits(high=1)
         if self._connection is not None:
             self._connection = None
         else:
@@ -276,6 +299,7 @@ class Channel(asyncio.Protocol):
         if self._abort is not None:
             self._abort.cancel()  # Or it would keep this channel in memory meanwhile.
         self._out.clear()
+        self._leave(0, 0)
         self._waiting.clear()
         self._drop_held()
         self._let_answers_go_on()
@@ -287,7 +311,13 @@ class Channel(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._blocked = False
-        self._unread_answer_bytes = 0
+        self._unsent.has_heard(self)
+        self._bytes -= self._left_bytes
+        self._answer_bytes -= self._left_answer_bytes
+        self._left_bytes = self._left_answer_bytes = 0
+        self._write_out()
+        if not self._blocked:
+            self._leave(0, 0)
         self._read_on()
         self._let_answers_go_on()
         self._let_cursors_go_on()
@@ -296,7 +326,7 @@ class Channel(asyncio.Protocol):
         """End the channel after what was sent; its subscriptions are detached at once."""
         if self.is_closed:
             return
-        self._flush()
+        self._write_out()
         if self.is_closed:  # What was to be sent could not be any more.
             return
         self.is_closed = True
@@ -319,9 +349,21 @@ class Channel(asyncio.Protocol):
             return
         self._is_mute = True
         self._out.clear()
-        self._out_bytes = 0
+        self._leave(self._left_bytes, self._left_answer_bytes)
         if self._transport is not None and self._transport.get_write_buffer_size():
             self.abort()
+
+    def cut_off(self) -> None:
+        """End the connection here and now: others need the memory of the answers that its client does not take."""
+        _log.warning(
+            "%s: closing the connection: it has not taken its answers for longest, and all connections together have "
+            "left more than half of %d bytes of answers",
+            self.peer,
+            self._options.unsent_bytes_max,
+        )
+        self._out.clear()
+        self._leave(0, 0)
+        self.abort()
 
     def part(self) -> None:
         """End the channel once all that was read on it is answered; what takes too long is left without an answer."""
@@ -347,15 +389,9 @@ class Channel(asyncio.Protocol):
         return self._unanswered, self._unanswered_bytes
 
     def _end(self, size: int, body: bytes, *, is_refusal: bool = False) -> None:
-        if self._blocked:
-            self._unread_answer_bytes += len(body)
-            if self._unread_answer_bytes > self._options.channel_unsent_bytes:
-                self._pause()
+        if is_refusal or not self._is_mute:
+            self._put(body, is_answer=True)
         self.end_unanswered(size)
-        if is_refusal:
-            self._put(body)
-        else:
-            self.send(body)
 
     def end_unanswered(self, size: int) -> None:
         """Take note that a request of `size` bytes, which `begin` counted, is over and gets no answer."""
@@ -384,7 +420,7 @@ class Channel(asyncio.Protocol):
             self._is_paused
             and 2 * self._unanswered <= options.channel_requests_max
             and 2 * self._unanswered_bytes <= options.channel_bytes_max
-            and self._unread_answer_bytes <= options.channel_unsent_bytes
+            and not (self._blocked and self._answer_bytes > self._unsent.share)
         ):
             self._is_paused = False
             self._resume()
@@ -399,8 +435,11 @@ class Channel(asyncio.Protocol):
     def gate(self) -> AnswerGate:
         """The gate for requests whose answers may be large. Nobody waits there once the channel is closed."""
         if self._gate is None:
-            self._gate = AnswerGate(lambda: self.is_full and not self.is_closed)
+            self._gate = AnswerGate(self._owner.answer_turns, self._has_room_for_answers)
         return self._gate
+
+    def _has_room_for_answers(self, size: int) -> bool:
+        return self.is_closed or not (self.is_full or self._answer_bytes + size > self._unsent.share)
 
     def _let_answers_go_on(self) -> None:
         if self._gate is not None:
@@ -409,6 +448,10 @@ class Channel(asyncio.Protocol):
     def answer(self, size: int, answer: Answer) -> None:
         """Answer a request of `size` bytes."""
         self._end(size, encode_response(answer))
+
+    def answer_encoded(self, size: int, body: bytes) -> None:
+        """Answer a request of `size` bytes with a body that is encoded."""
+        self._end(size, body)
 
     def answer_published(self, size: int, txn_id: int, local: int) -> None:
         """Answer a publish: the message is at the position `local`."""
@@ -422,18 +465,25 @@ class Channel(asyncio.Protocol):
 
     # ------------------------------------------------------------------------------------------------- sending
 
-    def send(self, body: bytes) -> None:
-        """Send a response, together with the others of this turn."""
+    def deliver(self, body: bytes) -> None:
+        """Send a delivery, together with whatever else is sent in this turn."""
         if not self._is_mute:
-            self._put(body)
+            self._put(body, is_answer=False)
 
-    def _put(self, body: bytes) -> None:
+    def _put(self, body: bytes, *, is_answer: bool) -> None:
+        """Send a delivery or what the client is owed, whether it takes it or not: an answer, or an event."""
         if self.is_closed:
             return
         frame = encode_frame(body, _FRAME_BYTES_MAX)
         self._out.append(frame)
-        self._out_bytes += len(frame)
-        if not self._flushing:
+        self._bytes += len(frame)
+        if is_answer:
+            self._answer_bytes += len(frame)
+        if self._blocked:
+            self._count()
+            if is_answer and self._answer_bytes > self._unsent.share:
+                self._pause()
+        elif not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush_soon)
 
@@ -447,7 +497,9 @@ class Channel(asyncio.Protocol):
         if self._told is None:
             self._told = set()
         self._told.add(hash((topic, subscriber)))
-        self.send(encode_response(Event(topic=topic, subscriber=subscriber, kind=EventKind.SUBSCRIPTION_FORCED_CLOSED)))
+        if not self._is_mute:
+            kind = EventKind.SUBSCRIPTION_FORCED_CLOSED
+            self._put(encode_response(Event(topic=topic, subscriber=subscriber, kind=kind)), is_answer=True)
         if len(self._told) > _TOLD_MAX:
             _log.info("%s: closing the connection: it lost more than %d subscriptions", self.peer, _TOLD_MAX)
             self.close()
@@ -459,12 +511,17 @@ class Channel(asyncio.Protocol):
     @property
     def is_full(self) -> bool:
         """Whether deliveries must wait."""
-        return self._blocked or self._out_bytes >= self._options.channel_unsent_bytes
+        return self._bytes >= self._own_bytes and self._bytes >= self._unsent.share
 
     @property
     def room(self) -> int:
         """How many bytes of deliveries are worth reading now."""
-        return max(1, self._options.channel_unsent_bytes - self._out_bytes)
+        return max(1, self._unsent.share - self._bytes)
+
+    @property
+    def untaken_bytes(self) -> int:
+        """How many bytes the transport has that its socket has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def wait_for_room(self, cursor: "Cursor") -> None:
         """Have `cursor` go on once there is room."""
@@ -475,20 +532,45 @@ class Channel(asyncio.Protocol):
 
     def _flush_soon(self) -> None:
         self._flushing = False
-        self._flush()
+        if self._blocked:
+            return  # It goes on once the socket has taken what it was given.
+        self._write_out()
         self._let_answers_go_on()
-        if self._waiting and not self._blocked:
+        if self._waiting:
             self._let_cursors_go_on()
 
-    def _flush(self) -> None:
+    def _write_out(self) -> None:
+        """Give the transport all that is to be sent."""
         if self._out and self._transport is not None and not self.is_closed:
             if not (self._is_mute or self._owner.may_answer()):
                 self.mute()
                 return
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out.clear()
-            self._out_bytes = 0
             self._transport.write(data)
+            if self._blocked:
+                left = self._transport.get_write_buffer_size()
+                self._leave(left, min(left, self._answer_bytes))
+            else:
+                self._bytes = self._answer_bytes = 0
+
+    def _leave(self, size: int, answer_size: int) -> None:
+        """Take note that the socket has left so many bytes, some of them of answers, and nothing else is to be sent."""
+        self._bytes = self._left_bytes = size
+        self._answer_bytes = self._left_answer_bytes = answer_size
+        self._count()
+
+    def _count(self) -> None:
+        """Have `Unsent` count what this channel has now."""
+        unsent, (size, answer_size) = self._unsent, self._counted
+        self._counted = self._bytes, self._answer_bytes
+        unsent.bytes += self._bytes - size
+        unsent.answer_bytes += self._answer_bytes - answer_size
+        if self._answer_bytes:
+            unsent.is_deaf(self)
+            unsent.relieve()
+        else:
+            unsent.has_heard(self)
 
     def _let_cursors_go_on(self) -> None:
         while self._waiting and not self.is_full and not self.is_closed:

@@ -36,6 +36,7 @@ class Cursor:
         "_delivery",
         "_encoder",
         "_filter",
+        "_filter_name",
         "_unconsumed",
         "_window",
         "bound",
@@ -50,9 +51,9 @@ class Cursor:
         delivery: "Delivery",
         subscription: "Subscription",
         channel: "Channel",
+        preferences: SubscriptionPreferences,
         message_filter: MessageFilter | None,
     ) -> None:
-        preferences: SubscriptionPreferences = subscription.preferences
         self.subscription = subscription
         self.channel = channel
         self.is_open = True
@@ -65,6 +66,7 @@ class Cursor:
         self._unconsumed: deque[int] | None = deque() if self._window else None
         """What was delivered here and lies beyond the consume pointer: that fills the window."""
         self._filter = message_filter
+        self._filter_name = preferences.message_filter
         self._busy = False
         """Whether a read, or a turn in the event loop, will go on with this cursor."""
         self._damaged: tuple[int, float] | None = None
@@ -128,7 +130,7 @@ class Cursor:
         # The pointer may be ahead: a CONSUME of a former connection comes late. No later one would take this out again.
         if self._unconsumed is not None and local > self.subscription.consumed:
             self._unconsumed.append(local)
-        self.channel.send(self._encoder.encode(stored))
+        self.channel.deliver(self._encoder.encode(stored))
         self._delivery.delivered += 1
 
     def _wants(self, stored: bytes) -> bool:
@@ -137,9 +139,11 @@ class Cursor:
             return self._filter.accepts(Message.decode(stored))
         except Exception as exc:
             # Whoever subscribed is promised each message that the filter wants, and a broken filter cannot say.
-            name = self.subscription.preferences.message_filter
             _log.exception(
-                "the message filter %r of %s failed with %r; the message is delivered", name, self.subscription, exc
+                "the message filter %r of %s failed with %r; the message is delivered",
+                self._filter_name,
+                self.subscription,
+                exc,
             )
             return True
 

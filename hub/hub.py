@@ -15,6 +15,7 @@ from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.wire import Request
+from hub.answer_gate import AnswerTurns
 from hub.channel import Channel
 from hub.delivery import Delivery
 from hub.descriptors import ConnectionLimits
@@ -39,6 +40,7 @@ from hub.tls import tls_context
 from hub.tls_listener import TlsListener
 from hub.topics import Topics
 from hub.unfinished_frames import UnfinishedFrames
+from hub.unsent import Unsent
 from metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 
 if TYPE_CHECKING:
@@ -89,6 +91,8 @@ class Hub:
         self.reading = FairReading(clock)
         self._servers: list[Listener] = []
         self._secure: TlsListener | None = None
+        self.unsent = Unsent(options)
+        self.answer_turns = AnswerTurns()
         self._limits = ConnectionLimits.fit(options.channels_max)
         self.places = Places(self._limits.connections, clock.monotonic)
         loop = asyncio.get_running_loop()

@@ -39,6 +39,7 @@ class Load:
             "attached_subscriptions": sum(len(channel.subscriptions) for channel in hub.channels),
             "unanswered_bytes": hub.requests.unanswered_bytes,
             "unfinished_bytes": hub.frames.bytes,
+            "unsent_bytes": hub.unsent.bytes,
             "cache_bytes": hub.tails.bytes,
             "waiting_consume_pointers": hub.subscribing.pointers.waiting,
             "waiting_ledger_deletions": hub.deletions.waiting,

@@ -43,6 +43,7 @@ _LEVELS: Final[Mapping[str, str]] = {
     "attached_subscriptions": "Subscriptions that a client is attached to.",
     "unanswered_bytes": "Bytes of requests that are not answered yet, 1 KiB added for each.",
     "unfinished_bytes": "Bytes of requests that have not arrived in full, or wait for their turn.",
+    "unsent_bytes": "Bytes of answers and deliveries that the sockets have not taken.",
     "cache_bytes": "Memory that the newest messages take.",
     "waiting_consume_pointers": "Consume pointers that moved and are not stored yet.",
     "waiting_ledger_deletions": "Ledgers that are to be deleted, and could not be yet.",

@@ -55,6 +55,11 @@ class HubOptions:
     channel_requests_max: int = option(10_000, "unanswered requests of a channel before it is not read")
     channel_bytes_max: int = option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
     channel_unsent_bytes: int = option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
+    unsent_bytes_max: int = option(
+        256 * _MIB,
+        "bytes not sent over all channels; of the rest a channel may have 1/64, and 16 KiB however little that is; if "
+        "answers are more than half, the channel that has not taken its answers for longest is closed",
+    )
     handshake_s: float = option(10.0, "a connection to the TLS port whose handshake takes longer is closed")
     frame_s: float = option(30.0, "a connection is closed if one of its requests takes longer to arrive in full")
     receive_bytes_max: int = option(
@@ -120,6 +125,7 @@ class HubOptions:
             ("channel_requests_max", 1, 10_000_000),
             ("channel_bytes_max", 1, 1 << 32),
             ("channel_unsent_bytes", 1, 1 << 32),
+            ("unsent_bytes_max", 1 << 20, 1 << 40),
             ("receive_bytes_max", 1, 1 << 40),
             ("request_bytes_max", 1, 1 << 40),
             ("topic_requests_max", 1, 10_000_000),

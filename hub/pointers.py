@@ -203,7 +203,8 @@ class Pointers:
             subscription.stored = current.value.state.consumed.local
             subscription.consume(current.value.state.consumed)
         if current.value.preferences is not None:
-            subscription.preferences = current.value.preferences
+            # Not kept, since they may be large. Whoever needs them reads them.
+            subscription.preferences = None
 
     async def store_now(self, subscription: Subscription) -> None:
         """Store one consume pointer, in a turn that the caller has.

@@ -1,7 +1,8 @@
 """Requests: what a hub does with each, once it owns the topic."""
 
+import asyncio
 import logging
-from collections import Counter
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -31,7 +32,7 @@ from hedwig.wire import (
 from hub.channel import Channel
 from hub.options import HubOptions
 from hub.remote_positions import check_bound
-from hub.subscribing import Subscribing, TopicGoneError
+from hub.subscribing import NotYetError, Subscribing, TopicGoneError
 from hub.tasks import Tasks
 from hub.topic import OwnedTopic
 from hub.topics import Topics
@@ -61,12 +62,21 @@ class _Attempt:
 
     left: int
     made: Subscribe | None = None
+    is_first_in_line: bool = False
+    """Whether it goes through the gate for answers in front of all others, since it has been inside."""
 
     def next(self, made: Action | None = None) -> Self:
         """Return the next one, after `made` has stored its subscription."""
-        if self.made is not None or not isinstance(made, Subscribe) or made.mode is CreateOrAttach.ATTACH:
-            made = self.made
-        return type(self)(self.left - 1, made)
+        return type(self)(self.left - 1, self._made_by(made))
+
+    def once_more(self, made: Action) -> Self:
+        """Return the one that follows once the client has taken what is answered, after `made` was carried out."""
+        return type(self)(self.left, self._made_by(made), is_first_in_line=True)
+
+    def _made_by(self, action: Action | None) -> Subscribe | None:
+        if self.made is not None or not isinstance(action, Subscribe) or action.mode is CreateOrAttach.ATTACH:
+            return self.made
+        return action
 
     def outcome(self, error: HedwigError) -> HedwigError:
         """Return what to answer when it fails with `error`."""
@@ -74,7 +84,7 @@ class _Attempt:
             return error
         if isinstance(error, NotResponsibleForTopicError) and self.made.mode is CreateOrAttach.CREATE_OR_ATTACH:
             return error
-        return UncertainStateError(f"the subscription was stored, and then the topic was released: {error}")
+        return UncertainStateError(f"the subscription is stored, and was then not attached: {error}")
 
 
 class Requests:
@@ -90,10 +100,8 @@ class Requests:
         """Requests that are being carried out."""
         self.unanswered_bytes = 0
         """What all requests that are not answered yet take, roughly."""
-        self._subscribes: Counter[_Place] = Counter()
-        """SUBSCRIBEs under way."""
-        self._behind: dict[_Place, list[tuple[Request, int]]] = {}
-        """CLOSESUBSCRIPTIONs that wait until the SUBSCRIBEs before them are over, and what came after them."""
+        self._under_way: dict[_Place, deque[tuple[Request, int]] | None] = {}
+        """The places of which a request is under way, and the requests that wait behind it."""
         self.is_read_only = options.read_only
         self.published = 0
         self.refused = 0
@@ -109,32 +117,31 @@ class Requests:
         self._begin_in_order(channel, request, size)
 
     def _begin_in_order(self, channel: Channel, request: Request, size: int) -> None:
-        """Begin to carry a request out; a CLOSESUBSCRIPTION not before the SUBSCRIBEs in front of it are over.
+        """Begin to carry a request out, once those before it that concern the same subscription are over.
 
-        A SUBSCRIBE begins anew when its topic is released meanwhile, behind requests that came later. But once a
-        CLOSESUBSCRIPTION is confirmed, nothing that its channel sent before may attach any more.
+        A SUBSCRIBE may have to begin anew, behind requests that came later. But once a CLOSESUBSCRIPTION is confirmed,
+        nothing that its channel sent before may attach any more.
         """
         if (place := _place_of(channel, request)) is not None:
-            waiting = self._behind.get(place)
-            if waiting is None and isinstance(request.action, CloseSubscription) and place in self._subscribes:
-                waiting = self._behind[place] = []
-            if waiting is not None:
-                waiting.append((request, size))
+            if place in self._under_way:
+                behind = self._under_way[place]
+                if behind is None:
+                    behind = self._under_way[place] = deque()
+                behind.append((request, size))
                 return
-            if isinstance(request.action, Subscribe):
-                self._subscribes[place] += 1
+            self._under_way[place] = None
         self._with_topic(channel, request, size, _Attempt(_TRIES))
 
     def _over(self, channel: Channel, request: Request) -> None:
-        """Take note that a request is answered, or needs no answer any more; begin what waited for that."""
+        """Take note that a request is answered, or needs no answer any more; begin what waits behind it."""
         place = _place_of(channel, request)
-        if place is None or not isinstance(request.action, Subscribe):
+        if place is None:
             return
-        self._subscribes[place] -= 1
-        if not self._subscribes[place]:
-            del self._subscribes[place]
-            for following, size in self._behind.pop(place, ()):
-                self._begin_in_order(channel, following, size)
+        if behind := self._under_way[place]:
+            # Not now: each may be over at once.
+            asyncio.get_running_loop().call_soon(self._with_topic, channel, *behind.popleft(), _Attempt(_TRIES))
+        else:
+            del self._under_way[place]
 
     def refuse(self, channel: Channel, request: Request, size: int, error: HedwigError) -> None:
         """Answer a request with `error`, whatever it asks for."""
@@ -251,7 +258,7 @@ class Requests:
 
         async def carry_out() -> None:
             try:
-                await channel.gate.enter()
+                await channel.gate.enter(again=attempt.is_first_in_line)
             except BaseException:
                 work.close()
                 channel.end_unanswered(size)
@@ -260,11 +267,15 @@ class Requests:
             is_over = True
             try:
                 was_answered = await work
+            except NotYetError:
+                is_over = False
+                again = attempt.once_more(request.action)
+                self._with_topic(channel, _finding_what_it_made(request), size, again)
             except TopicGoneError as gone:
                 if attempt.left > 1:
                     is_over = False
-                    again = _finding_what_it_made(request) if gone.created else request
-                    self._with_topic(channel, again, size, attempt.next(request.action if gone.created else None))
+                    following = _finding_what_it_made(request) if gone.created else request
+                    self._with_topic(channel, following, size, attempt.next(request.action if gone.created else None))
                 else:
                     error = ServiceDownError("the topic is released again and again; try later")
                     self._refuse(channel, size, request.txn_id, attempt.outcome(error))

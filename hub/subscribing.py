@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from hedwig.clock import Clock
 from hedwig.errors import (
@@ -21,6 +21,7 @@ from hedwig.errors import (
     HedwigError,
     InvalidMessageFilterError,
     NoRecordError,
+    NoSubscriptionStateError,
     ServiceDownError,
     SubscriptionStateExistsError,
     TopicBusyError,
@@ -34,7 +35,7 @@ from hedwig.model import (
 )
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
-from hedwig.wire import Answer, Consume, CreateOrAttach, Subscribe
+from hedwig.wire import Answer, Consume, CreateOrAttach, Subscribe, encode_response
 from hub.channel import Channel
 from hub.cursor import Cursor
 from hub.delivery import Delivery
@@ -46,12 +47,18 @@ from hub.topic import OwnedTopic, Subscription
 from hub.turns import Turns
 from metadata import SubscriptionDataManager, WriteGate
 
-__all__ = ["Subscribing", "TopicGoneError"]
+__all__ = ["NotYetError", "Subscribing", "TopicGoneError"]
 
 _log = logging.getLogger(__name__)
 
 _TRIES: Final = 5
 _DETACHED_AT_ONCE: Final = 256
+_KEPT_BYTES: Final = 1024
+"""Preferences with larger answers are not kept in memory, since a connection may attach any number of subscriptions."""
+
+
+_Found: TypeAlias = tuple[Subscription, SubscriptionPreferences, MessageFilter | None]
+"""A subscription in memory, all its preferences, and its filter."""
 
 
 class TopicGoneError(Exception):
@@ -63,6 +70,13 @@ class TopicGoneError(Exception):
     def __init__(self, *, created: bool = False) -> None:
         super().__init__("the topic was released meanwhile")
         self.created = created
+
+
+class NotYetError(Exception):
+    """The client has not taken the answers before, and this one is large: the SUBSCRIBE has to be begun anew.
+
+    Its subscription is on record, so that next time it finds it.
+    """
 
 
 class Subscribing:
@@ -97,7 +111,7 @@ class Subscribing:
         """Attach a subscription to `channel`, answer, and begin delivery; return False if there is nobody to answer.
 
         Raises: ClientAlreadySubscribedError, ClientNotSubscribedError, TopicBusyError, InvalidMessageFilterError,
-            MetadataError; TopicGoneError. Then nothing was answered.
+            MetadataError; TopicGoneError, NotYetError. Then nothing was answered.
         """
         self.check_not_frozen()
         subscriber = action.subscriber
@@ -108,16 +122,22 @@ class Subscribing:
                 _check_serving(topic)
                 if channel.was_told(topic.name, subscriber):
                     channel.close()
+                if channel.is_closed:
                     return False
-                subscription, message_filter = await self._find_or_create(topic, channel, action, pointer)
+                subscription, preferences, message_filter = await self._find_or_create(topic, channel, action, pointer)
                 try:
                     if not topic.is_serving:
                         raise TopicGoneError(created=True)
                     if channel.is_closed:
                         return False
+                    body = encode_response(Answer(txn_id=txn_id, preferences=preferences))
+                    if not channel.gate.may_answer(len(body)):
+                        raise NotYetError
+                    is_kept = len(body) <= _KEPT_BYTES or subscription.version is None
+                    subscription.preferences = preferences if is_kept else None
                     self._bind(subscription, channel)
-                    channel.answer(size, Answer(txn_id=txn_id, preferences=subscription.preferences))
-                    subscription.cursor = Cursor(self._delivery, subscription, channel, message_filter)
+                    channel.answer_encoded(size, body)
+                    subscription.cursor = Cursor(self._delivery, subscription, channel, preferences, message_filter)
                     subscription.cursor.go_on()
                     return True
                 finally:
@@ -283,8 +303,8 @@ class Subscribing:
 
     async def _find_or_create(
         self, topic: OwnedTopic, channel: Channel, action: Subscribe, pointer: MessageSeqId
-    ) -> tuple[Subscription, MessageFilter | None]:
-        """Return the subscription, in memory, with the preferences of the request merged into its own; and its filter.
+    ) -> _Found:
+        """Return the subscription, in memory, its preferences with those of the request merged in, and its filter.
 
         The filter is made before anything is written: a request that is refused for it changes nothing.
         """
@@ -303,18 +323,18 @@ class Subscribing:
         elif subscription.is_delivered and not _is_on(subscription, channel) and not action.force_attach:
             raise TopicBusyError(f"{subscription} is attached to another connection")
         try:
-            message_filter = await self._merge_preferences(subscription, action.preferences)
+            preferences, message_filter = await self._merge_preferences(subscription, action.preferences)
         except NoRecordError:
             # Somebody else deleted it, so what is in memory counts no more.
             self._let_go(subscription)
             return await self._find_or_create(topic, channel, action, pointer)
         topic.keep(subscription)
-        return subscription, message_filter
+        return subscription, preferences, message_filter
 
     async def _find_record(
         self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
-    ) -> Versioned[SubscriptionData] | tuple[Subscription, MessageFilter | None]:
-        """Return the stored record, or the subscription that was made, and its filter."""
+    ) -> Versioned[SubscriptionData] | _Found:
+        """Return the stored record, or the subscription that was made, its preferences and its filter."""
         subscriber = action.subscriber
         if action.mode is CreateOrAttach.ATTACH:
             found = await self._manager.read_subscription_data(topic.name, subscriber)
@@ -343,11 +363,9 @@ class Subscribing:
             current = exists.current
             assert current is not None, "who refuses NEW says what is there"
             return current
-        return made, message_filter
+        return made, action.preferences, message_filter
 
-    def _make_fleeting(
-        self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId
-    ) -> tuple[Subscription, MessageFilter | None]:
+    def _make_fleeting(self, topic: OwnedTopic, action: Subscribe, pointer: MessageSeqId) -> _Found:
         """Return a subscription to a non-durable topic: it exists while it is attached."""
         if action.mode is CreateOrAttach.ATTACH:
             raise ClientNotSubscribedError(
@@ -357,21 +375,24 @@ class Subscribing:
         message_filter = self._filters.make(topic.name, action.subscriber, action.preferences)
         subscription = Subscription(topic, action.subscriber, action.preferences, pointer, None)
         topic.keep(subscription)
-        return subscription, message_filter
+        return subscription, action.preferences, message_filter
 
     async def _merge_preferences(
         self, subscription: Subscription, asked: SubscriptionPreferences
-    ) -> MessageFilter | None:
-        """Store what the request changes of the preferences, before it is answered; return the filter they name."""
+    ) -> tuple[SubscriptionPreferences, MessageFilter | None]:
+        """Store what the request changes of the preferences, before it is answered; return them, and their filter."""
         for _ in range(_TRIES):
             _check_serving(subscription.topic)
-            merged = _merged(subscription.preferences, asked)
+            stored = subscription.preferences
+            if stored is None:
+                stored = await self._read_preferences(subscription)
+            merged = _merged(stored, asked)
             message_filter = self._filters.make(subscription.topic.name, subscription.subscriber, merged)
-            if merged == subscription.preferences:
-                return message_filter
+            if merged == stored:
+                return merged, message_filter
             if subscription.version is None:
                 subscription.preferences = merged
-                return message_filter
+                return merged, message_filter
             try:
                 subscription.version = await self._manager.update_subscription_data(
                     subscription.topic.name,
@@ -384,9 +405,18 @@ class Subscribing:
                     raise
                 self.pointers.adopt(subscription, refused.current)
             else:
-                subscription.preferences = merged
-                return message_filter
+                subscription.preferences = None
+                return merged, message_filter
         raise ServiceDownError(f"{subscription} is changed by others at the same time; try again")
+
+    async def _read_preferences(self, subscription: Subscription) -> SubscriptionPreferences:
+        """Go on from what is on record, and return the preferences there. Raises: NoSubscriptionStateError."""
+        name, subscriber = subscription.topic.name, subscription.subscriber
+        found = await self._manager.read_subscription_data(name, subscriber)
+        if found is None:
+            raise NoSubscriptionStateError(f"{subscription} is not on record")
+        self.pointers.adopt(subscription, found)
+        return found.value.preferences or SubscriptionPreferences()
 
     async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, version: Version | None) -> None:
         missing = ClientNotSubscribedError(

@@ -29,13 +29,14 @@ class Subscription:
         self,
         topic: "OwnedTopic",
         subscriber: SubscriberId,
-        preferences: SubscriptionPreferences,
+        preferences: SubscriptionPreferences | None,
         consumed: MessageSeqId,
         version: Version | None,
     ) -> None:
         self.topic = topic
         self.subscriber = subscriber
         self.preferences = preferences
+        """None if they are large: then they are on record only."""
         self.consumed = self.stored = consumed.local
         self._remote = consumed.remote
         self.version = version

@@ -17,6 +17,7 @@ from typing import Final
 from benchmarks.descriptors import raise_descriptor_limit
 from benchmarks.environment import sync_rate
 from benchmarks.neighbours.admin_requests import endless_posts
+from benchmarks.neighbours.answers import deaf_askers
 from benchmarks.neighbours.clients import Neighbour
 from benchmarks.neighbours.connections import (
     handshakes,
@@ -87,6 +88,7 @@ _NEIGHBOURS: Final[dict[str, Neighbour]] = {
     "fast-publishers": fast_publishers,
     "new-topics": new_topics,
     "readers-of-nothing": readers_of_nothing,
+    "deaf-askers": deaf_askers,
     "random-bytes": random_bytes,
     "endless-posts": endless_posts,
     "one-address-silent": one_address(16_500, "127.0.0.1", publishes=False),

@@ -1,6 +1,7 @@
 """Subscribing, over the wire: the three modes, preferences, who is attached where, close and unsubscribe."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,6 +124,29 @@ async def test_preferences_are_merged_field_by_field_and_option_by_option(hub: H
     assert found.value.preferences == merged
     assert await client.subscribed(T, S, mode=ATTACH) == merged, "what is absent changes nothing"
     assert await record_of(hub) == found, "nor is it written again"
+
+
+async def test_large_preferences_are_merged_though_they_are_not_kept_in_memory(
+    hub: Hub, client: WireClient, connect: Connect
+) -> None:
+    large = SubscriptionPreferences(options={"big": bytes(100_000)}, message_bound=7)
+    assert await client.subscribed(T, S, preferences=large) == large
+    owned = hub.topics.get(T)
+    assert owned is not None
+    subscription = owned.subscription(S)
+    assert subscription is not None
+    assert subscription.preferences is None
+    other = await connect(hub)
+    assert (await other.subscribe(T, S)).status is StatusCode.TOPIC_BUSY
+    change = SubscriptionPreferences(options={"small": b"1"}, message_window_size=3)
+    merged = replace(large, options={**large.options, **change.options}, message_window_size=3)
+    for _ in range(2):
+        assert await client.subscribed(T, S, preferences=change) == merged
+    assert await other.subscribed(T, S, force=True) == merged
+    shrunk = replace(merged, options={"big": b"", "small": b"1"})
+    assert await other.subscribed(T, S, preferences=SubscriptionPreferences(options={"big": b""})) == shrunk
+    await hub.metadata.subscriptions.delete_subscription_data(T, S, ANY)
+    assert await other.subscribed(T, S) == shrunk, "small ones are in memory"
 
 
 async def test_preferences_are_merged_on_the_channel_that_is_attached(hub: Hub, client: WireClient) -> None:

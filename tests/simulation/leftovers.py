@@ -38,8 +38,7 @@ def _held(hub: SimulatedHub, incarnation: Incarnation) -> Iterator[tuple[str, ob
     )
     yield "parked subscriptions", list(map(str, subscribing._parked))
     yield "pointers", subscribing.pointers.waiting
-    yield "SUBSCRIBEs", list(requests._subscribes)
-    yield "requests behind SUBSCRIBEs", list(requests._behind)
+    yield "requests for subscriptions", list(requests._under_way)
     yield "bytes of requests", requests.unanswered_bytes
     yield "requests", len(requests.tasks)
     yield "acquisitions", topics.acquiring + topics._running
@@ -47,6 +46,7 @@ def _held(hub: SimulatedHub, incarnation: Incarnation) -> Iterator[tuple[str, ob
     yield "topics", len(topics)
     yield "bytes of tails", incarnation.tails.bytes - _NOTE_BYTES * len(incarnation.tails._order)
     yield "bytes of frames", hub.frames.bytes
+    yield "unsent bytes", hub.unsent.bytes + hub.unsent.answer_bytes + len(hub.unsent._deaf)
     yield "channels", len(hub.channels)
     yield "writes", hub._gate.running
 

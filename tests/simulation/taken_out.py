@@ -53,7 +53,7 @@ def _count_all_in_window(self: Cursor, local: int, stored: bytes) -> None:
         return
     if self._unconsumed is not None:
         self._unconsumed.append(local)
-    self.channel.send(self._encoder.encode(stored))
+    self.channel.deliver(self._encoder.encode(stored))
     self._delivery.delivered += 1
 
 
