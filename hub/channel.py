@@ -210,7 +210,7 @@ class Channel(asyncio.Protocol):
         except RemoteProtocolError:
             bodies = []  # It stays refused, which is looked at behind what came before.
         bodies.reverse()
-        if bodies:
+        if bodies and (self._is_silent or self._is_holding):
             self._complete()
         if self._is_behind:
             self._bodies = bodies + self._bodies

@@ -14,7 +14,7 @@ __all__ = ["TlsListener"]
 
 _log = logging.getLogger(__name__)
 
-_ACCEPTED_MAX: Final = 64
+_ACCEPTED_MAX: Final = 8
 """How many connections are accepted in one turn of the event loop."""
 _HANDSHAKES_MAX: Final = 1024
 """How many handshakes go on at once, since each takes some 50 KiB. The oldest makes room for the next."""
