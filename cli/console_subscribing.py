@@ -66,7 +66,7 @@ def subscription_commands(session: "ConsoleSession") -> Commands:
         """
         output = settings.writer()
         if _MODES[mode] is CreateOrAttach.ATTACH:
-            check_topic_of_hub(settings, hub, topic, subscriber)
+            check_topic_of_hub(settings, hub, topic)
         session.subscriptions.open(settings, hub, topic, subscriber, _MODES[mode], receives=receive)
         output.record(name_fields(topic, subscriber) | {"result": "open", "receives": receive})
 

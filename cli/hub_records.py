@@ -1,8 +1,8 @@
 """What the metadata store adds to what hubs tell their clients.
 
-A hub answers no consume, and makes a topic that it is asked about. Its store knows where a pointer stands, and which
-topics there are. Whoever talks to a hub may have no store, or another one, so what cannot be read there, or does not
-fit, counts as not known. No store is made for a look.
+A hub answers no consume, and does not tell a topic that is missing from a subscriber who is. Its store knows where a
+pointer stands, and which topics there are. Whoever talks to a hub may have no store, or another one, so what cannot be
+read there, or does not fit, counts as not known. No store is made for a look.
 """
 
 import asyncio
@@ -31,22 +31,14 @@ _LOOK_S: Final = 5.0
 """The hub has done its part, or is about to: nobody waits for a store as long as for that."""
 
 
-def check_topic_of_hub(settings: Settings, hub: HubAccess, topic: Topic, subscriber: SubscriberId) -> None:
-    """Raise CommandError if the hub is the standalone hub of the store, and that has no record of the topic.
-
-    Then nobody is subscribed to it, and the hub, if asked about it, would make it.
-    """
+def check_topic_of_hub(settings: Settings, hub: HubAccess, topic: Topic) -> None:
+    """Raise CommandError if the hub is the standalone hub of the store, and that has no record of the topic."""
 
     async def is_absent(store: MetadataStore) -> bool:
         registered = await store.standalone_hub()
         if registered is None or registered.address.rsplit(":", 1)[0] != f"{hub.address.host}:{hub.address.port}":
             return False
-        # A topic that is not durable may have an owner only; of another, a subscription may be all that is left.
-        return (
-            await store.persistence.read_topic_persistence_info(topic) is None
-            and await store.ownership.read_owner_info(topic) is None
-            and await store.subscriptions.read_subscription_data(topic, subscriber) is None
-        )
+        return not await store.has_topic(topic)
 
     with contextlib.suppress(HedwigError, TimeoutError):
         if _with_store_that_is_there(settings, is_absent):

@@ -82,7 +82,7 @@ def subscribe(
     """
     output = settings.writer()
     if _MODES[mode] is CreateOrAttach.ATTACH:
-        check_topic_of_hub(settings, hub, topic, subscriber)
+        check_topic_of_hub(settings, hub, topic)
 
     async def read(client: HedwigClient) -> None:
         opened = await client.subscribe(
@@ -120,7 +120,7 @@ def consume(
     It never moves back, nor beyond the last message. `consumed` is where it stands then, by the store.
     """
     output = settings.writer()
-    check_topic_of_hub(settings, hub, topic, subscriber)
+    check_topic_of_hub(settings, hub, topic)
 
     async def move(client: HedwigClient) -> None:
         opened = await client.subscribe(
@@ -172,7 +172,7 @@ def unsubscribe(
             await client.unsubscribe(topic, subscriber)
 
     def carry_out() -> str:
-        check_topic_of_hub(settings, hub, topic, subscriber)
+        check_topic_of_hub(settings, hub, topic)
         if dry_run or not yes:
             with_hub(settings, hub, subject, look)
         if dry_run:

@@ -71,7 +71,7 @@ class Incarnation:
             kept_s, for_originals = 0.0, is_plain_topic
         known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
         ownership = Ownership(leased.ownership, liveness, known, for_originals)
-        self.topics = Topics(options, ownership, self._log_store, clock)
+        self.topics = Topics(options, ownership, self._log_store, clock, metadata.has_topic)
         self.delivery = Delivery(options, clock)
         self.subscribing = Subscribing(options, leased.subscriptions, self.delivery, filters, clock, gate)
         self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing, ledgers)

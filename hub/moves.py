@@ -116,7 +116,7 @@ class Moves:
             if not acquired.done():
                 acquired.set_exception(error)
 
-        self._hub.topics.with_topic(name, source=self, should_claim=True, serve=serve, refuse=refuse)
+        self._hub.topics.with_topic(name, source=self, makes=True, should_claim=True, serve=serve, refuse=refuse)
         return await acquired
 
     async def _check_may_have(self, name: Topic, redirect: NotResponsibleForTopicError) -> None:

@@ -11,6 +11,7 @@ from hedwig.errors import (
     HedwigError,
     InvalidArgumentError,
     MalformedRequestError,
+    NoSuchTopicError,
     NotResponsibleForTopicError,
     ServiceDownError,
     UncertainStateError,
@@ -32,7 +33,7 @@ from hedwig.wire import (
 from hub.channel import Channel
 from hub.options import HubOptions
 from hub.remote_positions import check_bound
-from hub.subscribing import NotYetError, Subscribing, TopicGoneError
+from hub.subscribing import NotYetError, Subscribing, TopicGoneError, not_subscribed
 from hub.tasks import Tasks
 from hub.topic import OwnedTopic
 from hub.topics import Topics
@@ -192,18 +193,32 @@ class Requests:
             self._serve(topic, channel, request, size, attempt)
 
         def refuse(error: HedwigError) -> None:
-            # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
-            self._refuse(channel, size, request.txn_id, attempt.outcome(error))
+            if isinstance(error, NoSuchTopicError):
+                self._answer_of_no_topic(channel, request, size)
+            else:
+                # Also a CONSUME at the wrong hub is answered: that is how the client's log gets to know.
+                self._refuse(channel, size, request.txn_id, attempt.outcome(error))
             self._over(channel, request)
 
         self._topics.with_topic(
             request.topic,
             source=channel,
+            makes=_makes_its_topic(request.action),
             should_claim=request.should_claim,
             tried=request.tried,
             serve=serve,
             refuse=refuse,
         )
+
+    def _answer_of_no_topic(self, channel: Channel, request: Request, size: int) -> None:
+        """Answer a request as a hub does that owns its topic and finds nobody subscribed to it."""
+        match request.action:
+            case Consume():
+                channel.end_unanswered(size)
+            case Subscribe(subscriber=subscriber) | Unsubscribe(subscriber):
+                self._refuse(channel, size, request.txn_id, not_subscribed(request.topic, subscriber))
+            case _:
+                channel.answer(size, Answer(txn_id=request.txn_id))
 
     def _serve(self, topic: OwnedTopic, channel: Channel, request: Request, size: int, attempt: _Attempt) -> None:
         topic.used_at = self._topics.now()
@@ -330,6 +345,16 @@ class Requests:
         lost = self._subscribing.channel_ended(channel)
         if lost:
             self.tasks.start(self._subscribing.detach_lost(lost, channel))
+
+
+def _makes_its_topic(action: Action) -> bool:
+    """Say whether a request for a topic that does not exist makes it; the others have nothing to find there."""
+    match action:
+        case Publish():
+            return True
+        case Subscribe(mode=mode):
+            return mode is not CreateOrAttach.ATTACH
+    return False
 
 
 def _place_of(channel: Channel, request: Request) -> _Place | None:

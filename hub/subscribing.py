@@ -32,6 +32,7 @@ from hedwig.model import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
+    Topic,
 )
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
@@ -47,7 +48,7 @@ from hub.topic import OwnedTopic, Subscription
 from hub.turns import Turns
 from metadata import SubscriptionDataManager, WriteGate
 
-__all__ = ["NotYetError", "Subscribing", "TopicGoneError"]
+__all__ = ["NotYetError", "Subscribing", "TopicGoneError", "not_subscribed"]
 
 _log = logging.getLogger(__name__)
 
@@ -339,9 +340,7 @@ class Subscribing:
         if action.mode is CreateOrAttach.ATTACH:
             found = await self._manager.read_subscription_data(topic.name, subscriber)
             if found is None:
-                raise ClientNotSubscribedError(
-                    f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"
-                )
+                raise not_subscribed(topic.name, subscriber)
             return found
         made = Subscription(topic, subscriber, action.preferences, pointer, None)
         try:
@@ -419,15 +418,12 @@ class Subscribing:
         return found.value.preferences or SubscriptionPreferences()
 
     async def _delete(self, topic: OwnedTopic, subscriber: SubscriberId, version: Version | None) -> None:
-        missing = ClientNotSubscribedError(
-            f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic.name)}'"
-        )
         for _ in range(_TRIES):
             _check_serving(topic)  # Whoever owns it next may have acknowledged the subscription.
             if version is None:
                 found = await self._manager.read_subscription_data(topic.name, subscriber)
                 if found is None:
-                    raise missing
+                    raise not_subscribed(topic.name, subscriber)
                 version = found.version
             try:
                 await self._manager.delete_subscription_data(topic.name, subscriber, version)
@@ -509,6 +505,13 @@ class Subscribing:
         # Its client has to learn of it, unless it is just done with it.
         if channel is not None and subscription not in self._closing:
             channel.close()
+
+
+def not_subscribed(topic: Topic, subscriber: SubscriberId) -> ClientNotSubscribedError:
+    """Return what a request gets that needs a subscription which does not exist."""
+    return ClientNotSubscribedError(
+        f"subscriber '{show_name(subscriber)}' is not subscribed to topic '{show_name(topic)}'"
+    )
 
 
 def _check_serving(topic: OwnedTopic) -> None:

@@ -10,11 +10,11 @@ import fnmatch
 import logging
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from hedwig.clock import Clock
 from hedwig.errors import (
@@ -22,6 +22,7 @@ from hedwig.errors import (
     HedwigError,
     LedgerError,
     MetadataError,
+    NoSuchTopicError,
     NoTopicPersistenceInfoError,
     NotResponsibleForTopicError,
     ServiceDownError,
@@ -74,6 +75,9 @@ class Caretaker(Protocol):
 
 @dataclass(slots=True)
 class _Waiter:
+    """A request for a topic; `makes` says whether it is worth making a topic that does not exist."""
+
+    makes: bool
     should_claim: bool
     tried: Sequence[bytes]
     serve: Callable[[OwnedTopic], None]
@@ -89,6 +93,11 @@ class _Acquisition:
     """Set once it has had its turn."""
 
     @property
+    def makes(self) -> bool:
+        """Whether any of those who wait makes the topic if there is none."""
+        return any(waiter.makes for waiter in self.waiters)
+
+    @property
     def should_claim(self) -> bool:
         """Whether any of those who wait was sent here by another hub."""
         return any(waiter.should_claim for waiter in self.waiters)
@@ -97,6 +106,11 @@ class _Acquisition:
     def tried(self) -> frozenset[bytes]:
         """The hubs that have sent any of those who wait away."""
         return frozenset(hub for waiter in self.waiters for hub in waiter.tried)
+
+    def refuse_the_first_that_make_nothing(self, error: HedwigError) -> None:
+        """Refuse whoever makes no topic, but for those behind somebody who does."""
+        while self.waiters and not self.waiters[0].makes:
+            self.waiters.popleft().refuse(error)
 
     def refuse_all_not_sent_here(self, error: HedwigError) -> None:
         """Refuse whoever asks here first."""
@@ -117,8 +131,17 @@ class _Handover:
 class Topics:
     """The owned topics, and those on their way in and out."""
 
-    def __init__(self, options: HubOptions, ownership: Ownership, store: LogStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        options: HubOptions,
+        ownership: Ownership,
+        store: LogStore,
+        clock: Clock,
+        exists: Callable[[Topic], Coroutine[Any, Any, bool]],
+    ) -> None:
+        """`exists` says whether the metadata have any record of a topic, as of now."""
         self._options = options
+        self._exists = exists
         self.ownership = ownership
         self._store = store
         self._clock = clock
@@ -188,6 +211,7 @@ class Topics:
         name: Topic,
         *,
         source: Hashable,
+        makes: bool,
         should_claim: bool,
         tried: Sequence[bytes] = (),
         serve: Callable[[OwnedTopic], None],
@@ -195,8 +219,8 @@ class Topics:
     ) -> None:
         """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`.
 
-        Args: source - who asks; each has its turn among the others that do; tried - the hubs that have redirected the
-            request, in order.
+        Args: source - who asks; each has its turn among the others that do; makes - make the topic if there is none,
+            else `refuse` with NoSuchTopicError; tried - the hubs that have redirected the request, in order.
         """
         if self._is_over or (self._is_closing and not self._options.is_clustered):
             refuse(ServiceDownError("the hub is shutting down"))
@@ -219,7 +243,7 @@ class Topics:
         if len(acquisition.waiters) >= self._options.topic_requests_max:
             refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
             return
-        acquisition.waiters.append(_Waiter(should_claim, tried, serve, refuse))
+        acquisition.waiters.append(_Waiter(makes, should_claim, tried, serve, refuse))
         if acquisition.running is None:
             # Also if it waits for others already, who may have many more in front of it.
             self._turns.add(name, source)
@@ -271,6 +295,11 @@ class Topics:
             self._begin_turns()
 
     async def _own_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
+        if not acquisition.makes and not await self._store.within(self._exists(name)):
+            error = NoSuchTopicError(f"there is no topic '{show_name(name)}'")
+            acquisition.refuse_the_first_that_make_nothing(error)
+            if not acquisition.waiters:
+                raise error
         should_claim = acquisition.should_claim
         try:
             return await self._own(name, should_claim, acquisition.tried)

@@ -7,7 +7,7 @@ with the functions of `BackendFactory`.
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError
@@ -21,7 +21,7 @@ from metadata.url import MetadataUrl
 if TYPE_CHECKING:
     from metadata.write_gate import WriteGate
 
-__all__ = ["Backend", "BackendFactory", "StoreOptions"]
+__all__ = ["Backend", "BackendFactory", "CatchesUp", "StoreOptions"]
 
 R = TypeVar("R")
 
@@ -116,6 +116,18 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Give up every connection and thread; operations under way fail. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class CatchesUp(Protocol):
+    """A backend whose reads may tell what was there a moment ago."""
+
+    async def catch_up(self) -> None:
+        """Return once reads that follow tell all that was written by now, by whomever.
+
+        Raises: MetadataUnavailableError - it does not answer.
+        """
         ...
 
 

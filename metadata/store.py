@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
 from hedwig.model import Topic
-from metadata.backend import Backend, BackendFactory, StoreOptions
+from metadata.backend import Backend, BackendFactory, CatchesUp, StoreOptions
 from metadata.changes import Changes, TracksChanges
 from metadata.conflicts import ConflictCountingTable, Conflicts
 from metadata.freezing import read_freeze
@@ -111,6 +111,22 @@ class MetadataStore:
         async with aclosing(self._backend.topics(prefix, start_after)) as topics:
             async for topic in topics:
                 yield topic
+
+    async def has_topic(self, topic: Topic) -> bool:
+        """Say whether any manager has a record of `topic`, as of this call; one read, if it has ledger ranges.
+
+        Raises: MetadataError - that cannot be told.
+        """
+        # What a topic has from its first claim on, if its messages are kept. Of others, an owner may be all there is.
+        if await self.persistence.read_topic_persistence_info(topic) is not None:
+            return True
+        if isinstance(self._backend, CatchesUp):
+            await self._backend.catch_up()
+            if await self.persistence.read_topic_persistence_info(topic) is not None:
+                return True
+        if await self.ownership.read_owner_info(topic) is not None:
+            return True
+        return await self.subscriptions.count_subscriptions(topic) > 0
 
     def scan(
         self,

@@ -29,7 +29,7 @@ from benchmarks.neighbours.connections import (
 from benchmarks.neighbours.measuring import HEADINGS, measure
 from benchmarks.neighbours.requests import crowded_frames, fast_publishers, new_topics, readers_of_nothing
 from benchmarks.neighbours.subscribers import readers_of_a_backlog, slow_subscribers, subscribers_that_never_consume
-from benchmarks.neighbours.topics import consumes_of_nothing, thousands_of_new_topics
+from benchmarks.neighbours.topics import consumes_of_nothing, names_of_nothing, thousands_of_new_topics
 
 __all__ = ["main"]
 
@@ -98,6 +98,7 @@ _NEIGHBOURS: Final[dict[str, Neighbour]] = {
     "crowded-frames": crowded_frames,
     "new-topics-10000": thousands_of_new_topics,
     "consumes-of-nothing": consumes_of_nothing,
+    "names-of-nothing": names_of_nothing,
 }
 _AT_TLS: Final = frozenset({"no-handshakes"})
 _BESIDE_LARGE: Final = frozenset({"unfinished-frames"})

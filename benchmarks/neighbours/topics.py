@@ -1,4 +1,4 @@
-"""Clients that ask for more topics than a hub can acquire."""
+"""Clients that ask for more topics than a hub can acquire, or for those that do not exist."""
 
 import asyncio
 import itertools
@@ -11,14 +11,16 @@ from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.wire import (
     HUB_FRAME_BYTES_MAX,
     Action,
+    CloseSubscription,
     Consume,
     Message,
     Publish,
+    Unsubscribe,
     encode_frame,
     encode_request,
 )
 
-__all__ = ["consumes_of_nothing", "thousands_of_new_topics"]
+__all__ = ["consumes_of_nothing", "names_of_nothing", "thousands_of_new_topics"]
 
 _NOBODY = SubscriberId(b"nobody")
 
@@ -32,6 +34,13 @@ async def consumes_of_nothing(port: int, ready: Callable[[], None]) -> None:
     """10 send CONSUMEs of 256 KiB as fast as the hub takes them, each of a topic that does not exist."""
     consume = Consume(subscriber=_NOBODY, seq_id=MessageSeqId(1))
     await _flood(port, 10, lambda name: _frame(name, consume, bytes(256 * KIB)), ready)
+
+
+async def names_of_nothing(port: int, ready: Callable[[], None]) -> None:
+    """10 send UNSUBSCRIBEs and CLOSESUBSCRIPTIONs as fast as the hub takes them, each to a name of its own."""
+    await _flood(
+        port, 10, lambda name: _frame(name, Unsubscribe(_NOBODY)) + _frame(name, CloseSubscription(_NOBODY)), ready
+    )
 
 
 def _frame(name: bytes, action: Action, padding: bytes = b"") -> bytes:

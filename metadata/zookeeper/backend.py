@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
+from hedwig.clock import Deadline
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
 from metadata.backend import StoreOptions
@@ -18,7 +19,9 @@ from metadata.zookeeper.mutation import Ground
 from metadata.zookeeper.named_records import ZookeeperNamedRecords
 from metadata.zookeeper.names import Place, Places, sort_key
 from metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, Codec
+from metadata.zookeeper.requests import sync
 from metadata.zookeeper.server_facts import server_facts
+from metadata.zookeeper.sight import answer, reading
 from metadata.zookeeper.tables import ZnodeTable
 from metadata.zookeeper.tokens import Tokens
 from metadata.zookeeper.tree_scan import TreeScan
@@ -70,6 +73,13 @@ class ZookeeperBackend:
     async def count(self, advance: Callable[[int], None]) -> Mapping[str, int]:
         counts = await self._listing.count(advance)
         return {kind: counts[name] for name, kind in _RECORDS.items()}
+
+    async def catch_up(self) -> None:
+        async def attempt(deadline: Deadline) -> None:
+            (caught_up,) = await self._bridge.send(deadline, sync(self._places.prefix))
+            answer(caught_up)
+
+        await reading(self._options, "catching up with the leader", attempt)
 
     def scan_topics(
         self, kinds: Sequence[RecordKind[Any]], prefix: bytes | None, start_after: Topic | None

@@ -18,7 +18,7 @@ from cli.formats import FORMATS
 from cli.hub import hub as hub_group
 from hedwig.model import SubscriberId
 from hedwig.status import StatusCode
-from hedwig.wire import CloseSubscription
+from hedwig.wire import Subscribe
 from metadata import format_metadata
 from tests.cli.admin import Admin, wait_until
 from tests.cli.agreement import check_agreement
@@ -70,7 +70,7 @@ class Pair:
             async with await WireChannel.open(hub.port) as channel:
                 for number in range(count):
                     topic = b"%s of %d" % (str(number).encode(), hub.port)
-                    txn_id = await channel.send(topic, CloseSubscription(SubscriberId(b"nobody")))
+                    txn_id = await channel.send(topic, Subscribe(subscriber=SubscriberId(b"somebody")))
                     assert (await channel.answer(txn_id)).status is StatusCode.SUCCESS
 
         asyncio.run(ask())

@@ -1,5 +1,6 @@
 """A deployment: a prefix in ZooKeeper, a metadata store and the bookies, and the hubs that tests start on them."""
 
+import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -11,7 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from cli.dev.bookkeeper import LEDGERS_ROOT
-from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.errors import TopicPersistenceInfoExistsError
+from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
+from hedwig.versions import NEW
 from hedwig.wire import Answer, CloseSubscription
 from hedwig.wire import pubsub_pb2 as pb
 from hub.cluster import Cluster
@@ -27,7 +30,7 @@ from tests.hub.running import RunningHub
 from tests.hub.wire_client import WireClient
 from tests.metadata.place import Place
 
-__all__ = ["SESSION_S", "Deployment", "ask", "liveness_of"]
+__all__ = ["SESSION_S", "Deployment", "liveness_of"]
 
 SESSION_S: Final = 4.0
 """Of hubs that are to lose it: the least that a server with ticks of two seconds grants."""
@@ -61,6 +64,7 @@ class Deployment:
         self._patch = patch
         self._stack = stack
         self._apart = 0
+        self._made: set[bytes] = set()
 
     async def open(self) -> None:
         """Lay the metadata out, and open a store beside the hubs'."""
@@ -142,6 +146,32 @@ class Deployment:
         self._stack.callback(client.stop)
         return client
 
+    async def make(self, topic: bytes) -> None:
+        """Let a topic exist, if it does not, that nobody owns."""
+        if topic not in self._made:
+            with contextlib.suppress(TopicPersistenceInfoExistsError):
+                await self.store.persistence.write_topic_persistence_info(Topic(topic), LedgerRanges(), NEW)
+            self._made.add(topic)
+
+    async def ask(
+        self, client: WireClient, topic: bytes, *, should_claim: bool = True, tried: Sequence[HubInfo] = ()
+    ) -> Answer:
+        """Ask for a topic that exists, which makes a hub claim it or redirect, and does nothing else to it.
+
+        `tried` are the hubs that have redirected this request, in order.
+        """
+        await self.make(topic)
+        if not tried:
+            return await client.request(topic, CloseSubscription(SubscriberId(b"nobody")), should_claim=should_claim)
+        sent = client.send_raw(
+            topic=topic,
+            type=pb.CLOSESUBSCRIPTION,
+            shouldClaim=should_claim,
+            triedServers=[f"{hub.host}:{hub.port}".encode() for hub in tried],
+            closeSubscriptionRequest=pb.CloseSubscriptionRequest(subscriberId=b"nobody"),
+        )
+        return await client.answer(sent)
+
     async def owner(self, topic: bytes) -> HubInfo | None:
         """Return the hub that the owner record of a topic names."""
         found = await self.store.ownership.read_owner_info(Topic(topic))
@@ -174,20 +204,3 @@ def liveness_of(hub: Hub) -> ClusterLiveness:
     """Return the liveness of a hub in this process."""
     assert isinstance(hub.shape, Cluster)
     return hub.shape.liveness
-
-
-async def ask(client: WireClient, topic: bytes, *, should_claim: bool = True, tried: Sequence[HubInfo] = ()) -> Answer:
-    """Ask for a topic, which makes a hub claim it or redirect, and does nothing else to it.
-
-    `tried` are the hubs that have redirected this request, in order.
-    """
-    if not tried:
-        return await client.request(topic, CloseSubscription(SubscriberId(b"nobody")), should_claim=should_claim)
-    sent = client.send_raw(
-        topic=topic,
-        type=pb.CLOSESUBSCRIPTION,
-        shouldClaim=should_claim,
-        triedServers=[f"{hub.host}:{hub.port}".encode() for hub in tried],
-        closeSubscriptionRequest=pb.CloseSubscriptionRequest(subscriberId=b"nobody"),
-    )
-    return await client.answer(sent)

@@ -23,7 +23,7 @@ from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.admin_client import AdminClient
 from tests.hub.cluster.both import on_zookeeper_first
-from tests.hub.cluster.deployment import Deployment, ask, liveness_of
+from tests.hub.cluster.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.cluster.traffic import Traffic
 from tests.java_client.client import JavaClient
@@ -43,7 +43,7 @@ def _balance(hub: Hub) -> Balance:
 
 async def _own(deployment: Deployment, hub: Hub, topics: list[bytes]) -> None:
     client = await deployment.connect(hub)
-    answers = await asyncio.gather(*(ask(client, topic) for topic in topics))
+    answers = await asyncio.gather(*(deployment.ask(client, topic) for topic in topics))
     assert all(is_owner(answer) for answer in answers)
 
 
@@ -196,12 +196,12 @@ async def test_drained_hub_is_emptied_and_its_subscribers_follow(
     client, to_other = await deployment.connect(one), await deployment.connect(other)
     # As a client asks that was sent here.
     for topic in (b"new", TOPICS[0]):
-        answer = await ask(client, topic)
+        answer = await deployment.ask(client, topic)
         assert not is_owner(answer)
         assert answer.text == other.me.address
-    assert is_owner(await ask(to_other, b"new"))
+    assert is_owner(await deployment.ask(to_other, b"new"))
     await asyncio.to_thread(admin.post, "/drain?state=off")
-    assert is_owner(await ask(client, b"newer"))
+    assert is_owner(await deployment.ask(client, b"newer"))
 
 
 async def test_drained_hub_takes_no_topic_of_a_dead_hub(deployment: Deployment) -> None:
@@ -210,11 +210,11 @@ async def test_drained_hub_takes_no_topic_of_a_dead_hub(deployment: Deployment) 
     _balance(one).drain(True)
     dead = deployment.apart()
     await asyncio.to_thread(dead.start)
-    assert is_owner(await ask(await deployment.connect(dead), b"t"))
+    assert is_owner(await deployment.ask(await deployment.connect(dead), b"t"))
     await until(lambda: len(liveness_of(one).live) == 3, "it knows the third")
     dead.kill()
     await until(lambda: len(liveness_of(one).live) == 2, "it has heard of the end of the third")
-    answer = await ask(await deployment.connect(one), b"t")
+    answer = await deployment.ask(await deployment.connect(one), b"t")
     assert answer.text == other.me.address
 
 
@@ -235,7 +235,7 @@ async def test_drained_hub_stays_drained_over_a_registration(deployment: Deploym
 
     await until(shows_it, "the other knows that it is drained")
     await until(lambda: _balance(one).others == 1, "it knows the other")
-    answer = await ask(await deployment.connect(one), b"t")
+    answer = await deployment.ask(await deployment.connect(one), b"t")
     assert answer.text == other.me.address
 
 
@@ -261,7 +261,7 @@ async def test_hub_that_is_drained_while_there_is_no_other_serves_on(deployment:
     other = await deployment.start()
     await until(lambda: len(one.topics) == 0, "it is emptied once there is another")
     await client.closed_by_hub()
-    assert is_owner(await ask(await deployment.connect(other), b"t"))
+    assert is_owner(await deployment.ask(await deployment.connect(other), b"t"))
 
 
 async def test_topic_that_was_given_up_for_the_balance_is_claimed_again_by_choice_only(deployment: Deployment) -> None:
@@ -274,11 +274,11 @@ async def test_topic_that_was_given_up_for_the_balance_is_claimed_again_by_choic
     await asyncio.gather(*(one.topics.leave(topic) for topic in one.topics))
     assert len(one.topics) == 0
     client, to_other = await deployment.connect(one), await deployment.connect(other)
-    assert all([is_owner(await ask(client, topic)) for topic in released])
-    answers = [await ask(client, topic) for topic in left]
+    assert all([is_owner(await deployment.ask(client, topic)) for topic in released])
+    answers = [await deployment.ask(client, topic) for topic in left]
     sent_on = [topic for topic, answer in zip(left, answers, strict=True) if not is_owner(answer)]
     assert sent_on, "all of them came back"
-    assert all([is_owner(await ask(to_other, topic)) for topic in sent_on])
+    assert all([is_owner(await deployment.ask(to_other, topic)) for topic in sent_on])
 
 
 async def test_client_is_not_sent_back_to_a_hub_that_gave_the_topic_up(deployment: Deployment) -> None:
@@ -289,20 +289,20 @@ async def test_client_is_not_sent_back_to_a_hub_that_gave_the_topic_up(deploymen
     clients = {hub.me.address: await deployment.connect(hub) for hub in hubs}
     for topic in TOPICS:
         for hub in (one, other):
-            assert is_owner(await ask(clients[hub.me.address], topic))
+            assert is_owner(await deployment.ask(clients[hub.me.address], topic))
             owned = hub.topics.get(Topic(topic))
             assert owned is not None
             await hub.topics.leave(owned)
         tried: list[HubInfo] = []
         asked = one
-        while not is_owner(answer := await ask(clients[asked.me.address], topic, tried=tried)):
+        while not is_owner(answer := await deployment.ask(clients[asked.me.address], topic, tried=tried)):
             assert answer.status is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC
             tried.append(asked.me)
             (asked,) = [hub for hub in hubs if hub.me.address == answer.text]
             assert asked.me not in tried
         assert (await deployment.owner(topic)) == asked.me
         # As another client finds it, which was at both of them already.
-        assert is_owner(await ask(clients[asked.me.address], topic, tried=[one.me, other.me]))
+        assert is_owner(await deployment.ask(clients[asked.me.address], topic, tried=[one.me, other.me]))
 
 
 async def test_client_of_a_topic_that_every_hub_gave_up_is_served(deployment: Deployment) -> None:
@@ -311,8 +311,8 @@ async def test_client_of_a_topic_that_every_hub_gave_up_is_served(deployment: De
     to_one, to_other = await deployment.connect(one), await deployment.connect(other)
     for topic in TOPICS[:10]:
         for hub, client in ((one, to_one), (other, to_other)):
-            assert is_owner(await ask(client, topic))
+            assert is_owner(await deployment.ask(client, topic))
             owned = hub.topics.get(Topic(topic))
             assert owned is not None
             await hub.topics.leave(owned)
-        assert is_owner(await ask(to_other, topic, tried=[one.me]))
+        assert is_owner(await deployment.ask(to_other, topic, tried=[one.me]))

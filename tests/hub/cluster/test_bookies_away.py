@@ -23,7 +23,7 @@ from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from tests.chaos.starvation import waited_most_s, waits_s
 from tests.faults.sickbay import heal
 from tests.faults.waiting import until
-from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_client import WireClient, eventually
 from tests.metadata.place import BACKENDS, Surroundings
@@ -73,7 +73,7 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     bookkeeper = _on(deployment, append_timeout_s=2.0)
     first, second = await deployment.start(bookkeeper=bookkeeper), await deployment.start(bookkeeper=bookkeeper)
     to_first, to_second = await deployment.connect(first), await deployment.connect(second)
-    assert is_owner(await ask(to_first, b"t"))
+    assert is_owner(await deployment.ask(to_first, b"t"))
     await to_first.subscribed(b"t", b"ann")
     assert await to_first.publish_many(b"t", b"a", b"b", b"c") == [1, 2, 3]
     for name in _BOOKIES:
@@ -95,7 +95,7 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     await eventually(stored, "the bookies take what waited for them")
 
     async def served() -> bool:
-        return is_owner(await ask(to_second, b"t"))
+        return is_owner(await deployment.ask(to_second, b"t"))
 
     await eventually(served, "the other hub recovers the topic")
     topic = second.topics.get(Topic(b"t"))
@@ -103,7 +103,7 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     assert topic.log.last_id == 4
     await second.topics.release(topic)
     to_first = await deployment.connect(first)
-    assert is_owner(await ask(to_first, b"t"))
+    assert is_owner(await deployment.ask(to_first, b"t"))
     await to_first.subscribed(b"t", b"ann")
     assert await to_first.delivered(4) == [1, 2, 3, 4]
 
@@ -191,7 +191,9 @@ async def test_publish_without_any_bookie_is_refused_within_a_second_and_the_top
     await _expect_quick_end(hub)
     assert await deployment.owner(b"t") is None
     after = await deployment.start()
-    assert is_owner(await ask(await deployment.connect(after), b"t")), "the ledger was closed without bookies"
+    assert is_owner(await deployment.ask(await deployment.connect(after), b"t")), (
+        "the ledger was closed without bookies"
+    )
 
 
 async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
@@ -219,7 +221,7 @@ async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
     client = await deployment.connect(after)
 
     async def served() -> bool:
-        return is_owner(await ask(client, b"t"))
+        return is_owner(await deployment.ask(client, b"t"))
 
     await eventually(served, "the ledger is recovered")
     assert await client.publish(b"t", b"d") == 3
@@ -269,7 +271,7 @@ async def test_ledger_that_its_hub_could_not_seal_is_read_to_its_end_by_the_next
 ) -> None:
     first, second = await deployment.start(ledger_messages_max=5), await deployment.start(ledger_messages_max=5)
     client = await deployment.connect(first)
-    assert is_owner(await ask(client, b"t"))
+    assert is_owner(await deployment.ask(client, b"t"))
     await client.subscribed(b"t", b"ann")
 
     async def close(_: int) -> int:
@@ -282,7 +284,7 @@ async def test_ledger_that_its_hub_could_not_seal_is_read_to_its_end_by_the_next
     await first.topics.release(topic)
     assert (await first.ledgers.stats()).open_ledgers == 0
     client = await deployment.connect(second)
-    assert is_owner(await ask(client, b"t"))
+    assert is_owner(await deployment.ask(client, b"t"))
     await client.subscribed(b"t", b"ann")
     assert await client.delivered(7) == list(range(1, 8))
 

@@ -20,7 +20,7 @@ from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.cluster.both import on_both, on_hbase, on_zookeeper_first
-from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_channel import WireChannel
 from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
@@ -92,7 +92,7 @@ async def test_late_claim_has_no_effect(deployment: Deployment, held: _Held) -> 
     other = await deployment.start()
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
     held.hold()
-    asking = asyncio.create_task(ask(client, T))
+    asking = asyncio.create_task(deployment.ask(client, T))
     await held.lose_session(other)
     assert await to_other.publish(T, b"first") == 1
     before = await _records(deployment, T)
@@ -107,7 +107,7 @@ async def test_late_claim_has_no_effect(deployment: Deployment, held: _Held) -> 
 async def test_late_release_does_not_take_a_topic_from_its_next_owner(deployment: Deployment, held: _Held) -> None:
     other = await deployment.start()
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
-    assert is_owner(await ask(client, T))
+    assert is_owner(await deployment.ask(client, T))
     topic = held.hub.topics.get(Topic(T))
     assert topic is not None
     held.hold()
@@ -125,7 +125,7 @@ async def test_late_release_does_not_take_a_topic_from_its_next_owner(deployment
 async def test_late_hand_over_does_not_take_a_topic_from_its_next_owner(deployment: Deployment, held: _Held) -> None:
     other, target = [await deployment.start() for _ in range(2)]
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
-    assert is_owner(await ask(client, T))
+    assert is_owner(await deployment.ask(client, T))
     topic = held.hub.topics.get(Topic(T))
     assert topic is not None
     held.hold()
@@ -145,7 +145,7 @@ async def test_late_first_ledger_of_a_topic_has_no_effect(deployment: Deployment
     """The deposed owner had made a ledger for its first message, and its range was on the way to the record."""
     other = await deployment.start()
     client, to_other = await deployment.connect(held.hub), await deployment.connect(other)
-    assert is_owner(await ask(client, T))
+    assert is_owner(await deployment.ask(client, T))
     held.hold()
     publishing = asyncio.create_task(client.request(T, Publish(Message(b"late"))))
     await held.lose_session(other)
@@ -226,7 +226,7 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     before = deployment.registered_at(raw, stopped.port)
     assert before is not None
     await subscriber.subscribed(T, b"ann")
-    assert is_owner(await ask(client, U)), "owned, and no ledger yet"
+    assert is_owner(await deployment.ask(client, U)), "owned, and no ledger yet"
     ids = await client.publish_many(T, *(b"%d" % number for number in range(_PUBLISHED)))
     assert ids == list(range(1, _PUBLISHED + 1))
     assert await subscriber.delivered(_PUBLISHED) == ids
@@ -259,14 +259,14 @@ async def test_hub_that_was_stopped_past_its_session_and_goes_on_changes_nothing
     to_stopped = await deployment.connect(stopped)
 
     async def serves() -> bool:
-        return _serves(await ask(to_stopped, b"other"))
+        return _serves(await deployment.ask(to_stopped, b"other"))
 
     await eventually(serves, "it serves again")
     assert await deployment.owner(b"other") == again
 
     assert [await _records(deployment, topic) for topic in (T, U)] == records
     for topic in (T, U):
-        answer = await ask(to_stopped, topic)
+        answer = await deployment.ask(to_stopped, topic)
         assert answer.text == other.me.address
     assert await to_other.publish(T, b"last") == next_id + 1
     assert await to_other.publish(U, b"last") == 2
@@ -324,7 +324,7 @@ async def test_what_waited_in_the_sockets_of_a_stopped_hub_is_refused_though_nob
     again = await deployment.connect(stopped)
 
     async def serves() -> bool:
-        return _serves(await ask(again, b"other"))
+        return _serves(await deployment.ask(again, b"other"))
 
     await eventually(serves, "it serves again")
     assert [await again.publish(topic, b"after") for topic in (T, U, b"new")] == [2, 2, 1]

@@ -9,7 +9,7 @@ from tests.chaos.starvation import waited_most_s, waits_s
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both, on_zookeeper_first
-from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
+from tests.hub.cluster.deployment import SESSION_S, Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.cluster.traffic import Traffic
 from tests.hub.wire_client import eventually
@@ -56,7 +56,7 @@ async def test_hub_that_is_closing_is_passed_over_while_it_releases_its_topics(d
     stopped = await deployment.start(place=place)
     asked, third = [await deployment.start(cluster={"placement": "uniform"}) for _ in range(2)]
     client, to_stopped = await deployment.connect(asked), await deployment.connect(stopped)
-    assert is_owner(await ask(to_stopped, b"t"))
+    assert is_owner(await deployment.ask(to_stopped, b"t"))
     await until(lambda: len(liveness_of(asked).live) == 3, "the hubs know each other")
     armed = True
     closing = asyncio.create_task(stopped.close())
@@ -67,7 +67,7 @@ async def test_hub_that_is_closing_is_passed_over_while_it_releases_its_topics(d
             return any(hub.info == stopped.me and hub.is_draining for hub in liveness_of(asked).live)
 
         await until(is_announced, "it is known that it ends")
-        answers = [await ask(client, topic, should_claim=False) for topic in TOPICS]
+        answers = [await deployment.ask(client, topic, should_claim=False) for topic in TOPICS]
         assert {answer.text for answer in answers if not is_owner(answer)} == {third.me.address}
         assert not closing.done()
     finally:
@@ -93,12 +93,12 @@ async def test_topics_of_a_killed_hub_are_served_again_within_its_session_and_tw
     killed_at = time.monotonic()
 
     async def served() -> bool:
-        answer = await ask(to_other, TOPICS[0])
+        answer = await deployment.ask(to_other, TOPICS[0])
         assert answer.status in (StatusCode.SUCCESS, StatusCode.NOT_RESPONSIBLE_FOR_TOPIC)
         return answer.status is StatusCode.SUCCESS
 
     await eventually(served, "the first topic is served again")
-    answers = await asyncio.gather(*(ask(to_other, topic) for topic in TOPICS))
+    answers = await asyncio.gather(*(deployment.ask(to_other, topic) for topic in TOPICS))
     assert all(is_owner(answer) for answer in answers)
     took_s = time.monotonic() - killed_at
     # A busy machine may not have let this process run, which has the other hub too.
@@ -117,7 +117,7 @@ async def test_no_message_is_lost_over_a_stop_and_a_kill(deployment: Deployment)
     await until(lambda: len(liveness_of(first).live) == 3, "the hubs know each other")
     clients = [await deployment.connect(hub) for hub in (first, stopped, killed)]
     for number, topic in enumerate(TOPICS):
-        assert is_owner(await ask(clients[number % 3], topic))
+        assert is_owner(await deployment.ask(clients[number % 3], topic))
     async with Traffic(f"127.0.0.1:{first.port}", TOPICS) as traffic:
         await until(lambda: traffic.published > 100, "messages are published")
         assert len(first.topics) == 10

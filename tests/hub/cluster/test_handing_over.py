@@ -12,7 +12,7 @@ from hub.topic import OwnedTopic
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both
-from tests.hub.cluster.deployment import Deployment, ask, liveness_of
+from tests.hub.cluster.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
 T: Final = Topic(b"t")
@@ -44,7 +44,7 @@ async def test_topic_and_subscription_go_to_the_hub_that_is_named(deployment: De
     # Whoever is asked names it, with the flag of a redirect too.
     for client in (await deployment.connect(one), to_third):
         for should_claim in (True, False):
-            assert (await ask(client, T, should_claim=should_claim)).text == other.me.address
+            assert (await deployment.ask(client, T, should_claim=should_claim)).text == other.me.address
     await to_other.subscribed(T, b"ann")
     assert await to_other.delivered(1) == [2]
     assert await to_other.publish(T, b"c") == 3
@@ -65,7 +65,10 @@ async def test_requests_that_come_meanwhile_wait_and_are_sent_there(deployment: 
     armed = True
     handing_over = asyncio.create_task(one.topics.hand_over(_owned(one), other.me))
     await until(lambda: proxy.done[Action.HOLD_REQUEST] == 1, "the ranges are being written")
-    asking = [asyncio.create_task(ask(await deployment.connect(one), T, should_claim=flag)) for flag in (True, False)]
+    asking = [
+        asyncio.create_task(deployment.ask(await deployment.connect(one), T, should_claim=flag))
+        for flag in (True, False)
+    ]
     await client.barrier()
     armed = False
     proxy.release()
@@ -78,16 +81,16 @@ async def test_hub_takes_up_what_it_gave_up_a_moment_ago_if_it_is_named(deployme
     one, other = [await deployment.start() for _ in range(2)]
     await _know_each_other(one, other)
     to_one, to_other = await deployment.connect(one), await deployment.connect(other)
-    assert is_owner(await ask(to_other, T))
+    assert is_owner(await deployment.ask(to_other, T))
     await other.topics.leave(_owned(other))
-    assert is_owner(await ask(to_one, T))
+    assert is_owner(await deployment.ask(to_one, T))
     assert await one.topics.hand_over(_owned(one), other.me)
     other.topics.claims_nothing_new = True
-    assert is_owner(await ask(to_other, T, tried=[one.me]))
+    assert is_owner(await deployment.ask(to_other, T, tried=[one.me]))
     other.topics.claims_nothing_new = False
     # And what it gave up then counts no more: it is the owner again, and may be once more.
     await other.topics.release(_owned(other))
-    assert is_owner(await ask(to_other, T))
+    assert is_owner(await deployment.ask(to_other, T))
 
 
 @on_both
@@ -100,25 +103,25 @@ async def test_hub_that_was_named_and_died_leaves_the_topic_to_any(deployment: D
     assert not await one.topics.ownership.may_hand_over(dead)
     assert not await one.topics.ownership.may_hand_over(one.me)
     assert await one.topics.hand_over(_owned(one), dead)
-    assert is_owner(await ask(to_other, T))
+    assert is_owner(await deployment.ask(to_other, T))
     assert await to_other.publish(T, b"b") == 2
 
 
 async def test_of_a_topic_that_others_have_meanwhile_nothing_is_handed_over(deployment: Deployment) -> None:
     one, other, third = [await deployment.start() for _ in range(3)]
-    assert is_owner(await ask(await deployment.connect(one), T))
+    assert is_owner(await deployment.ask(await deployment.connect(one), T))
     owned = _owned(one)
     await deployment.store.ownership.delete_owner_info(T, owned.owner_version)
     await deployment.store.ownership.write_owner_info(T, third.me, NEW)
     assert not await one.topics.hand_over(owned, other.me)
     assert await deployment.owner(T) == third.me
     assert one.topics.get(T) is None
-    assert (await ask(await deployment.connect(one), T)).text == third.me.address
+    assert (await deployment.ask(await deployment.connect(one), T)).text == third.me.address
 
 
 async def test_topic_that_is_being_released_already_is_not_handed_over(deployment: Deployment) -> None:
     one, other = [await deployment.start() for _ in range(2)]
-    assert is_owner(await ask(await deployment.connect(one), T))
+    assert is_owner(await deployment.ask(await deployment.connect(one), T))
     owned = _owned(one)
     releasing = asyncio.create_task(one.topics.release(owned))
     await until(lambda: not owned.is_serving, "it is on its way out")
@@ -144,10 +147,10 @@ async def test_store_that_fails_at_the_hand_over_leaves_one_owner(deployment: De
     one = await deployment.start(place=place)
     other = await deployment.start()
     to_one, to_other = await deployment.connect(one), await deployment.connect(other)
-    assert is_owner(await ask(to_one, T))
+    assert is_owner(await deployment.ask(to_one, T))
     armed = True
     done = await one.topics.hand_over(_owned(one), other.me)
     assert not armed, "a write was lost"
     assert await deployment.owner(T) == (other.me if done else one.me)
-    assert is_owner(await ask(to_other if done else to_one, T))
-    assert (await ask(to_one if done else to_other, T)).text == (other if done else one).me.address
+    assert is_owner(await deployment.ask(to_other if done else to_one, T))
+    assert (await deployment.ask(to_one if done else to_other, T)).text == (other if done else one).me.address

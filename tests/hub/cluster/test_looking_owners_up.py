@@ -14,7 +14,7 @@ from hub.pace import Pace
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both, on_zookeeper_first
-from tests.hub.cluster.deployment import Deployment, ask, liveness_of
+from tests.hub.cluster.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
 _IDLE: Final = frozenset({"ping", "connect"})
@@ -31,12 +31,12 @@ async def test_concurrent_look_ups_of_a_topic_cost_as_much_as_one(deployment: De
     proxy, place = await deployment.behind_proxy()
     hub = await deployment.start(place=place)
     clients = [await deployment.connect(hub) for _ in range(5)]
-    assert is_owner(await ask(clients[0], b"warm"))
+    assert is_owner(await deployment.ask(clients[0], b"warm"))
     costs = []
     for topic, times in ((b"one", 1), (b"two", 40)):
         before = seen(proxy)
         answers = await asyncio.gather(
-            *(ask(client, topic) for client in clients[: min(5, times)] for _ in range(times))
+            *(deployment.ask(client, topic) for client in clients[: min(5, times)] for _ in range(times))
         )
         assert all(is_owner(answer) for answer in answers)
         costs.append(seen(proxy) - before)
@@ -51,11 +51,11 @@ async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(
     owner = await deployment.start()
     await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
-    assert is_owner(await ask(to_owner, b"t"))
+    assert is_owner(await deployment.ask(to_owner, b"t"))
 
     async def cost(*, should_claim: bool) -> int:
         before = seen(proxy)
-        answer = await ask(client, b"t", should_claim=should_claim)
+        answer = await deployment.ask(client, b"t", should_claim=should_claim)
         assert answer.text == owner.me.address
         return (seen(proxy) - before).total()
 
@@ -66,7 +66,7 @@ async def test_owner_that_was_looked_up_is_named_again_without_asking_the_store(
     topic = owner.topics.get(Topic(b"t"))
     assert topic is not None
     await owner.topics.release(topic)
-    assert is_owner(await ask(client, b"t"))
+    assert is_owner(await deployment.ask(client, b"t"))
 
 
 async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) -> None:
@@ -75,15 +75,15 @@ async def test_owner_that_has_died_is_not_named_again(deployment: Deployment) ->
     owner = deployment.apart()
     await asyncio.to_thread(owner.start)
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
-    assert is_owner(await ask(to_owner, b"t"))
+    assert is_owner(await deployment.ask(to_owner, b"t"))
     await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
-    assert not is_owner(await ask(client, b"t", should_claim=False))
+    assert not is_owner(await deployment.ask(client, b"t", should_claim=False))
     before = seen(proxy)
-    assert not is_owner(await ask(client, b"t", should_claim=False))
+    assert not is_owner(await deployment.ask(client, b"t", should_claim=False))
     assert seen(proxy) == before, "it is named again"
     owner.kill()
     await until(lambda: len(liveness_of(asked).live) == 1, "it has heard of the end of the owner")
-    assert is_owner(await ask(client, b"t", should_claim=False))
+    assert is_owner(await deployment.ask(client, b"t", should_claim=False))
     assert (seen(proxy) - before).total() > 0
 
 
@@ -97,17 +97,19 @@ async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_
     owner = deployment.apart()
     await asyncio.to_thread(owner.start)
     client, to_owner = await deployment.connect(asked), await deployment.connect(owner)
-    assert is_owner(await ask(to_owner, b"t"))
+    assert is_owner(await deployment.ask(to_owner, b"t"))
     await until(lambda: len(liveness_of(asked).live) == 2, "it knows the owner")
     before = seen(proxy)
-    assert not is_owner(await ask(client, b"t"))
+    assert not is_owner(await deployment.ask(client, b"t"))
     a_look = (seen(proxy) - before).total()
     assert a_look > 0
     owner.kill()
     began_at, before, came_back = time.monotonic(), seen(proxy), 0
     while len(liveness_of(asked).live) == 2:
         # It may hear of the end between any two of these.
-        if is_owner(await ask(client, b"t", should_claim=False)) or is_owner(await ask(client, b"t", tried=[asked.me])):
+        if is_owner(await deployment.ask(client, b"t", should_claim=False)) or is_owner(
+            await deployment.ask(client, b"t", tried=[asked.me])
+        ):
             break
         came_back += 1
     looks = (seen(proxy) - before).total() / a_look
@@ -116,7 +118,7 @@ async def test_clients_that_come_back_from_a_dead_owner_cost_the_store_one_look_
     assert came_back > 3 * allowed, "there is nothing to see"
     assert looks <= allowed, f"{looks} for {came_back} clients"
     # It is found out at once, by whoever asks next.
-    assert is_owner(await ask(client, b"t", tried=[asked.me]))
+    assert is_owner(await deployment.ask(client, b"t", tried=[asked.me]))
 
 
 async def test_client_that_another_hub_sent_here_is_never_sent_back_from_memory(deployment: Deployment) -> None:
@@ -127,14 +129,16 @@ async def test_client_that_another_hub_sent_here_is_never_sent_back_from_memory(
     senders: tuple[list[HubInfo], ...] = ([owner.me], [third.me], [asked.me, owner.me], [asked.me, third.me], [])
     for number, tried in enumerate(senders):
         topic = b"topic-%d" % number
-        assert is_owner(await ask(to_owner, topic))
-        assert not is_owner(await ask(client, topic, should_claim=False))
-        assert not is_owner(await ask(client, topic))
+        assert is_owner(await deployment.ask(to_owner, topic))
+        assert not is_owner(await deployment.ask(client, topic, should_claim=False))
+        assert not is_owner(await deployment.ask(client, topic))
         owned = owner.topics.get(Topic(topic))
         assert owned is not None
         await owner.topics.release(owned)
-        assert (await ask(client, topic, should_claim=False)).text == owner.me.address, "that is what it remembers"
-        assert is_owner(await ask(client, topic, tried=tried))
+        assert (await deployment.ask(client, topic, should_claim=False)).text == owner.me.address, (
+            "that is what it remembers"
+        )
+        assert is_owner(await deployment.ask(client, topic, tried=tried))
 
 
 async def test_client_that_comes_back_is_told_within_a_second_that_its_owner_released_the_topic(
@@ -191,7 +195,7 @@ async def test_hub_claims_no_faster_than_its_rate(deployment: Deployment) -> Non
     hub = await deployment.start(cluster={"claims_rate": 50})
     client = await deployment.connect(hub)
     began_at = time.monotonic()
-    answers = await asyncio.gather(*(ask(client, b"topic-%d" % number) for number in range(60)))
+    answers = await asyncio.gather(*(deployment.ask(client, b"topic-%d" % number) for number in range(60)))
     assert all(answer.status is StatusCode.SUCCESS for answer in answers)
     assert time.monotonic() - began_at >= (60 - 6) / 50
 
@@ -202,7 +206,7 @@ async def _choices(deployment: Deployment, placement: str, loads: tuple[int, ...
     others = [await deployment.start() for _ in loads]
     for other, load in zip(others, loads, strict=True):
         client = await deployment.connect(other)
-        await asyncio.gather(*(ask(client, b"%d of %d" % (number, other.port)) for number in range(load)))
+        await asyncio.gather(*(deployment.ask(client, b"%d of %d" % (number, other.port)) for number in range(load)))
     names = {asked.me.address: "me"} | {other.me.address: str(load) for other, load in zip(others, loads, strict=True)}
 
     def knows() -> bool:
@@ -214,7 +218,7 @@ async def _choices(deployment: Deployment, placement: str, loads: tuple[int, ...
     client = await deployment.connect(asked)
     found: Counter[str] = Counter()
     for number in range(200):
-        answer = await ask(client, b"new-%d" % number, should_claim=False)
+        answer = await deployment.ask(client, b"new-%d" % number, should_claim=False)
         found["me" if is_owner(answer) else names[answer.text or ""]] += 1
         if is_owner(answer):
             topic = asked.topics.get(Topic(b"new-%d" % number))

@@ -12,7 +12,7 @@ from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.admin_client import AdminClient
 from tests.hub.cluster.both import on_zookeeper_first
-from tests.hub.cluster.deployment import SESSION_S, Deployment, ask, liveness_of
+from tests.hub.cluster.deployment import SESSION_S, Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.wire_client import ChannelClosedError, WireClient
 
@@ -46,7 +46,7 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_
     async with await WireClient.connect(cut_off.port) as again:
         # Whether it owns a topic is not for it to say now, nor who else does.
         for should_claim in (True, False):
-            assert (await ask(again, b"t", should_claim=should_claim)).status is StatusCode.SERVICE_DOWN
+            assert (await deployment.ask(again, b"t", should_claim=should_claim)).status is StatusCode.SERVICE_DOWN
             answer = await again.request(b"new", Publish(Message(b"x")), should_claim=should_claim)
             assert answer.status is StatusCode.SERVICE_DOWN
         assert "cannot prove" in (answer.text or "") or "could not prove" in (answer.text or "")
@@ -61,9 +61,9 @@ async def test_hub_that_is_cut_off_from_zookeeper_stops_in_time_and_starts_from_
         await until(cut_off.shape.is_proven, "it serves again")
         assert cut_off.me.epoch not in (0, before.epoch)
         assert len(cut_off.topics) == 0
-        answer = await ask(again, b"t")
+        answer = await deployment.ask(again, b"t")
         assert answer.text == other.me.address
-        assert is_owner(await ask(again, b"new"))
+        assert is_owner(await deployment.ask(again, b"new"))
         assert await again.publish(b"new", b"first") == 1
         assert await deployment.owner(b"new") == cut_off.me
 

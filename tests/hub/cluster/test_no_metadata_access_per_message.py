@@ -18,7 +18,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.cluster.both import on_both, on_hbase
-from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.deployment import Deployment
 from tests.hub.cluster.test_looking_owners_up import seen
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.ledgers.bookkeeper.sessions import session_with
@@ -65,7 +65,7 @@ async def test_topic_that_was_taken_over_and_is_idle_has_no_ledger_more(deployme
     topic = one.topics.get(Topic(b"t"))
     assert topic is not None
     await one.topics.release(topic)
-    assert is_owner(await ask(to_other, b"t"))
+    assert is_owner(await deployment.ask(to_other, b"t"))
     assert (await other.ledgers.stats()).open_ledgers == 0
     found = await deployment.store.persistence.read_topic_persistence_info(Topic(b"t"))
     assert found is not None
@@ -126,7 +126,7 @@ async def test_zookeeper_has_the_same_to_do_for_a_hundred_topics_and_for_ten_tho
     async def own(numbers: range) -> None:
         for start in range(numbers.start, numbers.stop, 250):
             lot = range(start, min(start + 250, numbers.stop))
-            answers = await asyncio.gather(*(ask(client, b"topic-%d" % number) for number in lot))
+            answers = await asyncio.gather(*(deployment.ask(client, b"topic-%d" % number) for number in lot))
             assert all(is_owner(answer) for answer in answers)
 
     await own(range(100))

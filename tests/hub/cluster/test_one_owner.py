@@ -5,16 +5,26 @@ from typing import Final
 
 import pytest
 
-from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.model import HubInfo, MessageSeqId, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW
-from hedwig.wire import Answer, CloseSubscription
+from hedwig.wire import (
+    Answer,
+    CloseSubscription,
+    Consume,
+    CreateOrAttach,
+    Message,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
 from hub.liveness import Registration
+from metadata import MetadataUrl
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both
-from tests.hub.cluster.deployment import Deployment, ask, liveness_of
-from tests.hub.cluster.lagging import Lag, LaggingWire
+from tests.hub.cluster.deployment import Deployment, liveness_of
+from tests.hub.cluster.lagging import Behind, BehindWire, Lag, LaggingWire
 
 TOPICS: Final = [b"topic-%d" % number for number in range(30)]
 
@@ -32,7 +42,7 @@ async def test_of_three_hubs_asked_at_once_one_claims_and_the_others_name_it(dep
     hubs = [await deployment.start() for _ in range(3)]
     clients = [await deployment.connect(hub) for hub in hubs]
     for topic in TOPICS:
-        answers = await asyncio.gather(*(ask(client, topic) for client in clients))
+        answers = await asyncio.gather(*(deployment.ask(client, topic) for client in clients))
         (winner,) = [hub for hub, answer in zip(hubs, answers, strict=True) if is_owner(answer)]
         assert {answer.text for answer in answers if not is_owner(answer)} == {winner.me.address}
         assert await deployment.owner(topic) == winner.me
@@ -47,16 +57,16 @@ async def test_redirected_client_is_served_where_it_was_sent(deployment: Deploym
     redirected = 0
     for number, topic in enumerate(TOPICS):
         first = hubs[number % 3].me.address
-        answer = await ask(clients[first], topic, should_claim=False)
+        answer = await deployment.ask(clients[first], topic, should_claim=False)
         owner = first
         if not is_owner(answer):
             redirected += 1
             assert answer.text is not None
             owner = answer.text
-            assert is_owner(await ask(clients[owner], topic))
+            assert is_owner(await deployment.ask(clients[owner], topic))
         for address, client in clients.items():
             for should_claim in (False, True):
-                answer = await ask(client, topic, should_claim=should_claim)
+                answer = await deployment.ask(client, topic, should_claim=should_claim)
                 assert is_owner(answer) == (address == owner)
                 assert answer.text in ("", None, owner)
     assert redirected, "no hub chose another"
@@ -67,8 +77,8 @@ async def test_released_topic_is_whose_who_is_asked_next(deployment: Deployment)
     one, other = [await deployment.start() for _ in range(2)]
     to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
     for asked, hub, released in ((to_one, one, to_other), (to_other, other, to_one), (to_one, one, to_other)):
-        assert is_owner(await ask(asked, b"t"))
-        assert not is_owner(await ask(released, b"t"))
+        assert is_owner(await deployment.ask(asked, b"t"))
+        assert not is_owner(await deployment.ask(released, b"t"))
         topic = hub.topics.get(Topic(b"t"))
         assert topic is not None
         await hub.topics.release(topic)
@@ -91,11 +101,11 @@ async def test_topic_of_a_dead_hub_is_taken_over_with_its_messages(deployment: D
         assert topic is not None
         await one.topics.release(topic)
         await deployment.store.ownership.write_owner_info(Topic(name), owner, NEW)
-        answer = await ask(to_other, name)
+        answer = await deployment.ask(to_other, name)
         assert is_owner(answer)
         assert await deployment.owner(name) == other.me
         assert await to_other.publish(name, b"second") == 2
-        answer = await ask(to_one, name)
+        answer = await deployment.ask(to_one, name)
         assert answer.text == other.me.address
 
 
@@ -109,10 +119,10 @@ async def test_hub_that_is_asked_without_the_flag_leaves_a_dead_hubs_topic_to_wh
     dead = HubInfo(host="127.0.0.1", port=1, ssl_port=None, epoch=7)
     for topic in TOPICS:
         await deployment.store.ownership.write_owner_info(Topic(topic), dead, NEW)
-        answer = await ask(clients[hubs[0].me.address], topic, should_claim=False)
+        answer = await deployment.ask(clients[hubs[0].me.address], topic, should_claim=False)
         if not is_owner(answer):
             assert answer.text is not None
-            assert is_owner(await ask(clients[answer.text], topic))
+            assert is_owner(await deployment.ask(clients[answer.text], topic))
     shares = [len(hub.topics) for hub in hubs]
     assert sum(shares) == len(TOPICS)
     assert min(shares) > 3, shares
@@ -127,9 +137,9 @@ async def test_live_owner_that_a_hub_has_not_heard_of_is_not_robbed(deployment: 
     owner = await deployment.start()
     client = await deployment.connect(asked)
     for topic in TOPICS:
-        assert is_owner(await ask(await deployment.connect(owner), topic))
+        assert is_owner(await deployment.ask(await deployment.connect(owner), topic))
         for should_claim in (True, False):
-            answer = await ask(client, topic, should_claim=should_claim)
+            answer = await deployment.ask(client, topic, should_claim=should_claim)
             assert not is_owner(answer)
             assert answer.text == owner.me.address
     assert [hub.info for hub in liveness_of(asked).live] == [asked.me], "what it watches did not tell"
@@ -142,10 +152,10 @@ async def test_hub_goes_on_with_a_topic_whose_release_did_not_reach_the_store(de
     await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in (one, other)), "the hubs know each other")
     await deployment.store.ownership.write_owner_info(Topic(b"t"), one.me, NEW)
     to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
-    assert (await ask(to_other, b"t")).text == one.me.address
+    assert (await deployment.ask(to_other, b"t")).text == one.me.address
     assert one.shape.balance is not None
     one.shape.balance.drain(True)
-    assert is_owner(await ask(to_one, b"t"))
+    assert is_owner(await deployment.ask(to_one, b"t"))
 
 
 @pytest.mark.parametrize("subscriber", [b"ann"])
@@ -184,7 +194,7 @@ async def test_client_that_was_sent_here_is_not_sent_on_with_one_that_was_not(
     monkeypatch.setattr(Registration, "choose", lambda *_: other.me)
     client = await deployment.connect(hub)
     armed = True
-    asks = CloseSubscription(SubscriberId(b"nobody"))
+    asks = Publish(Message(b"m"))
     first = client.send(b"t", asks, should_claim=False)
     await until(lambda: proxy.done[Action.HOLD_REQUEST] == 1, "the owner is looked up")
     sent_here = [client.send(b"t", asks) for _ in range(2)]
@@ -196,3 +206,47 @@ async def test_client_that_was_sent_here_is_not_sent_on_with_one_that_was_not(
         assert not is_owner(answer)
         assert answer.text == other.me.address
     assert all([is_owner(await client.answer(txn_id)) for txn_id in sent_here])
+
+
+@on_both
+async def test_requests_that_need_a_subscription_are_sent_to_the_owner_and_make_no_topic(
+    deployment: Deployment,
+) -> None:
+    hub, other = [await deployment.start() for _ in range(2)]
+    await until(lambda: len(liveness_of(hub).live) == 2, "it knows the other")
+    client, to_other = await deployment.connect(hub), await deployment.connect(other)
+    subscriber = SubscriberId(b"nobody")
+    expected = (
+        (Unsubscribe(subscriber), StatusCode.CLIENT_NOT_SUBSCRIBED),
+        (CloseSubscription(subscriber), StatusCode.SUCCESS),
+        (Subscribe(subscriber=subscriber, mode=CreateOrAttach.ATTACH), StatusCode.CLIENT_NOT_SUBSCRIBED),
+    )
+    consume = Consume(subscriber=subscriber, seq_id=MessageSeqId(1))
+    for should_claim in (False, True):
+        for action, status in expected:
+            answer = await client.request(b"none", action, should_claim=should_claim)
+            assert answer.status is status
+        consumed = client.send(b"none", consume, should_claim=should_claim)
+        await client.unsubscribe(b"none", subscriber)
+        assert consumed not in client.answers
+        assert not await deployment.store.has_topic(Topic(b"none"))
+    await to_other.publish(b"owned", b"m")
+    for asked in (*(action for action, _ in expected), consume):
+        answer = await client.answer(client.send(b"owned", asked))
+        assert (answer.status, answer.text) == (StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, other.me.address)
+    assert not hub.topics.acquired
+
+
+async def test_topic_that_a_server_of_zookeeper_has_not_heard_of_yet_exists(deployment: Deployment) -> None:
+    behind = Behind()
+    proxy = await deployment.proxy_to_zookeeper(lambda: BehindWire(behind))
+    one = await deployment.start()
+    other = await deployment.start(place=deployment.networked.behind(proxy, deployment.place))
+    to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
+    await to_one.subscribed(b"t", b"ann")
+    owned = one.topics.get(Topic(b"t"))
+    assert owned is not None
+    await one.topics.release(owned)
+    behind.below = f"{MetadataUrl.parse(deployment.place.url).path}/topics/t"
+    assert (await to_other.unsubscribe(b"t", b"ann")).status is StatusCode.SUCCESS
+    assert behind.hidden

@@ -17,7 +17,7 @@ from hedwig.model import SubscriberId, Topic
 from hub.hub import Hub
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
-from tests.hub.cluster.deployment import Deployment, ask, liveness_of
+from tests.hub.cluster.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.running import RunningHub
 from tests.java_client.client import JavaClient
@@ -121,9 +121,9 @@ async def test_hub_sends_on_who_comes_while_it_releases(deployment: Deployment) 
     try:
         await until(lambda: proxy.done[Action.HOLD_REQUEST] == 1, "the topic is being released")
         coming = await deployment.connect(stopped)
-        answer = await ask(coming, TOPICS[1])
+        answer = await deployment.ask(coming, TOPICS[1])
         assert answer.text == stays.me.address, "a topic of nobody is another hub's"
-        waiting = asyncio.create_task(ask(coming, TOPICS[0]))
+        waiting = asyncio.create_task(deployment.ask(coming, TOPICS[0]))
         await client.barrier()
         assert not client.is_closed
         assert not waiting.done()
@@ -132,7 +132,7 @@ async def test_hub_sends_on_who_comes_while_it_releases(deployment: Deployment) 
         proxy.release()
     assert (await waiting).text == stays.me.address
     await client.closed_by_hub()
-    assert is_owner(await ask(await deployment.connect(stays), TOPICS[0]))
+    assert is_owner(await deployment.ask(await deployment.connect(stays), TOPICS[0]))
     await closing
 
 

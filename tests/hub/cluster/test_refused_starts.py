@@ -14,7 +14,7 @@ from hub.cluster_options import BookieOptions
 from hub.main import ExitCode, main
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
-from tests.hub.cluster.deployment import Deployment, ask
+from tests.hub.cluster.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
 from tests.hub.running import RunningHub
 
@@ -136,7 +136,7 @@ async def test_address_of_a_hub_that_lives_is_refused(deployment: Deployment) ->
     assert f"hub.example:{first.port}" in line
     assert "another hub is registered there" in line
     assert deployment.epoch_of(raw, first.me.address) == first.me.epoch
-    assert is_owner(await ask(await deployment.connect(first), b"t"))
+    assert is_owner(await deployment.ask(await deployment.connect(first), b"t"))
 
 
 async def test_hub_starts_without_bookies_and_is_ready_once_they_are_there(deployment: Deployment) -> None:

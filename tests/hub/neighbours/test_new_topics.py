@@ -1,9 +1,10 @@
-"""Prove that asking for very many topics delays no other client."""
+"""Prove that asking for very many topics delays no other client, and asking for what is not there makes nothing."""
 
 import asyncio
+import sqlite3
 import time
 from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +14,19 @@ from hedwig.wire import (
     HUB_FRAME_BYTES_MAX,
     Action,
     Answer,
+    CloseSubscription,
     Consume,
+    CreateOrAttach,
     Message,
     Publish,
     Request,
+    Subscribe,
+    Unsubscribe,
     encode_frame,
     encode_request,
 )
 from tests.endings import end_all
-from tests.hub.neighbours.clients import BOUNDLESS, KIB, open_channel
+from tests.hub.neighbours.clients import BOUNDLESS, KIB, SETTINGS, open_channel
 from tests.hub.neighbours.good_topic import GoodTopic
 from tests.hub.running import RunningHub
 from tests.hub.wire_channel import WireChannel
@@ -100,3 +105,38 @@ async def test_first_publish_of_a_client_does_not_wait_for_the_topics_of_another
             finally:
                 await end_all(counting)
         hub.stop()
+
+
+async def test_asking_for_topics_that_do_not_exist_makes_none(tmp_path: Path, opened: AsyncExitStack) -> None:
+    count = 500
+    asked: dict[bytes, tuple[Action, StatusCode]] = {
+        b"unsubscribe": (Unsubscribe(NOBODY), StatusCode.CLIENT_NOT_SUBSCRIBED),
+        b"close": (CloseSubscription(NOBODY), StatusCode.SUCCESS),
+        b"attach": (Subscribe(subscriber=NOBODY, mode=CreateOrAttach.ATTACH), StatusCode.CLIENT_NOT_SUBSCRIBED),
+    }
+    with RunningHub(tmp_path, *SETTINGS) as hub:
+
+        async def ask(name: bytes, action: Action, expected: StatusCode) -> None:
+            channel = await open_channel(opened, hub)
+            channel.writer.write(b"".join(_frame(b"%s-%d" % (name, number), action) for number in range(count)))
+            for _ in range(count):
+                heard = await channel.receive()
+                assert isinstance(heard, Answer)
+                assert heard.status is expected
+
+        async def consume() -> None:
+            channel = await open_channel(opened, hub)
+            channel.writer.write(b"".join(_frame(b"consume-%d" % number, CONSUME) for number in range(count)))
+            assert (await channel.answer(await channel.publish(b"made", b"m"))).status is StatusCode.SUCCESS
+
+        async with await GoodTopic.open(hub.port) as good:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(consume())
+                for name, (action, expected) in asked.items():
+                    group.create_task(ask(name, action, expected))
+            await good.exchange(20)
+        hub.stop()
+        # Past the code under test, so that nothing is asked which could make a topic.
+        with closing(sqlite3.connect(hub.data / "metadata.db")) as records:
+            topics = {bytes(topic) for (topic,) in records.execute("SELECT topic FROM persistence")}
+        assert topics == {b"made", good.topic}

@@ -82,7 +82,7 @@ def _has_load(deployment: Deployment, member: Member, least: int) -> bool:
 def _redirect(client: HubClient, topic: bytes) -> str | None:
     """Ask for a topic; return whom a hub names that does not take it."""
     try:
-        client.close_subscription(topic, b"nobody")
+        client.publish(topic, b"m")
     except RefusedByHubError as refused:
         if refused.status != pb.NOT_RESPONSIBLE_FOR_TOPIC:
             raise
