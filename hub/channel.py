@@ -117,6 +117,43 @@ class Channel(asyncio.Protocol):
     known, and most of it is here, where it can be held back yet.
     """
 
+    # With more than thirty attributes, objects share no keys any more: each access takes longer, and each channel more.
+    __slots__ = (
+        "_abort",
+        "_answer_bytes",
+        "_blocked",
+        "_bodies",
+        "_bytes",
+        "_connection",
+        "_counted",
+        "_decoder",
+        "_flushing",
+        "_gate",
+        "_is_behind",
+        "_is_holding",
+        "_is_mute",
+        "_is_parting",
+        "_is_paused",
+        "_is_silent",
+        "_left_answer_bytes",
+        "_left_bytes",
+        "_loop",
+        "_options",
+        "_out",
+        "_own_bytes",
+        "_owner",
+        "_told",
+        "_transport",
+        "_unanswered",
+        "_unanswered_bytes",
+        "_unsent",
+        "_waiting",
+        "had_s",
+        "is_closed",
+        "peer",
+        "subscriptions",
+    )
+
     def __init__(self, owner: ChannelOwner, options: HubOptions, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = "?"
         self._connection: socket.socket | None = None
@@ -390,7 +427,7 @@ class Channel(asyncio.Protocol):
 
     def _end(self, size: int, body: bytes, *, is_refusal: bool = False) -> None:
         if is_refusal or not self._is_mute:
-            self._put(body, is_answer=True)
+            self._owe(body)
         self.end_unanswered(size)
 
     def end_unanswered(self, size: int) -> None:
@@ -400,7 +437,8 @@ class Channel(asyncio.Protocol):
         self._owner.answered(size)
         if self._is_paused:
             self._read_on()
-        self._part_if_done()
+        if self._is_parting:
+            self._part_if_done()
 
     def _part_if_done(self) -> None:
         if self._is_parting and not (self._unanswered or self._bodies):
@@ -468,21 +506,25 @@ class Channel(asyncio.Protocol):
     def deliver(self, body: bytes) -> None:
         """Send a delivery, together with whatever else is sent in this turn."""
         if not self._is_mute:
-            self._put(body, is_answer=False)
+            self._put(body)
 
-    def _put(self, body: bytes, *, is_answer: bool) -> None:
-        """Send a delivery or what the client is owed, whether it takes it or not: an answer, or an event."""
+    def _owe(self, body: bytes) -> None:
+        """Send an answer, or an event, whether the client takes it or not."""
+        if self.is_closed:
+            return
+        self._answer_bytes += len(body)
+        self._put(body)
+        if self._blocked and self._answer_bytes > self._unsent.share:
+            self._pause()
+
+    def _put(self, body: bytes) -> None:
         if self.is_closed:
             return
         frame = encode_frame(body, _FRAME_BYTES_MAX)
         self._out.append(frame)
         self._bytes += len(frame)
-        if is_answer:
-            self._answer_bytes += len(frame)
         if self._blocked:
             self._count()
-            if is_answer and self._answer_bytes > self._unsent.share:
-                self._pause()
         elif not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush_soon)
@@ -499,7 +541,7 @@ class Channel(asyncio.Protocol):
         self._told.add(hash((topic, subscriber)))
         if not self._is_mute:
             kind = EventKind.SUBSCRIPTION_FORCED_CLOSED
-            self._put(encode_response(Event(topic=topic, subscriber=subscriber, kind=kind)), is_answer=True)
+            self._owe(encode_response(Event(topic=topic, subscriber=subscriber, kind=kind)))
         if len(self._told) > _TOLD_MAX:
             _log.info("%s: closing the connection: it lost more than %d subscriptions", self.peer, _TOLD_MAX)
             self.close()
