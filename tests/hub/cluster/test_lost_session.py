@@ -18,13 +18,18 @@ from tests.hub.wire_client import ChannelClosedError, WireClient
 
 
 async def _publish_until_closed(client: WireClient, topic: bytes) -> list[int]:
-    """Publish one message after the other; return the ids, once the hub has closed the channel."""
-    ids = []
+    """Publish one message after the other; return the ids, once the hub has closed the channel.
+
+    What it has not begun as it closes the channel, it refuses.
+    """
+    ids: list[int] = []
     while True:
         try:
-            ids.append(await client.publish(topic, b"message"))
+            answer = await client.request(topic, Publish(Message(b"message")))
         except (ChannelClosedError, OSError):
             return ids
+        if answer.status is not StatusCode.SERVICE_DOWN:
+            ids.append(client.published(answer))
 
 
 @on_zookeeper_first
