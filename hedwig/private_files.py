@@ -13,7 +13,10 @@ PRIVATE: Final = stat.S_IRUSR | stat.S_IWUSR
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that only its owner enters, and those above it; one that is there stays as it is."""
+    """Make a directory that only its owner enters; one that is there stays as it is.
+
+    Directories above it that are missing are made as the umask says.
+    """
     path.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
 
 

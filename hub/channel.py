@@ -348,7 +348,7 @@ class Channel(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._blocked = False
-        self._unsent.has_heard(self)
+        self._unsent.note_taken(self)
         self._bytes -= self._left_bytes
         self._answer_bytes -= self._left_answer_bytes
         self._left_bytes = self._left_answer_bytes = 0
@@ -609,10 +609,10 @@ class Channel(asyncio.Protocol):
         unsent.bytes += self._bytes - size
         unsent.answer_bytes += self._answer_bytes - answer_size
         if self._answer_bytes:
-            unsent.is_deaf(self)
+            unsent.note_waiting(self)
             unsent.relieve()
         else:
-            unsent.has_heard(self)
+            unsent.note_taken(self)
 
     def _let_cursors_go_on(self) -> None:
         while self._waiting and not self.is_full and not self.is_closed:

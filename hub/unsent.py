@@ -45,12 +45,12 @@ class Unsent:
         free = self._bytes_max - self.bytes
         return min(self._channel_bytes_max, max(self.own_bytes, free // _SHARES))
 
-    def is_deaf(self, channel: "Channel") -> None:
+    def note_waiting(self, channel: "Channel") -> None:
         """Take note that answers wait for the socket of `channel`."""
         if channel not in self._deaf:
             self._deaf[channel] = channel.untaken_bytes
 
-    def has_heard(self, channel: "Channel") -> None:
+    def note_taken(self, channel: "Channel") -> None:
         """Take note that nothing waits for the socket of `channel` any more."""
         self._deaf.pop(channel, None)
 

@@ -201,6 +201,7 @@ class _HandedOn:
                 found += self._ended[number]
                 continue
             if query.submissionTime() < self._since_ms:
+                self._ended[number] = 0  # Not asked for again: each question to Spark is a round trip.
                 continue
             # Spark may have forgotten it.
             with suppress(Py4JError):
