@@ -6,8 +6,10 @@ from typing import Final
 
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Delivery
+from hedwig.wire import pubsub_pb2 as pb
 from tests.hub.running import RunningHub
 from tests.hub.wire_channel import WireChannel
+from tests.hub.wire_client import raw_request
 
 __all__ = [
     "BOUNDLESS",
@@ -17,6 +19,7 @@ __all__ = [
     "SETTINGS",
     "attach",
     "before_hub",
+    "crowded",
     "flood",
     "open_channel",
     "received_ids",
@@ -44,6 +47,9 @@ places). Each test sends more than that, so a queue without bound shows."""
 BOUNDLESS: Final = 320 * MIB
 """What a test for a bound of memory sends, or has delivered, at the least."""
 
+CROWD: Final = 200_000
+"""How many elements a crowded frame holds."""
+
 
 async def open_channel(
     stack: AsyncExitStack, hub: RunningHub, *, receive_bytes: int | None = None, source: str = ""
@@ -51,6 +57,28 @@ async def open_channel(
     """Open a connection that ends with `stack`; see WireChannel.open."""
     channel = await WireChannel.open(hub.port, receive_bytes=receive_bytes, source=source)
     return await stack.enter_async_context(channel)
+
+
+def crowded(kind: str) -> bytes:
+    """Return the body of a request whose frame holds 200,000 empty elements of some kind."""
+    message = pb.Message(body=b"m")
+    match kind:
+        case "options":
+            subscribe = pb.SubscribeRequest(subscriberId=b"s")
+            subscribe.preferences.options.entries.extend([pb.Map.Entry()] * CROWD)
+            return raw_request(topic=b"t", txnId=1, type=pb.SUBSCRIBE, subscribeRequest=subscribe)
+        case "consumed":
+            consume = pb.ConsumeRequest(subscriberId=b"s", msgId=pb.MessageSeqId(localComponent=1))
+            consume.msgId.remoteComponents.extend([pb.RegionSpecificSeqId(region=b"", seqId=0)] * CROWD)
+            return raw_request(topic=b"t", txnId=1, type=pb.CONSUME, consumeRequest=consume)
+        case "published":
+            message.msgId.remoteComponents.extend([pb.RegionSpecificSeqId(region=b"", seqId=0)] * CROWD)
+        case "properties":
+            message.header.properties.entries.extend([pb.Map.Entry()] * CROWD)
+    tried = [b""] * CROWD if kind == "tried" else []
+    return raw_request(
+        topic=b"t", txnId=1, type=pb.PUBLISH, triedServers=tried, publishRequest=pb.PublishRequest(msg=message)
+    )
 
 
 async def attach(channel: WireChannel, topic: bytes, subscriber: bytes, window: int | None = None) -> None:

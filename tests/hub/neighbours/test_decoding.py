@@ -12,44 +12,21 @@ from hedwig.status import StatusCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, encode_frame
 from hedwig.wire import pubsub_pb2 as pb
 from tests.hub.admin_client import AdminClient
-from tests.hub.neighbours.clients import open_channel
+from tests.hub.neighbours.clients import crowded, open_channel
 from tests.hub.neighbours.good_topic import GoodTopic
 from tests.hub.running import RunningHub
 from tests.hub.wire_client import raw_request
 
-FIELDS: Final = 200_000
 CONNECTIONS: Final = 40
 HELD_UP_S: Final = 8.0
 """Without a bound these frames hold a hub up for half a minute at the least, where they are decoded in full."""
-
-
-def _crowded(kind: str) -> bytes:
-    """Return the body of a request whose frame holds 200,000 elements of some kind."""
-    message = pb.Message(body=b"m")
-    match kind:
-        case "options":
-            subscribe = pb.SubscribeRequest(subscriberId=b"s")
-            subscribe.preferences.options.entries.extend([pb.Map.Entry()] * FIELDS)
-            return raw_request(topic=b"t", txnId=1, type=pb.SUBSCRIBE, subscribeRequest=subscribe)
-        case "consumed":
-            consume = pb.ConsumeRequest(subscriberId=b"s", msgId=pb.MessageSeqId(localComponent=1))
-            consume.msgId.remoteComponents.extend([pb.RegionSpecificSeqId(region=b"", seqId=0)] * FIELDS)
-            return raw_request(topic=b"t", txnId=1, type=pb.CONSUME, consumeRequest=consume)
-        case "published":
-            message.msgId.remoteComponents.extend([pb.RegionSpecificSeqId(region=b"", seqId=0)] * FIELDS)
-        case "properties":
-            message.header.properties.entries.extend([pb.Map.Entry()] * FIELDS)
-    tried = [b""] * FIELDS if kind == "tried" else []
-    return raw_request(
-        topic=b"t", txnId=1, type=pb.PUBLISH, triedServers=tried, publishRequest=pb.PublishRequest(msg=message)
-    )
 
 
 @pytest.mark.parametrize("kind", ["options", "consumed", "published", "properties"])
 async def test_forty_frames_of_empty_elements_are_refused_and_hold_up_nobody(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack, kind: str
 ) -> None:
-    body = _crowded(kind)
+    body = crowded(kind)
     channels = [await open_channel(opened, hub) for _ in range(CONNECTIONS)]
     for channel in channels:
         channel.write_frame(body)
@@ -69,7 +46,7 @@ async def test_a_frame_that_cannot_be_answered_ends_its_connection_only(
     hub: RunningHub, good: GoodTopic, opened: AsyncExitStack
 ) -> None:
     channel = await open_channel(opened, hub)
-    channel.write_frame(_crowded("tried"))
+    channel.write_frame(crowded("tried"))
     with pytest.raises(OSError, match=r"closed|reset"):
         await channel.receive()
     await good.exchange(5)

@@ -1,0 +1,35 @@
+"""Prove that requests which are costly to decode do not end the registration of a hub."""
+
+import asyncio
+from typing import Final
+
+from hedwig.status import StatusCode
+from tests.faults.waiting import until
+from tests.hub.cluster.deployment import Deployment, liveness_of
+from tests.hub.neighbours.clients import crowded
+
+CONNECTIONS: Final = 40
+
+
+async def test_hub_keeps_its_registration_and_its_topics_under_forty_crowded_frames(deployment: Deployment) -> None:
+    """Decoded in full, one behind the other, these frames hold a hub up for longer than its session lasts."""
+    raw = deployment.raw()
+    hub, other = deployment.apart(), await deployment.start()
+    await asyncio.to_thread(hub.start)
+    await until(lambda: len(liveness_of(other).live) == 2, "the hubs know each other")
+    before = deployment.registered_at(raw, hub.port)
+    assert before is not None
+    client = await deployment.connect(hub)
+    await client.subscribed(b"t", b"ann")
+    assert await client.publish(b"t", b"first") == 1
+    attackers = [await deployment.connect(hub) for _ in range(CONNECTIONS)]
+    body = crowded("options")
+    for attacker in attackers:
+        attacker.send_frame(body)
+    for attacker in attackers:
+        assert (await attacker.answer(1)).status is StatusCode.MALFORMED_REQUEST
+    # On the channel of before, from the hub of before.
+    assert await client.publish(b"t", b"second") == 2
+    assert await client.delivered(2) == [1, 2]
+    assert deployment.registered_at(raw, hub.port) == before
+    assert await deployment.owner(b"t") == before
