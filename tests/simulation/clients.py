@@ -251,6 +251,7 @@ class Subscriber:
         if not self._world.has_leases:
             reader.is_in_doubt = True
         reader.begin_anew()
+        self._session = Session()  # What it had finished was finished in the subscription that is gone.
 
     async def _leave(self, place: str, subscription: Subscription, *, is_silent: bool) -> None:
         random, reader, history = self._world.random, self.reader, self._world.history

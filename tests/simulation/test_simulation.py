@@ -104,7 +104,8 @@ def test_every_promise_is_kept_in_many_more_runs() -> None:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         failed = [report for reports in pool.map(_failures, blocks) for report in reports]
-    assert not failed, f"{len(failed)} of {_FULL} seeds fail; the first of them:\n{failed[0]}"
+    rules = "\n".join(report.partition("\n")[0] for report in failed)
+    assert not failed, f"{len(failed)} of {_FULL} seeds fail:\n{rules}\nthe first of them:\n{failed[0]}"
 
 
 def _failures(seeds: range) -> list[str]:
