@@ -60,9 +60,7 @@ class _Stage:
 
 @pytest.mark.timeout(900)
 @on_zookeeper_first
-async def test_topics_go_to_and_fro_under_load_and_every_move_succeeds_at_once(
-    deployment: Deployment, record_property: Any
-) -> None:
+async def test_topics_go_to_and_fro_under_load_and_every_move_succeeds_at_once(deployment: Deployment) -> None:
     """Publishers and subscribers come by a hub that owns nothing, and by one of the two that the topics go between."""
     stage = _Stage(deployment)
     hubs = [deployment.apart(_LONG_SESSION) for _ in range(3)]
@@ -106,8 +104,6 @@ async def test_topics_go_to_and_fro_under_load_and_every_move_succeeds_at_once(
         "unavailable max ms": round(unavailable[-1] * 1000),
     }
     print(f"\n{deployment.networked.label}: {figures}")
-    for name, figure in figures.items():
-        record_property(name, figure)
 
 
 # ------------------------------------------------------------------------------------------------------- cut short
