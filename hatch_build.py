@@ -10,8 +10,8 @@ __all__ = ["ProtocolBuildHook"]
 
 PROTOS = (
     Path("hedwig/wire/pubsub.proto"),
-    Path("metadata/hbase/native/hbase.proto"),
-    Path("hub/ledgers/bookkeeper/bookkeeper.proto"),
+    Path("hedwig/metadata/hbase/native/hbase.proto"),
+    Path("hedwig/hub/ledgers/bookkeeper/bookkeeper.proto"),
 )
 GENERATED = tuple(proto.with_name(proto.stem + ending) for proto in PROTOS for ending in ("_pb2.py", "_pb2.pyi"))
 

@@ -3,4 +3,8 @@
 Workloads say what is done, drivers against what and by which client, results are files: see docs/benchmarks.md.
 """
 
+if __name__ != "hedwig.benchmarks":
+    # Under two names its classes exist twice, and none is an instance of the other.
+    raise ImportError("benchmarks is imported as hedwig.benchmarks, by that name alone")
+
 __all__: list[str] = []

@@ -1,6 +1,6 @@
-"""Run the command from a checkout: python -m benchmarks."""
+"""Run the command from a checkout: python -m hedwig.benchmarks."""
 
-from benchmarks.main import main
+from hedwig.benchmarks.main import main
 
 if __name__ == "__main__":
     main(prog_name="hedwig-bench")

@@ -1,6 +1,6 @@
 """Measure the ledger client on bookies of BookKeeper 4.17.
 
-    python -m benchmarks.bookkeeper_ledgers [appends] [reads] [creates] [--seconds 5] [--journal NAME]
+    python -m hedwig.benchmarks.bookkeeper_ledgers [appends] [reads] [creates] [--seconds 5] [--journal NAME]
 
 Without a name all run. It starts a ZooKeeper and three bookies in a folder below --dir, and removes them; with
 --servers it uses those of `hedwig-admin dev --dir DIR`. Every line is one measurement: so many appends in flight, each
@@ -21,17 +21,17 @@ from typing import Any, Final
 
 import uvloop
 
-from benchmarks.cpu_time import cpu_s_of
-from benchmarks.ledger_appends import append_for
-from cli.dev import DevServers
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.benchmarks.cpu_time import cpu_s_of
+from hedwig.benchmarks.ledger_appends import append_for
+from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
+from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.zookeeper import Bridge, BridgeOptions
-from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 
 __all__ = ["main"]
 

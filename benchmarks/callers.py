@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.load import Observer
-from benchmarks.workloads import Operation
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.workloads import Operation
 
 __all__ = ["Callers", "CarryOut"]
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from benchmarks.cas_places import Places
-from benchmarks.cpu_time import cpu_s_between
-from benchmarks.errors import BenchmarkError
-from benchmarks.generator_process import GeneratorProcess
-from benchmarks.hbase_records import records_table
-from benchmarks.hub_suite import Case
-from benchmarks.java_program import java_command
-from benchmarks.kept_clients import KeptClients
-from benchmarks.record_clients import PARTS, SUBSCRIBER
-from benchmarks.recording import Summary
-from benchmarks.results import Measurement
-from benchmarks.sampling import Sampler
-from cli.dev import DevError
+from hedwig.benchmarks.cas_places import Places
+from hedwig.benchmarks.cpu_time import cpu_s_between
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.generator_process import GeneratorProcess
+from hedwig.benchmarks.hbase_records import records_table
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.java_program import java_command
+from hedwig.benchmarks.kept_clients import KeptClients
+from hedwig.benchmarks.record_clients import PARTS, SUBSCRIBER
+from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.sampling import Sampler
+from hedwig.cli.dev import DevError
 
 __all__ = ["CasCases"]
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from benchmarks.cas_cases import CasCases
-from benchmarks.cas_places import Places, given_places, own_places
-from benchmarks.cas_suite import (
+from hedwig.benchmarks.cas_cases import CasCases
+from hedwig.benchmarks.cas_places import Places, given_places, own_places
+from hedwig.benchmarks.cas_suite import (
     OPERATIONS,
     QUICK_CAS,
     SMOKE_CAS,
@@ -22,20 +22,20 @@ from benchmarks.cas_suite import (
     warm_up,
     writers_per_key,
 )
-from benchmarks.cas_tables import PROGRAM
-from benchmarks.data_folder import data_folder
-from benchmarks.descriptors import raise_descriptor_limit
-from benchmarks.environment import environment
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_when_told_to_end
-from benchmarks.java_program import jvm_words
-from benchmarks.numbers_option import numbers
-from benchmarks.record_clients import DRIVERS, PARTS
-from benchmarks.results import Result
-from benchmarks.runs import carry_out, end_run
-from benchmarks.workloads import Operation
-from cli.dev import DevError
+from hedwig.benchmarks.cas_tables import PROGRAM
+from hedwig.benchmarks.data_folder import data_folder
+from hedwig.benchmarks.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.environment import environment
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.java_program import jvm_words
+from hedwig.benchmarks.numbers_option import numbers
+from hedwig.benchmarks.record_clients import DRIVERS, PARTS
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.runs import carry_out, end_run
+from hedwig.benchmarks.workloads import Operation
+from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["cas"]

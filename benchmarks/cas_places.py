@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.hbase_records import records_table
-from cli.dev import DevServers
-from metadata.backend import StoreOptions
-from metadata.store import format_metadata
-from metadata.url import MetadataUrl
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hbase_records import records_table
+from hedwig.cli.dev import DevServers
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.store import format_metadata
+from hedwig.metadata.url import MetadataUrl
 
 __all__ = ["HEAP_MB", "Places", "given_places", "own_places"]
 

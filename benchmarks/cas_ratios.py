@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from benchmarks.compare_rounds import middle
-from benchmarks.figures import is_enough
-from benchmarks.results import Measurement
-from benchmarks.workloads import Operation
+from hedwig.benchmarks.compare_rounds import middle
+from hedwig.benchmarks.figures import is_enough
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Operation
 from hedwig.histograms import Histogram
 
 __all__ = ["per_core", "percentile_ratio", "ratio", "update_ratios"]

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from benchmarks.hub_suite import Case
-from benchmarks.record_clients import DRIVERS
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.record_clients import DRIVERS
+from hedwig.benchmarks.workloads import Operation, Workload
 
 __all__ = ["OPERATIONS", "QUICK_CAS", "SMOKE_CAS", "USUAL_CAS", "CasSizes", "cas_cases", "warm_up", "writers_per_key"]
 

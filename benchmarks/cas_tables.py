@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.cas_ratios import per_core, percentile_ratio, ratio, update_ratios
-from benchmarks.cas_suite import writers_per_key
-from benchmarks.figures import median, merged, percentiles, spread
-from benchmarks.results import Measurement, alike
-from benchmarks.workloads import Operation
+from hedwig.benchmarks.cas_ratios import per_core, percentile_ratio, ratio, update_ratios
+from hedwig.benchmarks.cas_suite import writers_per_key
+from hedwig.benchmarks.figures import median, merged, percentiles, spread
+from hedwig.benchmarks.results import Measurement, alike
+from hedwig.benchmarks.workloads import Operation
 
 __all__ = ["PROGRAM", "cas_tables"]
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from benchmarks.arrivals import Arrivals
-from benchmarks.load import Observer
-from benchmarks.raw_frames import MARK, NUMBER
-from benchmarks.raw_target import NOBODY
-from benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
+from hedwig.benchmarks.arrivals import Arrivals
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.raw_frames import MARK, NUMBER
+from hedwig.benchmarks.raw_target import NOBODY
+from hedwig.benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
 from hedwig.errors import ClientNotSubscribedError, HedwigError
 from hedwig.model import SubscriberId, Topic

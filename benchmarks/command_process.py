@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.interrupts import interrupt_later
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.interrupts import interrupt_later
 
 __all__ = ["CommandRun", "run_command"]
 
@@ -18,7 +18,7 @@ _PROGRAM: Final = """
 import sys
 peak = sys.argv.pop(1)
 sys.argv[0] = "hedwig-admin"
-from cli.main import main
+from hedwig.cli.main import main
 try:
     main()
 finally:
@@ -26,7 +26,7 @@ finally:
         told.write(next(line.split()[1] for line in status if line.startswith("VmHWM:")))
 """
 """The process tells its own peak: that which wait4 tells of a child begins with what its parent held."""
-_SOURCES: Final = str(Path(__file__).parents[1])
+_SOURCES: Final = str(Path(__file__).parents[2])
 _LOOK_EVERY_S: Final = 0.01
 
 

@@ -9,11 +9,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.compare_figures import PERCENTILES, SECONDS_MIN
-from benchmarks.compare_results import ComparedFigure, ComparedLine, Comparison, compare
-from benchmarks.compare_rounds import Verdict, bound_words
-from benchmarks.errors import BenchmarkError
-from benchmarks.results import Result
+from hedwig.benchmarks.compare_figures import PERCENTILES, SECONDS_MIN
+from hedwig.benchmarks.compare_results import ComparedFigure, ComparedLine, Comparison, compare
+from hedwig.benchmarks.compare_rounds import Verdict, bound_words
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.results import Result
 
 __all__ = ["compare_command"]
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.compare_rounds import Difference, Verdict, differ, differ_in_rounds, over_all
-from benchmarks.figures import is_enough, merged
-from benchmarks.listing_tables import PROGRAM as LISTING
-from benchmarks.metadata_suite import RESTART
-from benchmarks.results import Measurement
-from benchmarks.stored_suite import FAIL_OVER
-from benchmarks.takeover_tables import PROGRAM as TAKEOVER
+from hedwig.benchmarks.compare_rounds import Difference, Verdict, differ, differ_in_rounds, over_all
+from hedwig.benchmarks.figures import is_enough, merged
+from hedwig.benchmarks.listing_tables import PROGRAM as LISTING
+from hedwig.benchmarks.metadata_suite import RESTART
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.stored_suite import FAIL_OVER
+from hedwig.benchmarks.takeover_tables import PROGRAM as TAKEOVER
 
 __all__ = [
     "FAILED_MAX",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from benchmarks.compare_figures import (
+from hedwig.benchmarks.compare_figures import (
     FAILED_MAX,
     SECONDS_MIN,
     Figure,
@@ -15,13 +15,13 @@ from benchmarks.compare_figures import (
     is_reached,
     is_too_short,
 )
-from benchmarks.compare_rounds import Difference, Verdict, undecided
-from benchmarks.compare_runs import figures_of_runs
-from benchmarks.compare_terms import TermDifference, term_differences
-from benchmarks.errors import BenchmarkError
-from benchmarks.report_walls import wall_of
-from benchmarks.report_words import case_words, side_words
-from benchmarks.results import Measurement, Result
+from hedwig.benchmarks.compare_rounds import Difference, Verdict, undecided
+from hedwig.benchmarks.compare_runs import figures_of_runs
+from hedwig.benchmarks.compare_terms import TermDifference, term_differences
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.report_walls import wall_of
+from hedwig.benchmarks.report_words import case_words, side_words
+from hedwig.benchmarks.results import Measurement, Result
 
 __all__ = ["ComparedFigure", "ComparedLine", "Comparison", "compare"]
 

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.compare_figures import Figure, figures, good
-from benchmarks.results import Measurement
+from hedwig.benchmarks.compare_figures import Figure, figures, good
+from hedwig.benchmarks.results import Measurement
 
 __all__ = ["figures_of_runs"]
 

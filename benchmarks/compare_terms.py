@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.results import Result
+from hedwig.benchmarks.results import Result
 
 __all__ = ["TermDifference", "term_differences"]
 

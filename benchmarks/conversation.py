@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from benchmarks.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.descriptors import raise_descriptor_limit
 
 __all__ = ["converse", "end_with_listener", "hear", "hear_later", "say"]
 

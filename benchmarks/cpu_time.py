@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.periodic import Periodic
-from benchmarks.thinning import Thinned
+from hedwig.benchmarks.periodic import Periodic
+from hedwig.benchmarks.thinning import Thinned
 
 __all__ = ["CpuTimes", "CpuTimesBeside", "cpu_s_between", "cpu_s_of"]
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.results import Result
-from benchmarks.tables import markdown
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.tables import markdown
 
 __all__ = ["parts", "section", "write_into"]
 

@@ -6,15 +6,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.generator_process import GeneratorProcess
-from benchmarks.hub_suite import LEDGERS, ZNODES
-from benchmarks.java_client import JavaBenchmark, JavaBenchmarkError, JavaBenchmarkRun, JavaMode, JavaResult
-from benchmarks.recording import Summary, merged
-from benchmarks.results import Measurement
-from benchmarks.sampling import Sampler
-from benchmarks.workloads import Operation, Workload
-from cli.dev import DevError
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.generator_process import GeneratorProcess
+from hedwig.benchmarks.hub_suite import LEDGERS, ZNODES
+from hedwig.benchmarks.java_client import JavaBenchmark, JavaBenchmarkError, JavaBenchmarkRun, JavaMode, JavaResult
+from hedwig.benchmarks.recording import Summary, merged
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.sampling import Sampler
+from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.cli.dev import DevError
 
 __all__ = ["DRIVERS", "USUAL_DRIVERS", "Driver", "GeneratorDriver", "JavaDriver", "Subject"]
 

@@ -9,9 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.disk_flushes import flushes_of
-from cli.dev import DevError
-from cli.dev.java import find_java
+from hedwig.benchmarks.disk_flushes import flushes_of
+from hedwig.cli.dev import DevError
+from hedwig.cli.dev.java import find_java
 
 __all__ = ["environment", "flushes_per_sync", "sync_rate"]
 
@@ -29,7 +29,7 @@ _LIBRARIES: Final = (
 _SYNC_S: Final = 2.0
 _SYNCS: Final = 200
 _BLOCK: Final = b"\1" * 4096
-_SOURCES: Final = Path(__file__).parents[1]
+_SOURCES: Final = Path(__file__).parents[2]
 
 
 def environment(directory: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.results import Measurement
+from hedwig.benchmarks.results import Measurement
 from hedwig.histograms import Histogram
 
 __all__ = ["is_enough", "median", "median_value", "merged", "percentiles", "spread"]

@@ -8,21 +8,21 @@ import gc
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from benchmarks.client_target import ClientTarget
-from benchmarks.connections_target import hold_connections
-from benchmarks.conversation import converse, hear_later, say
-from benchmarks.ledger_target import LedgerTarget
-from benchmarks.load import Load, Target
-from benchmarks.raw_target import RawTarget
-from benchmarks.record_clients import DRIVERS as RECORD_DRIVERS
-from benchmarks.record_session import serve_workloads
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.client_target import ClientTarget
+from hedwig.benchmarks.connections_target import hold_connections
+from hedwig.benchmarks.conversation import converse, hear_later, say
+from hedwig.benchmarks.ledger_target import LedgerTarget
+from hedwig.benchmarks.load import Load, Target
+from hedwig.benchmarks.raw_target import RawTarget
+from hedwig.benchmarks.record_clients import DRIVERS as RECORD_DRIVERS
+from hedwig.benchmarks.record_session import serve_workloads
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["main"]
 
 
 def _znode_messages(workload: Workload, host: str, port: int, *, share: int, shares: int) -> Target:
-    from benchmarks.znode_messages import ZnodeMessages
+    from hedwig.benchmarks.znode_messages import ZnodeMessages
 
     return ZnodeMessages(workload, host, port, share=share, shares=shares)
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.interrupts import interrupt_later
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.interrupts import interrupt_later
 
 __all__ = ["GeneratorProcess"]
 
 _END_S: Final = 15.0
-_SOURCES: Final = Path(__file__).parents[1]
+_SOURCES: Final = Path(__file__).parents[2]
 
 
 class GeneratorProcess:
@@ -31,7 +31,7 @@ class GeneratorProcess:
 
     def __init__(self, plan: Mapping[str, Any], command: Sequence[str] = ()) -> None:
         self._plan = plan
-        self._command = command or (sys.executable, "-m", "benchmarks.generator")
+        self._command = command or (sys.executable, "-m", "hedwig.benchmarks.generator")
         self._lines: queue.Queue[str] = queue.Queue()
         self._process: subprocess.Popen[str] | None = None
         self._reader = threading.Thread(target=self._read, name="generator", daemon=True)

@@ -14,14 +14,14 @@ import happybase
 from happybase import Connection
 from happybase.batch import Mutation
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.record_clients import PARTS, SUBSCRIBER
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.record_clients import PARTS, SUBSCRIBER
 from hedwig.clock import SystemClock
-from metadata.backend import StoreOptions
-from metadata.hbase.keys import topic_key
-from metadata.hbase.schema import columns_of
-from metadata.kinds import SUBSCRIPTIONS
-from metadata.stamps import STAMP_BYTES, Stamp, make_token
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.keys import topic_key
+from hedwig.metadata.hbase.schema import columns_of
+from hedwig.metadata.kinds import SUBSCRIPTIONS
+from hedwig.metadata.stamps import STAMP_BYTES, Stamp, make_token
 
 __all__ = ["HappybaseRecords"]
 

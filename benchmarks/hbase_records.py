@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from benchmarks.record_clients import PARTS, SUBSCRIBER, RecordClient
+from hedwig.benchmarks.record_clients import PARTS, SUBSCRIBER, RecordClient
 from hedwig.clock import Deadline
-from metadata.backend import StoreOptions
-from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
-from metadata.hbase.keys import topic_key
-from metadata.hbase.native import connect
-from metadata.hbase.schema import Tables, columns_of
-from metadata.kinds import SUBSCRIPTIONS
-from metadata.stamps import Stamp, make_token
-from metadata.url import MetadataUrl
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
+from hedwig.metadata.hbase.keys import topic_key
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.schema import Tables, columns_of
+from hedwig.metadata.kinds import SUBSCRIPTIONS
+from hedwig.metadata.stamps import Stamp, make_token
+from hedwig.metadata.url import MetadataUrl
 
 __all__ = ["DriverRecords", "open_gateway", "open_native", "records_table"]
 
@@ -37,7 +37,7 @@ async def open_native(url: str) -> RecordClient:
 async def open_gateway(url: str) -> RecordClient:
     """Return records through the Thrift2 gateway."""
     # Here, since only this needs the package of the extra `thrift`.
-    from metadata.hbase.thrift2 import Thrift2Driver
+    from hedwig.metadata.hbase.thrift2 import Thrift2Driver
 
     options = StoreOptions()
     ((host, port),) = MetadataUrl.parse(url).endpoints(_GATEWAY_PORT)

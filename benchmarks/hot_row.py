@@ -1,7 +1,7 @@
-"""Measure what a row costs that is written over and over: `python -m benchmarks.hot_row URL`.
+"""Measure what a row costs that is written over and over: `python -m hedwig.benchmarks.hot_row URL`.
 
     .venv/bin/hedwig-admin dev up hbase --dir servers
-    .venv/bin/python -m benchmarks.hot_row 'hbase://127.0.0.1:PORT/bench?registry=rpc'
+    .venv/bin/python -m hedwig.benchmarks.hot_row 'hbase://127.0.0.1:PORT/bench?registry=rpc'
 
 A table with NEW_VERSION_BEHAVIOR and one without stand beside each other. In each a row is rewritten by
 compare-and-set, one write after the other, and between so many writes it is read by 64 callers. Nothing is flushed
@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hedwig.clock import Deadline
-from metadata import MetadataUrl, StoreOptions
-from metadata.hbase.driver import ConditionalPut
-from metadata.hbase.native import NativeDriver, connect
-from metadata.hbase.schema import Tables
-from metadata.kinds import OWNERSHIP
+from hedwig.metadata import MetadataUrl, StoreOptions
+from hedwig.metadata.hbase.driver import ConditionalPut
+from hedwig.metadata.hbase.native import NativeDriver, connect
+from hedwig.metadata.hbase.schema import Tables
+from hedwig.metadata.kinds import OWNERSHIP
 
 __all__ = ["main"]
 

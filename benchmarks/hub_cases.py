@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks.drivers import Driver, GeneratorDriver, JavaDriver, Subject
-from benchmarks.errors import BenchmarkError
-from benchmarks.generator_process import GeneratorProcess
-from benchmarks.hub_places import HubPlaces
-from benchmarks.hub_process import Hub, HubProcess
-from benchmarks.hub_suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, ZNODES, Case
-from benchmarks.hub_watch import watched
-from benchmarks.jvm_flags import SERVERS, NoteFlags
-from benchmarks.results import EMBEDDED, Measurement
-from benchmarks.sampling import usage_of
-from benchmarks.workloads import Operation, Workload
-from benchmarks.znode_place import ZnodePlace
-from cli.dev import DevError
+from hedwig.benchmarks.drivers import Driver, GeneratorDriver, JavaDriver, Subject
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.generator_process import GeneratorProcess
+from hedwig.benchmarks.hub_places import HubPlaces
+from hedwig.benchmarks.hub_process import Hub, HubProcess
+from hedwig.benchmarks.hub_suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, ZNODES, Case
+from hedwig.benchmarks.hub_watch import watched
+from hedwig.benchmarks.jvm_flags import SERVERS, NoteFlags
+from hedwig.benchmarks.results import EMBEDDED, Measurement
+from hedwig.benchmarks.sampling import usage_of
+from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.znode_place import ZnodePlace
+from hedwig.cli.dev import DevError
 
 __all__ = ["HubCases"]
 

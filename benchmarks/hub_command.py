@@ -9,25 +9,25 @@ from typing import Any
 
 import click
 
-from benchmarks.data_folder import data_folder
-from benchmarks.descriptors import raise_descriptor_limit
-from benchmarks.drivers import DRIVERS
-from benchmarks.environment import environment
-from benchmarks.errors import BenchmarkError
-from benchmarks.heaps import HEAP_MB_MIN
-from benchmarks.hub_places import JOURNALS, METADATA
-from benchmarks.hub_plan import SIZES, Asked, hub_plan, stored_plan
-from benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
-from benchmarks.interrupts import interrupt_when_told_to_end
-from benchmarks.jvm_flags import note_flags
-from benchmarks.numbers_option import numbers
-from benchmarks.results import EMBEDDED, Result
-from benchmarks.resumption import resumed
-from benchmarks.runs import carry_out, end_run
-from benchmarks.stored_suite import STORED_MEASUREMENTS, STORES
-from cli.dev import DevError
+from hedwig.benchmarks.data_folder import data_folder
+from hedwig.benchmarks.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.drivers import DRIVERS
+from hedwig.benchmarks.environment import environment
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.hub_places import JOURNALS, METADATA
+from hedwig.benchmarks.hub_plan import SIZES, Asked, hub_plan, stored_plan
+from hedwig.benchmarks.hub_suite import MEASUREMENTS, PLACES, Case
+from hedwig.benchmarks.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.jvm_flags import note_flags
+from hedwig.benchmarks.numbers_option import numbers
+from hedwig.benchmarks.results import EMBEDDED, Result
+from hedwig.benchmarks.resumption import resumed
+from hedwig.benchmarks.runs import carry_out, end_run
+from hedwig.benchmarks.stored_suite import STORED_MEASUREMENTS, STORES
+from hedwig.cli.dev import DevError
 from hedwig.errors import ConfigurationError, HedwigError
-from hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
 
 __all__ = ["hub"]
 

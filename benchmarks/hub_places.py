@@ -7,15 +7,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from benchmarks.hub_process import Hub, HubProcess
-from benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL
-from benchmarks.jvm_flags import flags_of_servers
-from benchmarks.original_hub import OriginalHub
-from cli.dev import DevServers
-from cli.dev.bookkeeper import LEDGERS_ROOT
-from hub.ledgers.bookkeeper.quorums import Quorums
-from metadata.backend import StoreOptions
-from metadata.store import format_metadata
+from hedwig.benchmarks.hub_process import Hub, HubProcess
+from hedwig.benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL
+from hedwig.benchmarks.jvm_flags import flags_of_servers
+from hedwig.benchmarks.original_hub import OriginalHub
+from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.store import format_metadata
 
 __all__ = ["BOOKIES", "HEAP_MB", "JOURNALS", "METADATA", "HubPlaces"]
 

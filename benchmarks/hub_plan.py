@@ -6,17 +6,17 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.drivers import USUAL_DRIVERS
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_cases import HubCases
-from benchmarks.hub_places import HubPlaces
-from benchmarks.hub_suite import FULL, LEDGERS, MEASUREMENTS, QUICK, SMOKE, USUAL, ZNODES, Case, Sizes, cases
-from benchmarks.jvm_flags import NoteFlags
-from benchmarks.results import EMBEDDED, Measurement
-from benchmarks.stored_cases import StoredHubs
-from benchmarks.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
-from benchmarks.znode_place import ZNODES_SAID
-from hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.benchmarks.drivers import USUAL_DRIVERS
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_cases import HubCases
+from hedwig.benchmarks.hub_places import HubPlaces
+from hedwig.benchmarks.hub_suite import FULL, LEDGERS, MEASUREMENTS, QUICK, SMOKE, USUAL, ZNODES, Case, Sizes, cases
+from hedwig.benchmarks.jvm_flags import NoteFlags
+from hedwig.benchmarks.results import EMBEDDED, Measurement
+from hedwig.benchmarks.stored_cases import StoredHubs
+from hedwig.benchmarks.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
+from hedwig.benchmarks.znode_place import ZNODES_SAID
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
 
 __all__ = ["SIZES", "Asked", "HubPlan", "hub_plan", "stored_plan"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.interrupts import interrupt_later
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.interrupts import interrupt_later
 
 __all__ = ["Hub", "HubProcess"]
 
@@ -19,7 +19,7 @@ _START_S: Final = 120.0
 _STOP_S: Final = 120.0
 _POLL_S: Final = 0.02
 _SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+))?", re.MULTILINE)
-_SOURCES: Final = Path(__file__).parents[1]
+_SOURCES: Final = Path(__file__).parents[2]
 
 
 class Hub(Protocol):
@@ -70,7 +70,7 @@ class HubProcess:
         self._directory = directory
         self._settings = settings
         self._admin_port = 0 if has_admin else -1
-        self._log = directory / "hub.log"
+        self._log = directory / "hedwig.hub.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._address = ""
         self.admin = ""
@@ -94,7 +94,7 @@ class HubProcess:
         given = [word for setting in self._settings for word in ("--set", setting)]
         data = str(self._directory / "data")
         ports = ("--port", "0", "--admin-port", str(self._admin_port))
-        command = [sys.executable, "-m", "hub.main", "--data", data, *ports, *given]
+        command = [sys.executable, "-m", "hedwig.hub.main", "--data", data, *ports, *given]
         with self._log.open("ab") as log, interrupt_later():
             began_at = log.tell()
             self._process = subprocess.Popen(

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.cas_ratios import percentile_ratio, ratio
-from benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL, ZNODES
-from benchmarks.results import Measurement, alike
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.cas_ratios import percentile_ratio, ratio
+from hedwig.benchmarks.hub_suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL, ZNODES
+from hedwig.benchmarks.results import Measurement, alike
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["hub_ratios"]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from benchmarks.results import EMBEDDED
-from benchmarks.workloads import Choice, Operation, Workload
+from hedwig.benchmarks.results import EMBEDDED
+from hedwig.benchmarks.workloads import Choice, Operation, Workload
 
 __all__ = [
     "CLUSTER",

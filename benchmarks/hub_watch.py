@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_process import Hub
-from benchmarks.results import Measurement
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_process import Hub
+from hedwig.benchmarks.results import Measurement
 
 __all__ = ["watched"]
 

@@ -1,6 +1,6 @@
 """Run the benchmark program of the original Java client against any hub, and read its numbers.
 
-    python -m benchmarks.java_client 127.0.0.1:4080 publish --topics 50 --messages 100000 --in-flight 100 --size 1024
+    python -m hedwig.benchmarks.java_client 127.0.0.1:4080 publish --topics 50 --messages 100000 --in-flight 100
 
 The program names its topics itself: topic0, topic1 … to publish and receive, warmup0 … for what comes first. It counts
 latency in whole milliseconds from handing a request to the client, after waiting for a place among those in flight.
@@ -24,8 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cli.dev.classpath import ClasspathCache, user_cache
-from cli.dev.java import find_java
+from hedwig.cli.dev.classpath import ClasspathCache, user_cache
+from hedwig.cli.dev.java import find_java
 
 __all__ = ["JavaBenchmark", "JavaBenchmarkError", "JavaBenchmarkRun", "JavaMode", "JavaResult", "main", "run"]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from cli.dev.classpath import user_cache
-from cli.dev.java import find_java, jvm_flags
-from cli.dev.locks import locked
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.cli.dev.classpath import user_cache
+from hedwig.cli.dev.java import find_java, jvm_flags
+from hedwig.cli.dev.locks import locked
 
 __all__ = ["java_command", "jvm_words"]
 

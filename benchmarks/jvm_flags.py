@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 
 __all__ = ["SERVERS", "NoteFlags", "flags_of", "flags_of_servers", "note_flags"]
 

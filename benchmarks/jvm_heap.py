@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.jvm_flags import flags_of
-from cli.dev import DevError
-from cli.dev.java import find_java
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.jvm_flags import flags_of
+from hedwig.cli.dev import DevError
+from hedwig.cli.dev.java import find_java
 
 __all__ = [
     "find_jcmd",

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.generator_process import GeneratorProcess
+from hedwig.benchmarks.generator_process import GeneratorProcess
 
 __all__ = ["KeptClients"]
 

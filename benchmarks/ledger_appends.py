@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from hub.ledgers import LedgerStore
+from hedwig.hub.ledgers import LedgerStore
 
 __all__ = ["append_for"]
 

@@ -6,15 +6,15 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, Final
 
-from benchmarks.load import Observer
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.workloads import Operation, Workload
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
+from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.zookeeper import Bridge, BridgeOptions
-from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 
 __all__ = ["LedgerTarget"]
 

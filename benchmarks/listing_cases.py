@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.command_process import CommandRun, run_command
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_suite import Case
-from benchmarks.listing_stores import NAME_MARK, FilledStore
-from benchmarks.results import Measurement
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.command_process import CommandRun, run_command
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.listing_stores import NAME_MARK, FilledStore
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Operation, Workload
 
 __all__ = ["COMMANDS", "ListingRuns", "listing_cases"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from cli.dev import DevServers
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.cli.dev import DevServers
+from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata.bulk import BATCH_ROWS, RowOutcome, RowResult, TopicCreator, load_batches
+from hedwig.metadata.url import MetadataUrl
 from hedwig.model import Topic
-from metadata import MetadataStore, RecordKey, StoreOptions, format_metadata, open_metadata
-from metadata.bulk import BATCH_ROWS, RowOutcome, RowResult, TopicCreator, load_batches
-from metadata.url import MetadataUrl
 
 __all__ = [
     "BACKENDS",

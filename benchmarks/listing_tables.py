@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.figures import median, median_value, spread
-from benchmarks.results import Measurement, alike
+from hedwig.benchmarks.figures import median, median_value, spread
+from hedwig.benchmarks.results import Measurement, alike
 
 __all__ = ["PROGRAM", "listing_tables"]
 

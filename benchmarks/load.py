@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from benchmarks.recording import Recording
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.recording import Recording
+from hedwig.benchmarks.workloads import Operation, Workload
 
 __all__ = ["Load", "Observer", "Target"]
 

@@ -1,6 +1,6 @@
 """Measure the local ledger store on this machine's disk.
 
-    python -m benchmarks.local_ledgers --dir DIRECTORY [appends] [throughput] [recovery] [memory]
+    python -m hedwig.benchmarks.local_ledgers --dir DIRECTORY [appends] [throughput] [recovery] [memory]
 
 Without a name all four run. Each takes a fresh folder below DIRECTORY and removes it. The numbers depend on the disk's
 sync rate, which is measured first, and on what else the machine does.
@@ -19,8 +19,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.ledger_appends import append_for
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.benchmarks.ledger_appends import append_for
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 
 __all__ = ["main"]
 
@@ -138,7 +138,7 @@ async def _memory(path: Path, arguments: argparse.Namespace) -> None:
     print(f"closed in {time.perf_counter() - began:.1f} s")
     del store
     fresh = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _REOPEN.format(path=str(path), count=count), cwd=Path(__file__).parent.parent
+        sys.executable, "-c", _REOPEN.format(path=str(path), count=count), cwd=Path(__file__).parents[2]
     )
     await fresh.wait()
 
@@ -160,8 +160,8 @@ def _resident() -> int:
 _REOPEN: Final = """
 import asyncio, time
 from pathlib import Path
-from benchmarks import local_ledgers as bench
-from hub.ledgers import LocalLedgerStore
+from hedwig.benchmarks import local_ledgers as bench
+from hedwig.hub.ledgers import LocalLedgerStore
 
 async def main():
     before = bench._resident()

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import click
 
-from benchmarks.cas_command import cas
-from benchmarks.compare_command import compare_command
-from benchmarks.document import write_into
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_command import hub
-from benchmarks.listing_command import listing
-from benchmarks.metadata_command import metadata
-from benchmarks.migration_command import migrate
-from benchmarks.pipeline_command import pipeline
-from benchmarks.report_command import report
-from benchmarks.results import Result
-from benchmarks.runs import show_result
-from benchmarks.takeover_command import takeover
+from hedwig.benchmarks.cas_command import cas
+from hedwig.benchmarks.compare_command import compare_command
+from hedwig.benchmarks.document import write_into
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_command import hub
+from hedwig.benchmarks.listing_command import listing
+from hedwig.benchmarks.metadata_command import metadata
+from hedwig.benchmarks.migration_command import migrate
+from hedwig.benchmarks.pipeline_command import pipeline
+from hedwig.benchmarks.report_command import report
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.runs import show_result
+from hedwig.benchmarks.takeover_command import takeover
 
 __all__ = ["main"]
 

@@ -2,12 +2,12 @@
 
 from typing import Self
 
-from benchmarks.record_clients import DATA, SUBSCRIBER
+from hedwig.benchmarks.record_clients import DATA, SUBSCRIBER
 from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.store import MetadataStore, open_metadata
 from hedwig.model import SubscriptionData, Topic
 from hedwig.versions import Version
-from metadata.backend import StoreOptions
-from metadata.store import MetadataStore, open_metadata
 
 __all__ = ["ManagerRecords"]
 

@@ -7,24 +7,24 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.cpu_time import CpuTimesBeside, cpu_s_between
-from benchmarks.disk_flushes import FLUSHES
-from benchmarks.errors import BenchmarkError
-from benchmarks.generator_process import GeneratorProcess
-from benchmarks.kept_clients import KeptClients
-from benchmarks.metadata_ground import FillTask, Ground
-from benchmarks.metadata_places import MetadataPlaces
-from benchmarks.recording import Summary
-from benchmarks.results import LEFT_BEHIND, Measurement
-from benchmarks.sampling import Sampler
-from benchmarks.settling import CORES_MAX, settle
-from benchmarks.workloads import Workload
-from cli.dev import DevError
+from hedwig.benchmarks.cpu_time import CpuTimesBeside, cpu_s_between
+from hedwig.benchmarks.disk_flushes import FLUSHES
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.generator_process import GeneratorProcess
+from hedwig.benchmarks.kept_clients import KeptClients
+from hedwig.benchmarks.metadata_ground import FillTask, Ground
+from hedwig.benchmarks.metadata_places import MetadataPlaces
+from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.results import LEFT_BEHIND, Measurement
+from hedwig.benchmarks.sampling import Sampler
+from hedwig.benchmarks.settling import CORES_MAX, settle
+from hedwig.benchmarks.workloads import Workload
+from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["CLIENT_COMMAND", "MEMORY", "SERIES_WIDTH", "MetadataCases", "note_used"]
 
-CLIENT_COMMAND: Final = ("-m", "benchmarks.metadata_client")
+CLIENT_COMMAND: Final = ("-m", "hedwig.benchmarks.metadata_client")
 _SECOND_NS: Final = 1_000_000_000
 _OPEN_S: Final = 120.0
 _PREPARE_S: Final = 300.0

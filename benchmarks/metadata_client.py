@@ -13,19 +13,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from benchmarks.conversation import converse, end_with_listener, hear_later, say
-from benchmarks.cpu_time import CpuTimes
-from benchmarks.jvm_heap import has_full_heap
-from benchmarks.load import Load, Observer
-from benchmarks.metadata_fill import fill_aloud
-from benchmarks.metadata_ground import DATA, FillTask, Ground, Managers, owned
-from benchmarks.metadata_target import MetadataTarget
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.conversation import converse, end_with_listener, hear_later, say
+from hedwig.benchmarks.cpu_time import CpuTimes
+from hedwig.benchmarks.jvm_heap import has_full_heap
+from hedwig.benchmarks.load import Load, Observer
+from hedwig.benchmarks.metadata_fill import fill_aloud
+from hedwig.benchmarks.metadata_ground import DATA, FillTask, Ground, Managers, owned
+from hedwig.benchmarks.metadata_target import MetadataTarget
+from hedwig.benchmarks.workloads import Operation, Workload
 from hedwig.errors import HedwigError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.store import MetadataStore, open_metadata
 from hedwig.model import SubscriberId
-from metadata.backend import StoreOptions
-from metadata.operations import RecordKey
-from metadata.store import MetadataStore, open_metadata
 
 __all__ = ["main", "probe", "serve"]
 

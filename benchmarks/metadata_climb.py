@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from benchmarks.metadata_cases import MetadataCases
-from benchmarks.metadata_ground import FillTask, Ground
-from benchmarks.metadata_lines import filling, named
-from benchmarks.metadata_places import RESTARTED, MetadataPlaces
-from benchmarks.metadata_progress import Progress
-from benchmarks.metadata_suite import CLAIMING, MetadataSizes, Stage, Step
-from benchmarks.results import FILLED_ANEW, LEFT_BEHIND, WARM_UP, Measurement
-from benchmarks.start_times import StartTimes
-from benchmarks.workloads import Choice, Workload
-from cli.dev import DevError
+from hedwig.benchmarks.metadata_cases import MetadataCases
+from hedwig.benchmarks.metadata_ground import FillTask, Ground
+from hedwig.benchmarks.metadata_lines import filling, named
+from hedwig.benchmarks.metadata_places import RESTARTED, MetadataPlaces
+from hedwig.benchmarks.metadata_progress import Progress
+from hedwig.benchmarks.metadata_suite import CLAIMING, MetadataSizes, Stage, Step
+from hedwig.benchmarks.results import FILLED_ANEW, LEFT_BEHIND, WARM_UP, Measurement
+from hedwig.benchmarks.start_times import StartTimes
+from hedwig.benchmarks.workloads import Choice, Workload
+from hedwig.cli.dev import DevError
 
 __all__ = ["Climb"]
 

@@ -9,23 +9,23 @@ from typing import Any, Final
 
 import click
 
-from benchmarks.descriptors import raise_descriptor_limit
-from benchmarks.environment import environment
-from benchmarks.errors import BenchmarkError
-from benchmarks.heaps import HEAP_MB_MIN
-from benchmarks.interrupts import interrupt_when_told_to_end
-from benchmarks.metadata_places import BACKENDS, terms
-from benchmarks.metadata_run import MetadataRun
-from benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
-from benchmarks.metadata_tables import PROGRAM
-from benchmarks.metadata_workloads import ORDER, WorkloadFile, workload_files
-from benchmarks.numbers_option import numbers
-from benchmarks.progress_lines import ProgressLines
-from benchmarks.results import OF_A_RUN, Result
-from benchmarks.resumption import note_resumption
-from benchmarks.runs import end_run
-from benchmarks.settling import CALM_S, CORES_MAX, SECONDS_MAX
-from cli.dev import DevError
+from hedwig.benchmarks.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.environment import environment
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.metadata_places import BACKENDS, terms
+from hedwig.benchmarks.metadata_run import MetadataRun
+from hedwig.benchmarks.metadata_suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
+from hedwig.benchmarks.metadata_tables import PROGRAM
+from hedwig.benchmarks.metadata_workloads import ORDER, WorkloadFile, workload_files
+from hedwig.benchmarks.numbers_option import numbers
+from hedwig.benchmarks.progress_lines import ProgressLines
+from hedwig.benchmarks.results import OF_A_RUN, Result
+from hedwig.benchmarks.resumption import note_resumption
+from hedwig.benchmarks.runs import end_run
+from hedwig.benchmarks.settling import CALM_S, CORES_MAX, SECONDS_MAX
+from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["metadata"]

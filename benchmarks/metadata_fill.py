@@ -5,15 +5,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.metadata_ground import Batch, Managers, Task
-from benchmarks.metadata_pace import Pace, Seconds
-from benchmarks.recording import Summary
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.metadata_ground import Batch, Managers, Task
+from hedwig.benchmarks.metadata_pace import Pace, Seconds
+from hedwig.benchmarks.recording import Summary
 from hedwig.errors import BadVersionError, HedwigError
+from hedwig.metadata.bulk import load_batches
+from hedwig.metadata.operations import Outcome, RecordKey, Write
 from hedwig.model import LedgerRanges
 from hedwig.versions import NEW
-from metadata.bulk import load_batches
-from metadata.operations import Outcome, RecordKey, Write
 
 __all__ = ["fill", "fill_aloud"]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol, Self
 
-from benchmarks.record_clients import DATA
-from benchmarks.workloads import subscriber_name, topic_name
+from hedwig.benchmarks.record_clients import DATA
+from hedwig.benchmarks.workloads import subscriber_name, topic_name
+from hedwig.metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
+from hedwig.metadata.operations import RecordKey
 from hedwig.model import HubInfo, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
-from metadata.operations import RecordKey
 
 __all__ = [
     "DATA",

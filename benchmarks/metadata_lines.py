@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.results import Measurement
-from benchmarks.workloads import Choice, Workload
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Choice, Workload
 
 __all__ = ["filling", "named", "told"]
 

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Final
 
-from benchmarks.recording import Second
+from hedwig.benchmarks.recording import Second
 
 __all__ = ["Pace", "Seconds"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from benchmarks.disk_flushes import flushes_of
-from benchmarks.errors import BenchmarkError
-from benchmarks.heaps import HEAP_MB_MIN, hbase_heaps
-from benchmarks.interrupts import interrupt_later
-from benchmarks.jvm_flags import flags_of_servers
-from benchmarks.jvm_heap import (
+from hedwig.benchmarks.disk_flushes import flushes_of
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.heaps import HEAP_MB_MIN, hbase_heaps
+from hedwig.benchmarks.interrupts import interrupt_later
+from hedwig.benchmarks.jvm_flags import flags_of_servers
+from hedwig.benchmarks.jvm_heap import (
     find_jcmd,
     full_heap,
     heap_max_bytes,
@@ -22,13 +22,13 @@ from benchmarks.jvm_heap import (
     out_of_memory,
     used_heap_bytes,
 )
-from benchmarks.sampling import usage_of
-from benchmarks.store_files import disk_bytes, occupied
-from cli.dev import DevError, DevServers
-from cli.dev.launcher import ServerState, ServerStatus
+from hedwig.benchmarks.sampling import usage_of
+from hedwig.benchmarks.store_files import disk_bytes, occupied
+from hedwig.cli.dev import DevError, DevServers
+from hedwig.cli.dev.launcher import ServerState, ServerStatus
 from hedwig.errors import HedwigError
-from metadata.backend import StoreOptions
-from metadata.store import format_metadata
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.store import format_metadata
 
 __all__ = [
     "BACKENDS",

@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from benchmarks.metadata_ground import FillTask
-from benchmarks.metadata_places import RESTARTED
-from benchmarks.metadata_suite import MetadataSizes, Stage, Step
-from benchmarks.results import Measurement, Result
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.metadata_ground import FillTask
+from hedwig.benchmarks.metadata_places import RESTARTED
+from hedwig.benchmarks.metadata_suite import MetadataSizes, Stage, Step
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["Progress"]
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.jvm_flags import note_flags
-from benchmarks.metadata_cases import MetadataCases
-from benchmarks.metadata_climb import Climb
-from benchmarks.metadata_lines import told
-from benchmarks.metadata_places import MetadataPlaces
-from benchmarks.metadata_progress import Progress
-from benchmarks.metadata_suite import MetadataSizes, Stage
-from benchmarks.results import Measurement, Result
-from benchmarks.start_times import StartTimes
-from cli.dev import DevError
-from cli.dev.locks import locked
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.jvm_flags import note_flags
+from hedwig.benchmarks.metadata_cases import MetadataCases
+from hedwig.benchmarks.metadata_climb import Climb
+from hedwig.benchmarks.metadata_lines import told
+from hedwig.benchmarks.metadata_places import MetadataPlaces
+from hedwig.benchmarks.metadata_progress import Progress
+from hedwig.benchmarks.metadata_suite import MetadataSizes, Stage
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.start_times import StartTimes
+from hedwig.cli.dev import DevError
+from hedwig.cli.dev.locks import locked
 
 __all__ = ["MetadataRun"]
 

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from benchmarks.metadata_places import SYNCED, UNSYNCED
-from benchmarks.metadata_workloads import WorkloadFile
-from benchmarks.workloads import Among, Operation, Workload
+from hedwig.benchmarks.metadata_places import SYNCED, UNSYNCED
+from hedwig.benchmarks.metadata_workloads import WorkloadFile
+from hedwig.benchmarks.workloads import Among, Operation, Workload
 
 __all__ = ["CLAIMING", "FILL", "FULL", "QUICK", "RESTART", "SMOKE", "USUAL", "MetadataSizes", "Stage", "Step", "stages"]
 

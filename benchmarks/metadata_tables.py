@@ -4,12 +4,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.cas_ratios import percentile_ratio, ratio
-from benchmarks.figures import median, median_value, merged, percentiles, spread
-from benchmarks.metadata_cases import MEMORY
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.results import Measurement, alike
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.cas_ratios import percentile_ratio, ratio
+from hedwig.benchmarks.figures import median, median_value, merged, percentiles, spread
+from hedwig.benchmarks.metadata_cases import MEMORY
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.results import Measurement, alike
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["PROGRAM", "metadata_tables"]
 

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-from benchmarks.callers import Callers
-from benchmarks.errors import BenchmarkError
-from benchmarks.load import Observer
-from benchmarks.metadata_ground import DATA, PAGE, SUCCESSOR, Ground, Managers, owned, unowned
-from benchmarks.workloads import Among, Operation, Workload
+from hedwig.benchmarks.callers import Callers
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.metadata_ground import DATA, PAGE, SUCCESSOR, Ground, Managers, owned, unowned
+from hedwig.benchmarks.workloads import Among, Operation, Workload
 from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata.operations import Delete, Outcome, Read, RecordKey, Write
 from hedwig.model import LedgerRanges, SubscriptionData, Topic
 from hedwig.versions import NEW, Version
-from metadata.operations import Delete, Outcome, Read, RecordKey, Write
 
 __all__ = ["MetadataTarget"]
 

@@ -13,8 +13,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, Self
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.workloads import Among, Choice, Workload
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.workloads import Among, Choice, Workload
 
 __all__ = ["ORDER", "WorkloadFile", "workload_files"]
 
@@ -98,7 +98,7 @@ class WorkloadFile:
 
 def workload_files(directory: Path | None = None) -> dict[str, WorkloadFile]:
     """Return the workloads of a folder, or those of this package, by name. Raises BenchmarkError - one is damaged."""
-    place: Traversable = directory or importlib.resources.files("benchmarks").joinpath("workloads")
+    place: Traversable = directory or importlib.resources.files("hedwig.benchmarks").joinpath("workloads")
     found = sorted((each for each in place.iterdir() if each.name.endswith(_SUFFIX)), key=lambda each: each.name)
     files = [WorkloadFile.parse(each.name.removesuffix(_SUFFIX), each.read_text()) for each in found]
     return {file.name: file for file in files}

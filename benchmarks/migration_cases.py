@@ -12,20 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.command_process import CommandRun, run_command
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_suite import Case
-from benchmarks.listing_stores import OPTIONS
-from benchmarks.metadata_fill import fill
-from benchmarks.metadata_ground import FillTask, Ground
-from benchmarks.results import Measurement
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.command_process import CommandRun, run_command
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.listing_stores import OPTIONS
+from hedwig.benchmarks.metadata_fill import fill
+from hedwig.benchmarks.metadata_ground import FillTask, Ground
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Operation, Workload
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
+from hedwig.metadata import MetadataStore, Write, format_metadata, open_metadata
+from hedwig.metadata.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.model import MessageSeqId, SubscriptionData, SubscriptionState
 from hedwig.versions import ANY
-from metadata import MetadataStore, Write, format_metadata, open_metadata
-from metadata.freeze_watch import FreezeWatch, StoreFrozenError
 
 __all__ = ["Migrations", "migration_cases"]
 

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 import click
 
-from benchmarks.data_folder import data_folder
-from benchmarks.environment import environment
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_when_told_to_end
-from benchmarks.listing_stores import BACKENDS, HEAP_MB, store_servers
-from benchmarks.migration_cases import Migrations, migration_cases
-from benchmarks.migration_tables import PROGRAM
-from benchmarks.results import Result
-from benchmarks.runs import carry_out, end_run
-from cli.dev import DevError
+from hedwig.benchmarks.data_folder import data_folder
+from hedwig.benchmarks.environment import environment
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.listing_stores import BACKENDS, HEAP_MB, store_servers
+from hedwig.benchmarks.migration_cases import Migrations, migration_cases
+from hedwig.benchmarks.migration_tables import PROGRAM
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.runs import carry_out, end_run
+from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["migrate"]

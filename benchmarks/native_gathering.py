@@ -1,7 +1,7 @@
-"""Measure when the native HBase driver should gather: `python -m benchmarks.native_gathering URL [--pid PID ...]`.
+"""Measure when the native HBase driver should gather.
 
     .venv/bin/hedwig-admin dev up hbase --dir servers
-    .venv/bin/python -m benchmarks.native_gathering 'hbase://127.0.0.1:PORT/bench?registry=rpc' --pid REGION_SERVER
+    .venv/bin/python -m hedwig.benchmarks.native_gathering 'hbase://127.0.0.1:PORT/bench?registry=rpc' --pid PID
 
 Callers create rows by compare-and-set, each its next one when the last is answered: in a table without the endpoint by
 which those of one HBase region are made in one change, and, the last way of each number, in one that has it. For each
@@ -23,13 +23,13 @@ from statistics import median
 from typing import Final
 
 from hedwig.clock import Deadline
-from metadata import MetadataUrl, StoreOptions, format_metadata
-from metadata.hbase.driver import ConditionalPut
-from metadata.hbase.keys import bucket_start
-from metadata.hbase.native import NativeDriver, connect
-from metadata.hbase.native.lanes import Gathering
-from metadata.hbase.schema import Tables
-from metadata.kinds import OWNERSHIP
+from hedwig.metadata import MetadataUrl, StoreOptions, format_metadata
+from hedwig.metadata.hbase.driver import ConditionalPut
+from hedwig.metadata.hbase.keys import bucket_start
+from hedwig.metadata.hbase.native import NativeDriver, connect
+from hedwig.metadata.hbase.native.lanes import Gathering
+from hedwig.metadata.hbase.schema import Tables
+from hedwig.metadata.kinds import OWNERSHIP
 
 __all__ = ["main"]
 

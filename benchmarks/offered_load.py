@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
 __all__ = ["is_kept_up", "queue_growth"]

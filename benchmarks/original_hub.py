@@ -4,10 +4,10 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.errors import BenchmarkError
-from cli.dev import DevError, DevServers
-from cli.dev.launcher import ServerState
-from cli.dev.zookeeper_wire import ZooKeeperSession
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.cli.dev import DevError, DevServers
+from hedwig.cli.dev.launcher import ServerState
+from hedwig.cli.dev.zookeeper_wire import ZooKeeperSession
 
 __all__ = ["OriginalHub"]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from benchmarks.data_folder import data_folder
-from benchmarks.environment import environment
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_when_told_to_end
-from benchmarks.listing_stores import BACKENDS, HEAP_MB, store_servers
-from benchmarks.numbers_option import number
-from benchmarks.pipeline_steps import PipelineSteps, pipeline_cases
-from benchmarks.pipeline_tables import PROGRAM
-from benchmarks.results import Result
-from benchmarks.runs import carry_out, end_run
-from cli.dev import DevError
+from hedwig.benchmarks.data_folder import data_folder
+from hedwig.benchmarks.environment import environment
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.listing_stores import BACKENDS, HEAP_MB, store_servers
+from hedwig.benchmarks.numbers_option import number
+from hedwig.benchmarks.pipeline_steps import PipelineSteps, pipeline_cases
+from hedwig.benchmarks.pipeline_tables import PROGRAM
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.runs import carry_out, end_run
+from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["pipeline"]

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_later
-from benchmarks.listing_stores import OPTIONS
-from benchmarks.process_tree import TreeMemory
-from benchmarks.results import Measurement
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.interrupts import interrupt_later
+from hedwig.benchmarks.listing_stores import OPTIONS
+from hedwig.benchmarks.process_tree import TreeMemory
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Operation, Workload
 from hedwig.errors import HedwigError
+from hedwig.metadata import format_metadata, open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import format_metadata, open_metadata
 
 __all__ = ["ROW_BY_ROW", "STEPS", "PipelineSteps", "pipeline_cases"]
 
@@ -37,8 +37,8 @@ STEPS: Final = (GENERATE, ROW_BY_ROW, LOAD, SNAPSHOT, AUDIT, RESTORE)
 
 _AUDITED: Final = ("topics", "subscriptions", "owned topics")
 _DRIVER: Final = "hedwig-pipeline"
-_PROGRAM: Final = "import sys; sys.argv[0] = 'hedwig-pipeline'; from pipeline.main import main; main()"
-_SOURCES: Final = str(Path(__file__).parents[1])
+_PROGRAM: Final = "import sys; sys.argv[0] = 'hedwig-pipeline'; from hedwig.pipeline.main import main; main()"
+_SOURCES: Final = str(Path(__file__).parents[2])
 _LOOK_EVERY_S: Final = 0.05
 _ENDS_S: Final = 30.0
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.figures import median, spread
-from benchmarks.pipeline_steps import ROW_BY_ROW
-from benchmarks.results import Measurement, alike
+from hedwig.benchmarks.figures import median, spread
+from hedwig.benchmarks.pipeline_steps import ROW_BY_ROW
+from hedwig.benchmarks.results import Measurement, alike
 
 __all__ = ["PROGRAM", "pipeline_tables"]
 

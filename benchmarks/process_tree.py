@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from benchmarks.periodic import Periodic
+from hedwig.benchmarks.periodic import Periodic
 
 __all__ = ["TreeMemory"]
 

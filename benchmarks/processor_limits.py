@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from benchmarks.results import Measurement
+from hedwig.benchmarks.results import Measurement
 
 __all__ = ["LIMIT_UNKNOWN", "Processors"]
 

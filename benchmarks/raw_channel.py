@@ -6,8 +6,8 @@ It is no client for tests, which want every response decoded, in order, and when
 import asyncio
 from typing import Final, cast
 
-from benchmarks.load import Observer
-from benchmarks.raw_frames import (
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.raw_frames import (
     DELIVERY_PREFIX,
     LENGTH,
     MARK,

@@ -7,7 +7,7 @@ always with the same length.
 import struct
 from typing import Final
 
-from benchmarks.workloads import Workload, subscriber_name, topic_name
+from hedwig.benchmarks.workloads import Workload, subscriber_name, topic_name
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.wire import (
     Action,

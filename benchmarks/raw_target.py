@@ -3,10 +3,10 @@
 import asyncio
 from typing import Final
 
-from benchmarks.load import Observer
-from benchmarks.raw_channel import RawChannel
-from benchmarks.raw_frames import PublishFrames, close_frame, subscribe_frame, unsubscribe_frame
-from benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.raw_channel import RawChannel
+from hedwig.benchmarks.raw_frames import PublishFrames, close_frame, subscribe_frame, unsubscribe_frame
+from hedwig.benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
 from hedwig.status import StatusCode
 
 __all__ = ["NOBODY", "RawTarget"]

@@ -7,7 +7,9 @@ as far as it can: `DATA`, to the subscriber `SUBSCRIBER` of a topic for each rec
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.metadata.kinds import SUBSCRIPTIONS
+from hedwig.metadata.packing import part_codec
 from hedwig.model import (
     MessageSeqId,
     SubscriberId,
@@ -15,8 +17,6 @@ from hedwig.model import (
     SubscriptionPreferences,
     SubscriptionState,
 )
-from metadata.kinds import SUBSCRIPTIONS
-from metadata.packing import part_codec
 
 __all__ = ["DATA", "DRIVERS", "PARTS", "SUBSCRIBER", "RecordClient", "open_client"]
 
@@ -57,33 +57,33 @@ class RecordClient(Protocol):
 
 
 async def _native(place: Mapping[str, str]) -> RecordClient:
-    from benchmarks.hbase_records import open_native
+    from hedwig.benchmarks.hbase_records import open_native
 
     return await open_native(place["url"])
 
 
 async def _gateway(place: Mapping[str, str]) -> RecordClient:
-    from benchmarks.hbase_records import open_gateway
+    from hedwig.benchmarks.hbase_records import open_gateway
 
     return await open_gateway(place["url"])
 
 
 async def _managers(place: Mapping[str, str]) -> RecordClient:
-    from benchmarks.manager_records import ManagerRecords
+    from hedwig.benchmarks.manager_records import ManagerRecords
 
     return await ManagerRecords.open(place["url"])
 
 
 async def _happybase(place: Mapping[str, str]) -> RecordClient:
     try:
-        from benchmarks.happybase_records import HappybaseRecords
+        from hedwig.benchmarks.happybase_records import HappybaseRecords
     except ModuleNotFoundError as exc:
         raise BenchmarkError(f"there is no package {exc.name}; install it with: pip install happybase") from exc
     return HappybaseRecords(place["address"], place["table"])
 
 
 async def _plain_zookeeper(place: Mapping[str, str]) -> RecordClient:
-    from benchmarks.znode_records import ZnodeRecords
+    from hedwig.benchmarks.znode_records import ZnodeRecords
 
     return await ZnodeRecords.open(place["url"])
 

@@ -7,10 +7,10 @@ import gc
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from benchmarks.load import Load
-from benchmarks.record_clients import open_client
-from benchmarks.record_target import RecordTarget
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.load import Load
+from hedwig.benchmarks.record_clients import open_client
+from hedwig.benchmarks.record_target import RecordTarget
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["serve_workloads"]
 

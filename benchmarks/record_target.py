@@ -5,11 +5,11 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from benchmarks.callers import Callers
-from benchmarks.errors import BenchmarkError
-from benchmarks.load import Observer
-from benchmarks.record_clients import RecordClient
-from benchmarks.workloads import Operation, Workload, topic_name
+from hedwig.benchmarks.callers import Callers
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.record_clients import RecordClient
+from hedwig.benchmarks.workloads import Operation, Workload, topic_name
 
 __all__ = ["RecordTarget"]
 

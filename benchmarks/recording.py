@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
 __all__ = ["Recording", "Second", "Summary", "merged"]

@@ -1,4 +1,6 @@
-"""Measure what splitting of HBase regions costs, and how much a record takes: `python -m benchmarks.region_growth`.
+"""Measure what splitting of HBase regions costs, and how much a record takes.
+
+    python -m hedwig.benchmarks.region_growth
 
 It starts a ZooKeeper and an HBase with one region server and a synced log, and ends them. The same topics are loaded
 into tables that never split and into tables that split at `--split-at` MiB, in turn. Each topic has an owner, ledger
@@ -17,9 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks.metadata_places import SYNCED, MetadataPlaces
-from benchmarks.store_files import kept_files, occupied
+from hedwig.benchmarks.metadata_places import SYNCED, MetadataPlaces
+from hedwig.benchmarks.store_files import kept_files, occupied
 from hedwig.clock import Deadline
+from hedwig.metadata import MetadataStore, MetadataUrl, RecordKey, StoreOptions, Write, format_metadata, open_metadata
+from hedwig.metadata.hbase.native import NativeDriver, connect
+from hedwig.metadata.hbase.schema import Tables
+from hedwig.metadata.kinds import KINDS
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -32,10 +38,6 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.versions import NEW, Version
-from metadata import MetadataStore, MetadataUrl, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from metadata.hbase.native import NativeDriver, connect
-from metadata.hbase.schema import Tables
-from metadata.kinds import KINDS
 
 __all__ = ["main"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.report_drawing import Ink, as_chart, canvas, titled
-from benchmarks.report_page import Chart
+from hedwig.benchmarks.report_drawing import Ink, as_chart, canvas, titled
+from hedwig.benchmarks.report_page import Chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

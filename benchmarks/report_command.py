@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.report_files import write_report
-from benchmarks.results import Result
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.report_files import write_report
+from hedwig.benchmarks.results import Result
 
 __all__ = ["report"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.report_drawing import GREY, Ink, as_chart, canvas, ladder_ticks, place_labels, titled
-from benchmarks.report_page import Chart
-from benchmarks.report_words import count, short_count
+from hedwig.benchmarks.report_drawing import GREY, Ink, as_chart, canvas, ladder_ticks, place_labels, titled
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_words import count, short_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.report_page import Chart
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.report_page import Chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.report_drawing import GREY, Palette, as_chart, canvas, titled
-from benchmarks.report_findings import Finding
-from benchmarks.report_page import Chart
-from benchmarks.report_words import driver_title, short_count
+from hedwig.benchmarks.report_drawing import GREY, Palette, as_chart, canvas, titled
+from hedwig.benchmarks.report_findings import Finding
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_words import driver_title, short_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.report_page import Page, html, markdown_page
-from benchmarks.report_parts import report_page
-from benchmarks.results import Result
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.report_page import Page, html, markdown_page
+from hedwig.benchmarks.report_parts import report_page
+from hedwig.benchmarks.results import Result
 
 __all__ = ["write_report"]
 

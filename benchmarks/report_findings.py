@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from benchmarks.compare_figures import (
+from hedwig.benchmarks.compare_figures import (
     FAILED_MAX,
     Figure,
     difference_of,
@@ -16,13 +16,13 @@ from benchmarks.compare_figures import (
     is_reached,
     is_too_short,
 )
-from benchmarks.compare_rounds import Difference, Verdict
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.processor_limits import LIMIT_UNKNOWN, Processors
-from benchmarks.report_walls import ALL_FAILED, OUR_LIMIT, wall_kind, wall_of, wall_words
-from benchmarks.report_words import driver_title, load_words
-from benchmarks.results import Measurement, alike, failure_words
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.compare_rounds import Difference, Verdict
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.processor_limits import LIMIT_UNKNOWN, Processors
+from hedwig.benchmarks.report_walls import ALL_FAILED, OUR_LIMIT, wall_kind, wall_of, wall_words
+from hedwig.benchmarks.report_words import driver_title, load_words
+from hedwig.benchmarks.results import Measurement, alike, failure_words
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["OPERATIONS_MIN", "PREFERRED", "Finding", "Outcome", "findings", "side_remarks"]
 

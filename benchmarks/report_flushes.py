@@ -4,12 +4,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.compare_figures import good
-from benchmarks.disk_flushes import FLUSHES
-from benchmarks.report_page import Section, Table
-from benchmarks.report_words import count, driver_title, load_words
-from benchmarks.results import Measurement, Result
-from benchmarks.workloads import Operation
+from hedwig.benchmarks.compare_figures import good
+from hedwig.benchmarks.disk_flushes import FLUSHES
+from hedwig.benchmarks.report_page import Section, Table
+from hedwig.benchmarks.report_words import count, driver_title, load_words
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.workloads import Operation
 
 __all__ = ["flush_section"]
 

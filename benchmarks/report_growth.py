@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.compare_figures import good, is_reached
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
-from benchmarks.report_drawing import Palette
-from benchmarks.report_page import Chart
-from benchmarks.report_walls import wall_kind, wall_of, wall_words
-from benchmarks.report_words import count, driver_title, load_words, mib, short_count
-from benchmarks.results import Measurement, alike
-from benchmarks.workloads import Choice
+from hedwig.benchmarks.compare_figures import good, is_reached
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_walls import wall_kind, wall_of, wall_words
+from hedwig.benchmarks.report_words import count, driver_title, load_words, mib, short_count
+from hedwig.benchmarks.results import Measurement, alike
+from hedwig.benchmarks.workloads import Choice
 
 __all__ = [
     "TOPICS",

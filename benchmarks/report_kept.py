@@ -5,12 +5,12 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.compare_figures import SECONDS_MIN, good
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.report_growth import Stage
-from benchmarks.report_page import Table
-from benchmarks.report_words import driver_title, load_words
-from benchmarks.results import Measurement
+from hedwig.benchmarks.compare_figures import SECONDS_MIN, good
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.report_growth import Stage
+from hedwig.benchmarks.report_page import Table
+from hedwig.benchmarks.report_words import driver_title, load_words
+from hedwig.benchmarks.results import Measurement
 
 __all__ = ["kept_table", "kept_words"]
 

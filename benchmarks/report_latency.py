@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.compare_figures import good, is_reached
-from benchmarks.figures import is_enough, merged
-from benchmarks.report_curves import Axis, Curve, Point, curves_chart
-from benchmarks.report_drawing import Palette
-from benchmarks.report_page import Chart, Table
-from benchmarks.report_words import case_words, driver_title, ms, side_words
-from benchmarks.results import Measurement, alike
+from hedwig.benchmarks.compare_figures import good, is_reached
+from hedwig.benchmarks.figures import is_enough, merged
+from hedwig.benchmarks.report_curves import Axis, Curve, Point, curves_chart
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_page import Chart, Table
+from hedwig.benchmarks.report_words import case_words, driver_title, ms, side_words
+from hedwig.benchmarks.results import Measurement, alike
 from hedwig.histograms import PERCENTILES, Histogram
 
 __all__ = ["open_loops", "percentile_chart", "percentile_name", "percentile_table"]

@@ -8,15 +8,15 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.metadata_cases import MEMORY
-from benchmarks.metadata_suite import RESTART
-from benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
-from benchmarks.report_drawing import Palette
-from benchmarks.report_growth import TOPICS, Stage, lost_words, says_at_the_end
-from benchmarks.report_page import Chart
-from benchmarks.report_walls import wall_kind
-from benchmarks.report_words import driver_title, mib
-from benchmarks.results import Measurement
+from hedwig.benchmarks.metadata_cases import MEMORY
+from hedwig.benchmarks.metadata_suite import RESTART
+from hedwig.benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_growth import TOPICS, Stage, lost_words, says_at_the_end
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_walls import wall_kind
+from hedwig.benchmarks.report_words import driver_title, mib
+from hedwig.benchmarks.results import Measurement
 
 __all__ = ["alive_words", "memory_chart"]
 

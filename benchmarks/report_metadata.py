@@ -2,25 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.report_drawing import Palette
-from benchmarks.report_factors import factor_chart
-from benchmarks.report_findings import PREFERRED, Finding, findings
-from benchmarks.report_flushes import flush_section
-from benchmarks.report_growth import Stage, disk_chart, rate_charts, restart_chart, stages_of
-from benchmarks.report_kept import kept_table
-from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
-from benchmarks.report_memory import memory_chart
-from benchmarks.report_overview import overview_chart
-from benchmarks.report_page import Chart, Section, Table
-from benchmarks.report_pooled import Pooled, pooled, pooled_table
-from benchmarks.report_series import series_chart
-from benchmarks.report_short import Compared, short_section, shown_first
-from benchmarks.report_sweeps import contention_charts
-from benchmarks.report_verdicts import findings_table, leads, summary
-from benchmarks.report_walls import OUR_LIMIT, walls_table
-from benchmarks.report_words import load_words
-from benchmarks.results import Measurement, Result, alike
-from benchmarks.workloads import Choice
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_factors import factor_chart
+from hedwig.benchmarks.report_findings import PREFERRED, Finding, findings
+from hedwig.benchmarks.report_flushes import flush_section
+from hedwig.benchmarks.report_growth import Stage, disk_chart, rate_charts, restart_chart, stages_of
+from hedwig.benchmarks.report_kept import kept_table
+from hedwig.benchmarks.report_latency import open_loops, percentile_chart, percentile_table
+from hedwig.benchmarks.report_memory import memory_chart
+from hedwig.benchmarks.report_overview import overview_chart
+from hedwig.benchmarks.report_page import Chart, Section, Table
+from hedwig.benchmarks.report_pooled import Pooled, pooled, pooled_table
+from hedwig.benchmarks.report_series import series_chart
+from hedwig.benchmarks.report_short import Compared, short_section, shown_first
+from hedwig.benchmarks.report_sweeps import contention_charts
+from hedwig.benchmarks.report_verdicts import findings_table, leads, summary
+from hedwig.benchmarks.report_walls import OUR_LIMIT, walls_table
+from hedwig.benchmarks.report_words import load_words
+from hedwig.benchmarks.results import Measurement, Result, alike
+from hedwig.benchmarks.workloads import Choice
 
 __all__ = ["metadata_sections"]
 

@@ -5,20 +5,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from benchmarks.cas_suite import writers_per_key
-from benchmarks.compare_figures import figures, good
-from benchmarks.report_bars import Bar, bars_chart
-from benchmarks.report_drawing import Palette
-from benchmarks.report_latency import open_loops, percentile_chart, percentile_table
-from benchmarks.report_page import Chart, Section
-from benchmarks.report_storm import storm_chart
-from benchmarks.report_storms import storms_chart
-from benchmarks.report_sweeps import contention_charts, depth_chart
-from benchmarks.report_walls import wall_kind, wall_of, wall_words
-from benchmarks.report_words import case_words, count, driver_title, side_words
-from benchmarks.results import Measurement, Result, alike
-from benchmarks.stored_suite import FAIL_OVER, STORES
-from benchmarks.workloads import Operation
+from hedwig.benchmarks.cas_suite import writers_per_key
+from hedwig.benchmarks.compare_figures import figures, good
+from hedwig.benchmarks.report_bars import Bar, bars_chart
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_latency import open_loops, percentile_chart, percentile_table
+from hedwig.benchmarks.report_page import Chart, Section
+from hedwig.benchmarks.report_storm import storm_chart
+from hedwig.benchmarks.report_storms import storms_chart
+from hedwig.benchmarks.report_sweeps import contention_charts, depth_chart
+from hedwig.benchmarks.report_walls import wall_kind, wall_of, wall_words
+from hedwig.benchmarks.report_words import case_words, count, driver_title, side_words
+from hedwig.benchmarks.results import Measurement, Result, alike
+from hedwig.benchmarks.stored_suite import FAIL_OVER, STORES
+from hedwig.benchmarks.workloads import Operation
 
 __all__ = ["bar_sections", "cas_sections", "listing_sections", "takeover_sections"]
 

@@ -3,11 +3,11 @@
 import math
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.report_curves import Axis, Curve, draw_curves
-from benchmarks.report_drawing import GREY, Palette, as_chart, canvas, titled
-from benchmarks.report_growth import Rates, Stage, lost_words, rates_of
-from benchmarks.report_page import Chart
-from benchmarks.report_words import driver_title, short_count
+from hedwig.benchmarks.report_curves import Axis, Curve, draw_curves
+from hedwig.benchmarks.report_drawing import GREY, Palette, as_chart, canvas, titled
+from hedwig.benchmarks.report_growth import Rates, Stage, lost_words, rates_of
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_words import driver_title, short_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.errors import BenchmarkError
 
 if TYPE_CHECKING:
     import jinja2
@@ -108,7 +108,7 @@ def _plain(text: str) -> str:
 
 
 def _source() -> str:
-    return importlib.resources.files("benchmarks").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    return importlib.resources.files("hedwig.benchmarks").joinpath(_TEMPLATE).read_text(encoding="utf-8")
 
 
 def _environment() -> "jinja2.Environment":

@@ -5,18 +5,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from benchmarks.cas_tables import PROGRAM as CAS
-from benchmarks.compare_terms import term_differences
-from benchmarks.listing_tables import PROGRAM as LISTING
-from benchmarks.metadata_tables import PROGRAM as METADATA
-from benchmarks.report_metadata import metadata_sections
-from benchmarks.report_others import bar_sections, cas_sections, listing_sections, takeover_sections
-from benchmarks.report_page import Chart, Page, Section, Table
-from benchmarks.report_terms import details, facts
-from benchmarks.report_words import driver_title
-from benchmarks.results import Result
-from benchmarks.tables import tables_of
-from benchmarks.takeover_tables import PROGRAM as TAKEOVER
+from hedwig.benchmarks.cas_tables import PROGRAM as CAS
+from hedwig.benchmarks.compare_terms import term_differences
+from hedwig.benchmarks.listing_tables import PROGRAM as LISTING
+from hedwig.benchmarks.metadata_tables import PROGRAM as METADATA
+from hedwig.benchmarks.report_metadata import metadata_sections
+from hedwig.benchmarks.report_others import bar_sections, cas_sections, listing_sections, takeover_sections
+from hedwig.benchmarks.report_page import Chart, Page, Section, Table
+from hedwig.benchmarks.report_terms import details, facts
+from hedwig.benchmarks.report_words import driver_title
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.tables import tables_of
+from hedwig.benchmarks.takeover_tables import PROGRAM as TAKEOVER
 
 __all__ = ["report_page"]
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.compare_figures import FAILED_MAX, SECONDS_MIN
-from benchmarks.compare_rounds import middle
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.processor_limits import LIMIT_UNKNOWN
-from benchmarks.report_findings import OPERATIONS_MIN, Finding, Outcome
-from benchmarks.report_page import Table
-from benchmarks.report_words import driver_title
+from hedwig.benchmarks.compare_figures import FAILED_MAX, SECONDS_MIN
+from hedwig.benchmarks.compare_rounds import middle
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.processor_limits import LIMIT_UNKNOWN
+from hedwig.benchmarks.report_findings import OPERATIONS_MIN, Finding, Outcome
+from hedwig.benchmarks.report_page import Table
+from hedwig.benchmarks.report_words import driver_title
 
 __all__ = ["Pooled", "pooled", "pooled_leads", "pooled_table"]
 

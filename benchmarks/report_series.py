@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from benchmarks.compare_figures import good
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.report_drawing import GREY, Palette, as_chart, canvas, ladder_ticks, titled
-from benchmarks.report_growth import Stage
-from benchmarks.report_page import Chart
-from benchmarks.report_words import driver_title, load_words, ms
-from benchmarks.results import Measurement
+from hedwig.benchmarks.compare_figures import good
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.report_drawing import GREY, Palette, as_chart, canvas, ladder_ticks, titled
+from hedwig.benchmarks.report_growth import Stage
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_words import driver_title, load_words, ms
+from hedwig.benchmarks.results import Measurement
 from hedwig.histograms import Histogram
 
 if TYPE_CHECKING:

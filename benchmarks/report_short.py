@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.report_drawing import Palette
-from benchmarks.report_findings import Finding
-from benchmarks.report_growth import Stage
-from benchmarks.report_kept import kept_words
-from benchmarks.report_memory import alive_words, memory_chart
-from benchmarks.report_overview import overview_chart
-from benchmarks.report_page import Section
-from benchmarks.report_pooled import Pooled, pooled_leads
-from benchmarks.report_walls import wall_kind, wall_words
-from benchmarks.report_words import driver_title
-from benchmarks.workloads import Choice
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_findings import Finding
+from hedwig.benchmarks.report_growth import Stage
+from hedwig.benchmarks.report_kept import kept_words
+from hedwig.benchmarks.report_memory import alive_words, memory_chart
+from hedwig.benchmarks.report_overview import overview_chart
+from hedwig.benchmarks.report_page import Section
+from hedwig.benchmarks.report_pooled import Pooled, pooled_leads
+from hedwig.benchmarks.report_walls import wall_kind, wall_words
+from hedwig.benchmarks.report_words import driver_title
+from hedwig.benchmarks.workloads import Choice
 
 __all__ = ["Compared", "short_section", "shown_first"]
 

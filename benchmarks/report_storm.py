@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.report_drawing import GREY, as_chart, canvas, ladder_ticks, titled
-from benchmarks.report_page import Chart
-from benchmarks.report_words import ms
-from benchmarks.results import Measurement
+from hedwig.benchmarks.report_drawing import GREY, as_chart, canvas, ladder_ticks, titled
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_words import ms
+from hedwig.benchmarks.results import Measurement
 from hedwig.histograms import Histogram
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 import statistics
 from collections.abc import Sequence
 
-from benchmarks.compare_figures import good
-from benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
-from benchmarks.report_drawing import Palette
-from benchmarks.report_page import Chart
-from benchmarks.report_walls import wall_kind, wall_of
-from benchmarks.report_words import driver_title, short_count
-from benchmarks.results import Measurement, alike
+from hedwig.benchmarks.compare_figures import good
+from hedwig.benchmarks.report_curves import Axis, Curve, Point, Wall, curves_chart
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_walls import wall_kind, wall_of
+from hedwig.benchmarks.report_words import driver_title, short_count
+from hedwig.benchmarks.results import Measurement, alike
 
 __all__ = ["storms_chart"]
 

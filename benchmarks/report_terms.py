@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from benchmarks.report_page import Section, Table
-from benchmarks.results import Result
-from benchmarks.resumption import later_words
+from hedwig.benchmarks.report_page import Section, Table
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.resumption import later_words
 
 __all__ = ["details", "facts"]
 

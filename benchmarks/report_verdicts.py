@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
-from benchmarks.compare_figures import FAILED_MAX, RATE, SECONDS_MIN
-from benchmarks.compare_rounds import bound_words
-from benchmarks.metadata_suite import FILL
-from benchmarks.report_findings import OPERATIONS_MIN, Finding, Outcome, side_remarks
-from benchmarks.report_page import Table
-from benchmarks.report_walls import ALL_FAILED, wall_kind
-from benchmarks.report_words import driver_title
+from hedwig.benchmarks.compare_figures import FAILED_MAX, RATE, SECONDS_MIN
+from hedwig.benchmarks.compare_rounds import bound_words
+from hedwig.benchmarks.metadata_suite import FILL
+from hedwig.benchmarks.report_findings import OPERATIONS_MIN, Finding, Outcome, side_remarks
+from hedwig.benchmarks.report_page import Table
+from hedwig.benchmarks.report_walls import ALL_FAILED, wall_kind
+from hedwig.benchmarks.report_words import driver_title
 
 __all__ = ["findings_table", "leads", "summary"]
 

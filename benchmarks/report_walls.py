@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.compare_figures import good
-from benchmarks.metadata_suite import FILL
-from benchmarks.report_page import Table
-from benchmarks.report_words import case_words, driver_title
-from benchmarks.results import Measurement, failure_words
+from hedwig.benchmarks.compare_figures import good
+from hedwig.benchmarks.metadata_suite import FILL
+from hedwig.benchmarks.report_page import Table
+from hedwig.benchmarks.report_words import case_words, driver_title
+from hedwig.benchmarks.results import Measurement, failure_words
 
 __all__ = ["ALL_FAILED", "OUR_LIMIT", "wall_kind", "wall_of", "wall_words", "walls_table"]
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from benchmarks.metadata_suite import FILL, RESTART
-from benchmarks.results import EMBEDDED, Measurement
-from benchmarks.workloads import Among, Choice, Operation, Workload
+from hedwig.benchmarks.metadata_suite import FILL, RESTART
+from hedwig.benchmarks.results import EMBEDDED, Measurement
+from hedwig.benchmarks.workloads import Among, Choice, Operation, Workload
 
 __all__ = ["case_words", "count", "driver_title", "load_words", "mib", "ms", "short_count", "side_words"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.offered_load import is_kept_up, queue_growth
-from benchmarks.recording import Summary
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.offered_load import is_kept_up, queue_growth
+from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
 __all__ = [

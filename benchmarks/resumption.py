@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.results import Result
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.results import Result
 
 __all__ = ["later_words", "note_resumption", "resumed"]
 

@@ -11,12 +11,12 @@ from typing import Final
 import click
 from rich.console import Console
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_suite import Case
-from benchmarks.report_files import write_report
-from benchmarks.results import OF_A_RUN, Measurement, Result, is_measured
-from benchmarks.start_times import StartTimes
-from benchmarks.tables import markdown, print_tables
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.report_files import write_report
+from hedwig.benchmarks.results import OF_A_RUN, Measurement, Result, is_measured
+from hedwig.benchmarks.start_times import StartTimes
+from hedwig.benchmarks.tables import markdown, print_tables
 
 __all__ = ["carry_out", "end_run", "show_result"]
 

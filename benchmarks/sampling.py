@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.periodic import Periodic
-from benchmarks.thinning import Thinned
+from hedwig.benchmarks.periodic import Periodic
+from hedwig.benchmarks.thinning import Thinned
 
 __all__ = ["Sampler", "Usage", "usage_of"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cpu_time import cpu_s_of
+from hedwig.benchmarks.cpu_time import cpu_s_of
 
 __all__ = ["CALM_S", "CORES_MAX", "SECONDS_MAX", "Settling", "settle"]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from benchmarks.results import Measurement
+from hedwig.benchmarks.results import Measurement
 
 __all__ = ["StartTimes"]
 

@@ -8,8 +8,8 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks.periodic import Periodic
-from cli.dev.zookeeper_wire import four_letter_word
+from hedwig.benchmarks.periodic import Periodic
+from hedwig.cli.dev.zookeeper_wire import four_letter_word
 
 __all__ = ["StoreLoad"]
 

@@ -8,18 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from benchmarks.drivers import GeneratorDriver, Subject
-from benchmarks.errors import BenchmarkError
-from benchmarks.hub_process import HubProcess
-from benchmarks.hub_suite import Case
-from benchmarks.hub_watch import watched
-from benchmarks.jvm_flags import NoteFlags
-from benchmarks.metadata_places import SYNCED, terms
-from benchmarks.results import Measurement
-from benchmarks.stored_ground import StoredGround
-from benchmarks.stored_suite import FAIL_OVER, FILL, WARM, StoredSizes, warming
-from benchmarks.workloads import Operation, Workload
-from cli.dev import DevError
+from hedwig.benchmarks.drivers import GeneratorDriver, Subject
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.hub_process import HubProcess
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.hub_watch import watched
+from hedwig.benchmarks.jvm_flags import NoteFlags
+from hedwig.benchmarks.metadata_places import SYNCED, terms
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.stored_ground import StoredGround
+from hedwig.benchmarks.stored_suite import FAIL_OVER, FILL, WARM, StoredSizes, warming
+from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["StoredHubs"]

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.metadata_cases import MetadataCases
-from benchmarks.metadata_ground import FillTask
-from benchmarks.metadata_places import SYNCED, MetadataPlaces
-from benchmarks.results import Measurement
-from benchmarks.stored_suite import StoredSizes
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.metadata_cases import MetadataCases
+from hedwig.benchmarks.metadata_ground import FillTask
+from hedwig.benchmarks.metadata_places import SYNCED, MetadataPlaces
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.stored_suite import StoredSizes
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["StoredGround"]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from benchmarks.hub_suite import Case
-from benchmarks.workloads import Choice, Operation, Workload
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.workloads import Choice, Operation, Workload
 
 __all__ = [
     "FAIL_OVER",

@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.cas_ratios import ratio
-from benchmarks.figures import median, median_value, merged, percentiles, spread
-from benchmarks.results import Measurement, alike
-from benchmarks.stored_suite import FAIL_OVER, FILL
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.cas_ratios import ratio
+from hedwig.benchmarks.figures import median, median_value, merged, percentiles, spread
+from hedwig.benchmarks.results import Measurement, alike
+from hedwig.benchmarks.stored_suite import FAIL_OVER, FILL
+from hedwig.benchmarks.workloads import Workload
 
 __all__ = ["stored_tables"]
 

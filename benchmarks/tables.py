@@ -8,25 +8,25 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cas_tables import PROGRAM as CAS
-from benchmarks.cas_tables import cas_tables
-from benchmarks.figures import median, median_value, merged, percentiles
-from benchmarks.hub_ratios import hub_ratios
-from benchmarks.listing_tables import PROGRAM as LISTING
-from benchmarks.listing_tables import listing_tables
-from benchmarks.metadata_tables import PROGRAM as METADATA
-from benchmarks.metadata_tables import metadata_tables
-from benchmarks.migration_tables import PROGRAM as MIGRATE
-from benchmarks.migration_tables import migration_tables
-from benchmarks.pipeline_tables import PROGRAM as PIPELINE
-from benchmarks.pipeline_tables import pipeline_tables
-from benchmarks.results import EMBEDDED, Measurement, Result, alike
-from benchmarks.resumption import later_words
-from benchmarks.stored_suite import STORES
-from benchmarks.stored_tables import stored_tables
-from benchmarks.takeover_tables import PROGRAM as TAKEOVER
-from benchmarks.takeover_tables import takeover_tables
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.cas_tables import PROGRAM as CAS
+from hedwig.benchmarks.cas_tables import cas_tables
+from hedwig.benchmarks.figures import median, median_value, merged, percentiles
+from hedwig.benchmarks.hub_ratios import hub_ratios
+from hedwig.benchmarks.listing_tables import PROGRAM as LISTING
+from hedwig.benchmarks.listing_tables import listing_tables
+from hedwig.benchmarks.metadata_tables import PROGRAM as METADATA
+from hedwig.benchmarks.metadata_tables import metadata_tables
+from hedwig.benchmarks.migration_tables import PROGRAM as MIGRATE
+from hedwig.benchmarks.migration_tables import migration_tables
+from hedwig.benchmarks.pipeline_tables import PROGRAM as PIPELINE
+from hedwig.benchmarks.pipeline_tables import pipeline_tables
+from hedwig.benchmarks.results import EMBEDDED, Measurement, Result, alike
+from hedwig.benchmarks.resumption import later_words
+from hedwig.benchmarks.stored_suite import STORES
+from hedwig.benchmarks.stored_tables import stored_tables
+from hedwig.benchmarks.takeover_tables import PROGRAM as TAKEOVER
+from hedwig.benchmarks.takeover_tables import takeover_tables
+from hedwig.benchmarks.workloads import Operation, Workload
 
 __all__ = ["Row", "markdown", "print_tables", "rows", "tables_of", "terms"]
 

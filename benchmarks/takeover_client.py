@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from benchmarks.conversation import converse, hear_later, say
-from benchmarks.takeover_record import Publish, TakeoverRecord
-from benchmarks.workloads import topic_name
+from hedwig.benchmarks.conversation import converse, hear_later, say
+from hedwig.benchmarks.takeover_record import Publish, TakeoverRecord
+from hedwig.benchmarks.workloads import topic_name
 from hedwig.client import ClientOptions, CreateOrAttach, HedwigClient, HubAddress, Subscription
 from hedwig.errors import ClientNotSubscribedError, HedwigError
 from hedwig.model import SubscriberId, Topic

@@ -10,27 +10,27 @@ from typing import Any, Final
 
 import click
 
-from benchmarks.data_folder import data_folder
-from benchmarks.descriptors import raise_descriptor_limit
-from benchmarks.environment import environment
-from benchmarks.errors import BenchmarkError
-from benchmarks.heaps import STORM_HEAP_MB_MIN
-from benchmarks.hub_places import HEAP_MB, METADATA
-from benchmarks.hub_suite import Case
-from benchmarks.interrupts import interrupt_when_told_to_end
-from benchmarks.jvm_flags import note_flags
-from benchmarks.metadata_places import LASTING_HBASE
-from benchmarks.numbers_option import numbers
-from benchmarks.report_words import driver_title
-from benchmarks.results import Result
-from benchmarks.resumption import resumed
-from benchmarks.runs import carry_out, end_run
-from benchmarks.takeover_run import REGIONS, TakeoverRuns
-from benchmarks.takeover_sizes import TakeoverSizes
-from benchmarks.takeover_storms import Storms
-from benchmarks.takeover_tables import PROGRAM
-from benchmarks.workloads import Workload
-from cli.dev import DevError
+from hedwig.benchmarks.data_folder import data_folder
+from hedwig.benchmarks.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.environment import environment
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.heaps import STORM_HEAP_MB_MIN
+from hedwig.benchmarks.hub_places import HEAP_MB, METADATA
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.jvm_flags import note_flags
+from hedwig.benchmarks.metadata_places import LASTING_HBASE
+from hedwig.benchmarks.numbers_option import numbers
+from hedwig.benchmarks.report_words import driver_title
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.resumption import resumed
+from hedwig.benchmarks.runs import carry_out, end_run
+from hedwig.benchmarks.takeover_run import REGIONS, TakeoverRuns
+from hedwig.benchmarks.takeover_sizes import TakeoverSizes
+from hedwig.benchmarks.takeover_storms import Storms
+from hedwig.benchmarks.takeover_tables import PROGRAM
+from hedwig.benchmarks.workloads import Workload
+from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
 __all__ = ["takeover"]

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.metadata_fill import fill
-from benchmarks.metadata_ground import Batch
-from benchmarks.workloads import topic_name
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.metadata_fill import fill
+from hedwig.benchmarks.metadata_ground import Batch
+from hedwig.benchmarks.workloads import topic_name
+from hedwig.metadata import StoreOptions, open_metadata
 from hedwig.model import HubInfo, Topic
-from metadata import StoreOptions, open_metadata
 
 __all__ = ["Owners", "read_owners", "write_owners"]
 

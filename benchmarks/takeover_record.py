@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from benchmarks.recording import Second
+from hedwig.benchmarks.recording import Second
 from hedwig.histograms import Histogram
 
 __all__ = ["PHASES", "Publish", "TakeoverRecord", "TakeoverSummary"]

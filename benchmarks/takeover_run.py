@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.generator_process import GeneratorProcess
-from benchmarks.hub_places import BOOKIES, HEAP_MB, JOURNALS
-from benchmarks.hub_process import HubProcess
-from benchmarks.hub_suite import Case
-from benchmarks.jvm_flags import NoteFlags, flags_of_servers
-from benchmarks.metadata_fill import fill
-from benchmarks.metadata_ground import FillTask
-from benchmarks.metadata_places import (
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.generator_process import GeneratorProcess
+from hedwig.benchmarks.hub_places import BOOKIES, HEAP_MB, JOURNALS
+from hedwig.benchmarks.hub_process import HubProcess
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.jvm_flags import NoteFlags, flags_of_servers
+from hedwig.benchmarks.metadata_fill import fill
+from hedwig.benchmarks.metadata_ground import FillTask
+from hedwig.benchmarks.metadata_places import (
     HADOOP_3,
     LASTING_HBASE,
     LASTING_SESSIONS,
@@ -28,20 +28,20 @@ from benchmarks.metadata_places import (
     UNSYNCED,
     UNSYNCED_LOG,
 )
-from benchmarks.results import Measurement
-from benchmarks.sampling import Sampler
-from benchmarks.store_load import StoreLoad
-from benchmarks.takeover_owners import read_owners, write_owners
-from benchmarks.takeover_record import PHASES, TakeoverSummary
-from benchmarks.takeover_sizes import TakeoverSizes
-from benchmarks.workloads import Workload
-from cli.dev import DevError, DevServers
-from cli.dev.bookkeeper import LEDGERS_ROOT
-from cli.dev.ports import choose_port
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.sampling import Sampler
+from hedwig.benchmarks.store_load import StoreLoad
+from hedwig.benchmarks.takeover_owners import read_owners, write_owners
+from hedwig.benchmarks.takeover_record import PHASES, TakeoverSummary
+from hedwig.benchmarks.takeover_sizes import TakeoverSizes
+from hedwig.benchmarks.workloads import Workload
+from hedwig.cli.dev import DevError, DevServers
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.ports import choose_port
 from hedwig.errors import HedwigError
-from metadata import open_metadata
-from metadata.backend import StoreOptions
-from metadata.store import format_metadata
+from hedwig.metadata import open_metadata
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.store import format_metadata
 
 __all__ = ["REGIONS", "TakeoverRuns"]
 
@@ -152,7 +152,9 @@ class TakeoverRuns:
             }
             claimed = sizes.used if sizes.writes_owners else sizes.topics
             self._progress(f"having {claimed:,} topics claimed by {sizes.hubs} hubs")
-            client = stack.enter_context(GeneratorProcess(plan, (sys.executable, "-m", "benchmarks.takeover_client")))
+            client = stack.enter_context(
+                GeneratorProcess(plan, (sys.executable, "-m", "hedwig.benchmarks.takeover_client"))
+            )
             client.hear("filled", time.monotonic() + _OPEN_S + sizes.topics / _FILLED_PER_S)
             client.hear("ready", time.monotonic() + _OPEN_S + sizes.used / _FILLED_PER_S)
             owned = asyncio.run(self._topics_of(url, victim.address, workload.prefix, used))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchmarks.heaps import STORM_HEAP_MB_MIN, storm_heaps
+from hedwig.benchmarks.heaps import STORM_HEAP_MB_MIN, storm_heaps
 
 __all__ = ["TakeoverSizes"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.hub_suite import Case
-from benchmarks.results import Measurement
-from benchmarks.takeover_run import TakeoverRuns
-from benchmarks.takeover_sizes import TakeoverSizes
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.takeover_run import TakeoverRuns
+from hedwig.benchmarks.takeover_sizes import TakeoverSizes
 
 __all__ = ["Storms"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.figures import median, median_value, merged, percentiles
-from benchmarks.results import Measurement, alike
-from benchmarks.takeover_record import PHASES
+from hedwig.benchmarks.figures import median, median_value, merged, percentiles
+from hedwig.benchmarks.results import Measurement, alike
+from hedwig.benchmarks.takeover_record import PHASES
 
 __all__ = ["PROGRAM", "takeover_tables"]
 

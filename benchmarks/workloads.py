@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from benchmarks.draws import draws
+from hedwig.benchmarks.draws import draws
 
 __all__ = ["Among", "Choice", "Operation", "Workload", "subscriber_name", "topic_name"]
 

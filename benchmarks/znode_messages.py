@@ -16,18 +16,18 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from benchmarks.arrivals import Arrivals
-from benchmarks.errors import BenchmarkError
-from benchmarks.load import Observer
-from benchmarks.raw_frames import MARK, NUMBER
-from benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
+from hedwig.benchmarks.arrivals import Arrivals
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load import Observer
+from hedwig.benchmarks.raw_frames import MARK, NUMBER
+from hedwig.benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.zookeeper.requests import multi_refusal
+from hedwig.metadata.zookeeper.session import connect
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, Request
-from metadata.backend import StoreOptions
-from metadata.zookeeper.requests import multi_refusal
-from metadata.zookeeper.session import connect
 
 __all__ = ["ZnodeMessages"]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.jvm_flags import flags_of_servers
-from cli.dev import DevServers
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.jvm_flags import flags_of_servers
+from hedwig.cli.dev import DevServers
 
 __all__ = ["ZNODES_SAID", "ZnodePlace"]
 

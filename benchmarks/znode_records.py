@@ -9,13 +9,13 @@ from typing import Any, Final, Self
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from benchmarks.record_clients import PARTS
+from hedwig.benchmarks.record_clients import PARTS
 from hedwig.clock import Deadline
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.zookeeper.requests import get
+from hedwig.metadata.zookeeper.session import connect
 from hedwig.zookeeper import Bridge, Request
-from metadata.backend import StoreOptions
-from metadata.url import MetadataUrl
-from metadata.zookeeper.requests import get
-from metadata.zookeeper.session import connect
 
 __all__ = ["ZnodeRecords"]
 

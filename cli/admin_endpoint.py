@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPException, RemoteDisconnected
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from cli.errors import CommandError, ExitCode
+from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.names import show_name
 from hedwig.reasons import reason_of
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from cli.ledger_access import bookkeeper_place
+from hedwig.cli.ledger_access import bookkeeper_place
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError
 from hedwig.outcomes import NotAppliedError
@@ -31,9 +31,9 @@ async def count_bookies(place: str, timeout_s: float) -> Bookies:
     try:
         from kazoo.exceptions import ZookeeperError
 
+        from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+        from hedwig.hub.ledgers.bookkeeper.zookeeper import children
         from hedwig.zookeeper import Bridge, BridgeOptions
-        from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-        from hub.ledgers.bookkeeper.zookeeper import children
     except ImportError as exc:
         raise ConfigurationError(
             f"bookies are counted with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper,bookkeeper]'"

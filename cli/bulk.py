@@ -10,17 +10,17 @@ from typing import Any, Final, Protocol
 
 import click
 
-from cli.access import with_store_to_load
-from cli.bulk_input import BulkInput, InputRow, RowBatch
-from cli.errors import CommandError
-from cli.input_file import InputFile
-from cli.option_group import option_group
-from cli.progress import LoadProgress, load_progress
-from cli.result_file import Load, ResultFile
-from cli.settings import Settings
-from metadata import MetadataStore, RecordKey
-from metadata.bulk import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
-from metadata.freeze_watch import FreezeWatch
+from hedwig.cli.access import with_store_to_load
+from hedwig.cli.bulk_input import BulkInput, InputRow, RowBatch
+from hedwig.cli.errors import CommandError
+from hedwig.cli.input_file import InputFile
+from hedwig.cli.option_group import option_group
+from hedwig.cli.progress import LoadProgress, load_progress
+from hedwig.cli.result_file import Load, ResultFile
+from hedwig.cli.settings import Settings
+from hedwig.metadata import MetadataStore, RecordKey
+from hedwig.metadata.bulk import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
+from hedwig.metadata.freeze_watch import FreezeWatch
 
 __all__ = ["BulkOptions", "Creator", "bulk_options", "run_load"]
 

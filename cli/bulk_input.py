@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from cli.errors import CommandError
-from cli.interruptible_file import InterruptibleFile, standard_input
+from hedwig.cli.errors import CommandError
+from hedwig.cli.interruptible_file import InterruptibleFile, standard_input
 from hedwig.errors import InvalidArgumentError
+from hedwig.metadata import RecordKey
 from hedwig.names import NAME_BYTES_MAX, as_subscriber, as_topic, parse_name
-from metadata import RecordKey
 
 __all__ = ["BulkInput", "InputRow", "Position", "RowBatch"]
 

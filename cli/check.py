@@ -2,9 +2,9 @@
 
 import click
 
-from cli.check_health import check_health
-from cli.check_perf import check_perf
-from cli.program import AdminGroup
+from hedwig.cli.check_health import check_health
+from hedwig.cli.check_perf import check_perf
+from hedwig.cli.program import AdminGroup
 
 __all__ = ["check"]
 

@@ -7,15 +7,15 @@ from typing import Final
 
 import click
 
-from cli.cluster_access import ClusterAccess
-from cli.hub_checks import check_hubs
-from cli.program import AdminCommand
-from cli.progress import load_progress
-from cli.setting_options import bookkeeper_setting_option
-from cli.settings import Settings, pass_settings
-from cli.store_checks import check_store
-from cli.topic_owner import owner_options
-from cli.verdicts import Finding, Verdict, exit_of
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.hub_checks import check_hubs
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import load_progress
+from hedwig.cli.setting_options import bookkeeper_setting_option
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.store_checks import check_store
+from hedwig.cli.topic_owner import owner_options
+from hedwig.cli.verdicts import Finding, Verdict, exit_of
 
 __all__ = ["check_health"]
 

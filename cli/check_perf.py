@@ -7,18 +7,18 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store, with_store_to_write
-from cli.errors import CommandError, counted, explain
-from cli.output import Output
-from cli.perf_runs import Measured, PerfRuns
-from cli.perf_terms import OPERATIONS, SIZES, PerfSize, Threshold
-from cli.program import AdminCommand
-from cli.progress import load_progress
-from cli.scratch_topics import SCRATCH_PREFIX, ScratchTopics, remove_left_over
-from cli.settings import Settings, pass_settings
-from cli.verdicts import CheckExit, Verdict, exit_of
+from hedwig.cli.access import with_store, with_store_to_write
+from hedwig.cli.errors import CommandError, counted, explain
+from hedwig.cli.output import Output
+from hedwig.cli.perf_runs import Measured, PerfRuns
+from hedwig.cli.perf_terms import OPERATIONS, SIZES, PerfSize, Threshold
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import load_progress
+from hedwig.cli.scratch_topics import SCRATCH_PREFIX, ScratchTopics, remove_left_over
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.verdicts import CheckExit, Verdict, exit_of
 from hedwig.errors import HedwigError
-from metadata import MetadataStore
+from hedwig.metadata import MetadataStore
 
 __all__ = ["check_perf"]
 

@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.errors import CommandError, ExitCode
-from cli.option_group import option_group
-from cli.setting_options import cluster_setting_options
-from cli.settings import Settings, current_settings
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.option_group import option_group
+from hedwig.cli.setting_options import cluster_setting_options
+from hedwig.cli.settings import Settings, current_settings
 from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.metadata.url import zookeeper_place
 from hedwig.outcomes import NotAppliedError
-from metadata.url import zookeeper_place
 
 if TYPE_CHECKING:
-    from hub.liveness import LiveHub
+    from hedwig.hub.liveness import LiveHub
 
 __all__ = [
     "ClusterAccess",
@@ -104,8 +104,8 @@ async def read_hubs_of(url: str, timeout_s: float) -> "tuple[LiveHub, ...]":
     """
     hosts, prefix = cluster_place(url)
     try:
+        from hedwig.hub.liveness import read_hubs
         from hedwig.zookeeper import Bridge, BridgeOptions
-        from hub.liveness import read_hubs
     except ImportError as exc:
         raise ConfigurationError(
             f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"

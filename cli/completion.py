@@ -6,7 +6,7 @@ from typing import Final
 import click
 from click.shell_completion import FishComplete, ShellComplete, get_completion_class
 
-from cli.program import COMPLETION_VARIABLE, AdminCommand
+from hedwig.cli.program import COMPLETION_VARIABLE, AdminCommand
 
 __all__ = ["completion"]
 

@@ -6,23 +6,23 @@ from typing import Any, Final
 
 import click
 
-from cli.configuration import SETTINGS, Chosen, Value
-from cli.confirmation import confirm
-from cli.contexts import SavedContexts, changing_contexts, check_context_name, contexts_path
-from cli.errors import CommandError, ExitCode
-from cli.formats import make_output
-from cli.names import CheckedName
-from cli.output import TableOutput
-from cli.program import AdminGroup
-from cli.selection import NAME, Selection, cut, list_options
-from cli.setting_options import (
+from hedwig.cli.configuration import SETTINGS, Chosen, Value
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.contexts import SavedContexts, changing_contexts, check_context_name, contexts_path
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.formats import make_output
+from hedwig.cli.names import CheckedName
+from hedwig.cli.output import TableOutput
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.selection import NAME, Selection, cut, list_options
+from hedwig.cli.setting_options import (
     cluster_setting_options,
     hub_setting_options,
     ledger_setting_options,
     owner_setting_options,
 )
-from cli.settings import Settings, complete_context, pass_settings
-from cli.tls_settings import chosen_tls
+from hedwig.cli.settings import Settings, complete_context, pass_settings
+from hedwig.cli.tls_settings import chosen_tls
 
 __all__ = ["config"]
 
@@ -212,20 +212,20 @@ def _lasting(key: str, value: Value) -> Value:
     if key in ("tls_ca", "data"):
         return str(Path(str(value)).absolute())
     if key == "metadata":
-        from metadata import MetadataUrl
-        from metadata.store import factory_of
-        from metadata.url import zookeeper_place
+        from hedwig.metadata import MetadataUrl
+        from hedwig.metadata.store import factory_of
+        from hedwig.metadata.url import zookeeper_place
 
         url = MetadataUrl.parse(str(value))
         factory_of(url)
         if url.scheme == "zookeeper":
             zookeeper_place(f"zookeeper://{url.hosts}{url.path}")
     elif key == "cluster":
-        from cli.cluster_access import cluster_place
+        from hedwig.cli.cluster_access import cluster_place
 
         cluster_place(str(value))
     elif key == "bookkeeper":
-        from cli.ledger_access import bookkeeper_place
+        from hedwig.cli.ledger_access import bookkeeper_place
 
         bookkeeper_place(str(value))
     elif key == "hub":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
-from cli.formats import FORMATS
+from hedwig.cli.formats import FORMATS
 
 __all__ = ["SETTINGS", "Chosen", "Setting", "Value", "as_typed"]
 

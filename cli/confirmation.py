@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from cli.errors import CommandError, ExitCode
+from hedwig.cli.errors import CommandError, ExitCode
 
 __all__ = ["confirm", "confirm_by_typing"]
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import click
 
-from cli.console_commands import console_commands
-from cli.console_session import ConsoleSession
-from cli.errors import ExitCode
-from cli.interruptible_file import standard_input_is_closed
-from cli.program import AdminCommand
-from cli.setting_options import (
+from hedwig.cli.console_commands import console_commands
+from hedwig.cli.console_session import ConsoleSession
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.interruptible_file import standard_input_is_closed
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.setting_options import (
     cluster_setting_options,
     hub_setting_options,
     ledger_setting_options,
     owner_setting_options,
 )
-from cli.settings import Settings, pass_settings
+from hedwig.cli.settings import Settings, pass_settings
 
 __all__ = ["console"]
 
@@ -62,7 +62,7 @@ def console(settings: Settings, ctx: click.Context, lines: Sequence[str]) -> Non
             raise standard_input_is_closed()
         if lines or not sys.stdin.isatty():
             ctx.exit(_run_all(session, lines or (line.rstrip("\n") for line in sys.stdin)))
-        from cli.console_prompt import run_prompt
+        from hedwig.cli.console_prompt import run_prompt
 
         run_prompt(session)
     finally:

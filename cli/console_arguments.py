@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from cli.names import SUBSCRIBER, TOPIC, complete_topic
-from cli.settings import Settings
+from hedwig.cli.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from cli.console_session import ConsoleSession
+    from hedwig.cli.console_session import ConsoleSession
 
 __all__ = [
     "ANYTHING",

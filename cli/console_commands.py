@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.console_housekeeping import housekeeping_commands
-from cli.console_looks import look_commands
-from cli.console_messages import message_commands
-from cli.console_subscribing import subscription_commands
+from hedwig.cli.console_housekeeping import housekeeping_commands
+from hedwig.cli.console_looks import look_commands
+from hedwig.cli.console_messages import message_commands
+from hedwig.cli.console_subscribing import subscription_commands
 
 if TYPE_CHECKING:
-    from cli.console_session import ConsoleSession
+    from hedwig.cli.console_session import ConsoleSession
 
 __all__ = ["console_commands"]
 

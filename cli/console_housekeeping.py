@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cli.configuration import SETTINGS
-from cli.console_arguments import Commands, by_name
-from cli.errors import CommandError, ExitCode
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
+from hedwig.cli.configuration import SETTINGS
+from hedwig.cli.console_arguments import Commands, by_name
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
-    from cli.console_session import ConsoleSession
+    from hedwig.cli.console_session import ConsoleSession
 
 __all__ = ["housekeeping_commands"]
 

@@ -5,18 +5,18 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from cli.access import with_store
-from cli.errors import CommandError, ExitCode
-from cli.fields import name_fields
-from cli.hub_access import HubAccess, with_hub
-from cli.missing import missing_subscription
-from cli.progress import load_progress
-from cli.settings import Settings
-from cli.subscription_access import consumed_of
+from hedwig.cli.access import with_store
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.fields import name_fields
+from hedwig.cli.hub_access import HubAccess, with_hub
+from hedwig.cli.missing import missing_subscription
+from hedwig.cli.progress import load_progress
+from hedwig.cli.settings import Settings
+from hedwig.cli.subscription_access import consumed_of
 from hedwig.client import CreateOrAttach, HedwigClient, Subscription
+from hedwig.metadata import MetadataStore
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, show_name
-from metadata import MetadataStore
 
 __all__ = ["check_delivery", "remove_subscriptions", "stored_pointer"]
 

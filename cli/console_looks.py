@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.console_arguments import ANYTHING, Commands, by_name, go_on, rest_argument, told, topic_text_argument
-from cli.fields import name_fields
-from cli.program import AdminCommand, AdminGroup
-from cli.setting_options import cluster_setting_options
-from cli.settings import Settings, pass_settings
+from hedwig.cli.console_arguments import ANYTHING, Commands, by_name, go_on, rest_argument, told, topic_text_argument
+from hedwig.cli.fields import name_fields
+from hedwig.cli.program import AdminCommand, AdminGroup
+from hedwig.cli.setting_options import cluster_setting_options
+from hedwig.cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
-    from cli.console_session import ConsoleSession
+    from hedwig.cli.console_session import ConsoleSession
 
 __all__ = ["look_commands"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.console_arguments import (
+from hedwig.cli.console_arguments import (
     ANYTHING,
     Commands,
     by_name,
@@ -17,20 +17,20 @@ from cli.console_arguments import (
     topic_text_argument,
     words_argument,
 )
-from cli.console_hub_work import check_delivery
-from cli.hub_access import HubAccess, hub_options
-from cli.program import AdminCommand
-from cli.setting_options import (
+from hedwig.cli.console_hub_work import check_delivery
+from hedwig.cli.hub_access import HubAccess, hub_options
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.setting_options import (
     cluster_setting_options,
     hub_setting_options,
     ledger_setting_options,
     owner_setting_options,
 )
-from cli.settings import Settings, pass_settings
+from hedwig.cli.settings import Settings, pass_settings
 from hedwig.model import SubscriberId, Topic
 
 if TYPE_CHECKING:
-    from cli.console_session import ConsoleSession
+    from hedwig.cli.console_session import ConsoleSession
 
 __all__ = ["message_commands"]
 

@@ -8,9 +8,9 @@ from typing import Final
 import click
 from click.shell_completion import ShellComplete, split_arg_string
 
-from cli.console_session import ConsoleSession
-from cli.program import COMPLETION_VARIABLE, PROGRAM_NAME
-from cli.settings import data_directory
+from hedwig.cli.console_session import ConsoleSession
+from hedwig.cli.program import COMPLETION_VARIABLE, PROGRAM_NAME
+from hedwig.cli.settings import data_directory
 from hedwig.errors import ConfigurationError
 from hedwig.private_files import make_directory, make_file
 

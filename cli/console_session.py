@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
-from cli.configuration import Value
-from cli.console_subscriptions import OpenSubscriptions
-from cli.errors import ExitCode
-from cli.program import PROGRAM_NAME, Program
-from cli.settings import Settings
+from hedwig.cli.configuration import Value
+from hedwig.cli.console_subscriptions import OpenSubscriptions
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.program import PROGRAM_NAME, Program
+from hedwig.cli.settings import Settings
 
 __all__ = ["ConsoleSession"]
 

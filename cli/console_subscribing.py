@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cli.confirmation import confirm
-from cli.console_arguments import (
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.console_arguments import (
     ID_MAX,
     Commands,
     by_name,
@@ -18,21 +18,21 @@ from cli.console_arguments import (
     topic_text_argument,
     yes_option,
 )
-from cli.console_hub_work import remove_subscriptions, stored_pointer
-from cli.errors import counted
-from cli.fields import name_fields
-from cli.hub_access import HubAccess, hub_options
-from cli.hub_records import check_topic_of_hub
-from cli.names import SUBSCRIBER, TOPIC
-from cli.program import AdminCommand
-from cli.setting_options import hub_setting_options
-from cli.settings import Settings, pass_settings
+from hedwig.cli.console_hub_work import remove_subscriptions, stored_pointer
+from hedwig.cli.errors import counted
+from hedwig.cli.fields import name_fields
+from hedwig.cli.hub_access import HubAccess, hub_options
+from hedwig.cli.hub_records import check_topic_of_hub
+from hedwig.cli.names import SUBSCRIBER, TOPIC
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.setting_options import hub_setting_options
+from hedwig.cli.settings import Settings, pass_settings
 from hedwig.client import CreateOrAttach
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.names import show_name
 
 if TYPE_CHECKING:
-    from cli.console_session import ConsoleSession
+    from hedwig.cli.console_session import ConsoleSession
 
 __all__ = ["subscription_commands"]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from cli.errors import CommandError, ExitCode
-from cli.hub_access import HubAccess, client_options, hub_errors
-from cli.settings import Settings
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.hub_access import HubAccess, client_options, hub_errors
+from hedwig.cli.settings import Settings
 from hedwig.client import BlockingClient, BlockingSubscription, CreateOrAttach, Message
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cli.configuration import SETTINGS, Value
-from cli.errors import CommandError, ExitCode, remedy
+from hedwig.cli.configuration import SETTINGS, Value
+from hedwig.cli.errors import CommandError, ExitCode, remedy
 
 __all__ = ["SavedContexts", "changing_contexts", "check_context_name", "contexts_path", "read_contexts"]
 

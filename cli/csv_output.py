@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cli.output import Output, Row, field_names, say_more
+from hedwig.cli.output import Output, Row, field_names, say_more
 
 __all__ = ["CsvOutput"]
 

@@ -23,7 +23,7 @@ def main() -> None:
     # Whoever started it may have it ignore Ctrl-C.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
-    from cli.main import main as run
+    from hedwig.cli.main import main as run
 
     run()
 

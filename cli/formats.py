@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from cli.output import JsonOutput, NdjsonOutput, Output, TableOutput
+from hedwig.cli.output import JsonOutput, NdjsonOutput, Output, TableOutput
 
 __all__ = ["FORMATS", "make_output"]
 
@@ -20,11 +20,11 @@ def make_output(name: str, *, columns: Sequence[str] | None, header: bool) -> Ou
         case "ndjson":
             return NdjsonOutput(columns=columns, header=header)
         case "csv":
-            from cli.csv_output import CsvOutput
+            from hedwig.cli.csv_output import CsvOutput
 
             return CsvOutput(columns=columns, header=header)
         case "yaml":
-            from cli.yaml_output import YamlOutput
+            from hedwig.cli.yaml_output import YamlOutput
 
             return YamlOutput(columns=columns, header=header)
         case _:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.fields import name_fields, version_text
+from hedwig.cli.fields import name_fields, version_text
+from hedwig.metadata.findings import Finding, FindingKind
 from hedwig.model import LedgerRanges, Topic
-from metadata.findings import Finding, FindingKind
 
 if TYPE_CHECKING:
-    from hub.ledgers.census import LedgerEntry
+    from hedwig.hub.ledgers.census import LedgerEntry
 
 __all__ = ["COLUMNS", "ONLY_WHEN_NAMED", "SEVERITY", "WHY", "Found", "Severity", "found_fields"]
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli.cluster_access import ClusterAccess, cluster_options, pick_hub, read_cluster
-from cli.errors import CommandError, ExitCode, counted
-from cli.hub_names import complete_hub
-from cli.output import Output
-from cli.program import AdminGroup
-from cli.reached_hub import ReachedHub, hubs_of_cluster, reach_hub, reach_live_hub
-from cli.selection import NAME, Selection, cut, list_options
-from cli.settings import Settings, pass_settings
-from cli.topic_owner import owner_options
+from hedwig.cli.cluster_access import ClusterAccess, cluster_options, pick_hub, read_cluster
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.hub_names import complete_hub
+from hedwig.cli.output import Output
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.reached_hub import ReachedHub, hubs_of_cluster, reach_hub, reach_live_hub
+from hedwig.cli.selection import NAME, Selection, cut, list_options
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_owner import owner_options
 from hedwig.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from hub.liveness import LiveHub
+    from hedwig.hub.liveness import LiveHub
 
 __all__ = ["hub"]
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from cli.errors import CommandError, exit_code_of, explain
-from cli.option_group import option_group
-from cli.setting_options import hub_setting_options
-from cli.settings import Settings, current_settings
-from cli.tls_settings import chosen_tls
+from hedwig.cli.errors import CommandError, exit_code_of, explain
+from hedwig.cli.option_group import option_group
+from hedwig.cli.setting_options import hub_setting_options
+from hedwig.cli.settings import Settings, current_settings
+from hedwig.cli.tls_settings import chosen_tls
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError, ProtocolError, ServiceError, SubscriptionClosedError
 

@@ -4,20 +4,20 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.admin_endpoint import AdminEndpoint, RefusedError
-from cli.bookie_count import count_bookies
-from cli.cluster_access import ClusterAccess, read_cluster
-from cli.errors import CommandError, ExitCode, counted
-from cli.ledger_access import bookkeeper_of
-from cli.settings import Settings
-from cli.store_checks import StoreHub
-from cli.topic_owner import ADMIN_PORT, is_refused
-from cli.verdicts import Finding, Verdict
+from hedwig.cli.admin_endpoint import AdminEndpoint, RefusedError
+from hedwig.cli.bookie_count import count_bookies
+from hedwig.cli.cluster_access import ClusterAccess, read_cluster
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.ledger_access import bookkeeper_of
+from hedwig.cli.settings import Settings
+from hedwig.cli.store_checks import StoreHub
+from hedwig.cli.topic_owner import ADMIN_PORT, is_refused
+from hedwig.cli.verdicts import Finding, Verdict
 from hedwig.client import HubAddress
 from hedwig.errors import ConfigurationError, HedwigError
 
 if TYPE_CHECKING:
-    from hub.liveness import LiveHub
+    from hedwig.hub.liveness import LiveHub
 
 __all__ = ["check_hubs"]
 

@@ -3,9 +3,9 @@
 import click
 from click.shell_completion import CompletionItem
 
-from cli.errors import CommandError
-from cli.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
-from cli.settings import Settings
+from hedwig.cli.errors import CommandError
+from hedwig.cli.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
+from hedwig.cli.settings import Settings
 
 __all__ = ["complete_hub"]
 
@@ -18,7 +18,7 @@ def complete_hub(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 
 async def _live_hubs(settings: Settings) -> list[str]:
-    from cli.cluster_access import ClusterAccess, read_hubs_of
+    from hedwig.cli.cluster_access import ClusterAccess, read_hubs_of
 
     url = ClusterAccess.of(settings).url(settings)
     return [f"{hub.info.host}:{hub.info.port}" for hub in await read_hubs_of(url, COMPLETION_TIMEOUT_S)]

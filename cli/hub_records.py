@@ -12,16 +12,16 @@ from typing import Final, TypeVar
 
 import click
 
-from cli.hub_access import HubAccess
-from cli.missing import missing_topic
-from cli.names import without_making
-from cli.settings import Settings
-from cli.subscription_access import consumed_of
+from hedwig.cli.hub_access import HubAccess
+from hedwig.cli.missing import missing_topic
+from hedwig.cli.names import without_making
+from hedwig.cli.settings import Settings
+from hedwig.cli.subscription_access import consumed_of
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.freeze_watch import FreezeWatch
 from hedwig.model import SubscriberId, Topic
-from metadata import MetadataStore, open_metadata
-from metadata.freeze_watch import FreezeWatch
 
 __all__ = ["check_topic_of_hub", "pointer_after_consume"]
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cli.admin_endpoint import AdminEndpoint, EndpointError, RefusedError
+from hedwig.cli.admin_endpoint import AdminEndpoint, EndpointError, RefusedError
 
 __all__ = ["HubReading", "HubSurvey", "TopicReading", "WatchedHub"]
 

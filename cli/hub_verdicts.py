@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from cli.cluster_access import ClusterAccess, read_hubs_of
-from cli.errors import CommandError, ExitCode
-from cli.settings import Settings
+from hedwig.cli.cluster_access import ClusterAccess, read_hubs_of
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.settings import Settings
 from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.metadata import MetadataStore, StandaloneHub
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from metadata import MetadataStore, StandaloneHub
 
 __all__ = ["HubState", "HubVerdicts"]
 

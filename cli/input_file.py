@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.errors import CommandError, remedy
+from hedwig.cli.errors import CommandError, remedy
 
 __all__ = ["InputFile"]
 

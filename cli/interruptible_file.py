@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import BinaryIO, Final, cast
 
-from cli.errors import CommandError, ExitCode
+from hedwig.cli.errors import CommandError, ExitCode
 
 __all__ = ["InterruptibleFile", "ReadInterruptedError", "standard_input", "standard_input_is_closed"]
 

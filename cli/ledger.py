@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli.access import with_store
-from cli.cluster_access import ClusterAccess, cluster_options
-from cli.errors import CommandError, ExitCode
-from cli.ledger_access import LedgerAccess, ledger_options
-from cli.ledger_messages import StoredMessage, number_of, read_ledger, read_topic_messages
-from cli.ledger_orphans import delete_orphans
-from cli.message_fields import message_fields
-from cli.message_listing import MessageSpan, message_options, write_messages
-from cli.missing import missing_topic
-from cli.names import TOPIC, CheckedName, complete_topic
-from cli.output import Output, Row
-from cli.program import AdminGroup
-from cli.selection import Selection, list_options
-from cli.settings import Settings, pass_settings
-from cli.topic_positions import Held, TopicPositions
+from hedwig.cli.access import with_store
+from hedwig.cli.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.ledger_access import LedgerAccess, ledger_options
+from hedwig.cli.ledger_messages import StoredMessage, number_of, read_ledger, read_topic_messages
+from hedwig.cli.ledger_orphans import delete_orphans
+from hedwig.cli.message_fields import message_fields
+from hedwig.cli.message_listing import MessageSpan, message_options, write_messages
+from hedwig.cli.missing import missing_topic
+from hedwig.cli.names import TOPIC, CheckedName, complete_topic
+from hedwig.cli.output import Output, Row
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.selection import Selection, list_options
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_positions import Held, TopicPositions
 from hedwig.errors import ConfigurationError, NoSuchLedgerError
+from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
 from hedwig.names import show_name
-from metadata import MetadataStore
 
 if TYPE_CHECKING:
-    from hub.ledgers.inspection import LedgerFacts, LedgerInspector
+    from hedwig.hub.ledgers.inspection import LedgerFacts, LedgerInspector
 
 __all__ = ["ledger", "ranges_of"]
 

@@ -7,19 +7,19 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError, ExitCode
-from cli.option_group import option_group
-from cli.setting_options import ledger_setting_options
-from cli.settings import Settings, current_settings, data_directory
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.option_group import option_group
+from hedwig.cli.setting_options import ledger_setting_options
+from hedwig.cli.settings import Settings, current_settings, data_directory
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError
+from hedwig.metadata import MetadataUrl
+from hedwig.metadata.url import zookeeper_place
 from hedwig.outcomes import NotAppliedError
-from metadata import MetadataUrl
-from metadata.url import zookeeper_place
 
 if TYPE_CHECKING:
-    from hub.ledgers.inspection import LedgerInspector
+    from hedwig.hub.ledgers.inspection import LedgerInspector
 
 __all__ = ["LedgerAccess", "bookkeeper_of", "bookkeeper_place", "ledger_options"]
 
@@ -95,7 +95,7 @@ def bookkeeper_of(settings: Settings, cluster: ClusterAccess) -> str | None:
 
 
 async def _open_directory(directory: Path) -> "LedgerInspector":
-    from hub.ledgers.local.inspector import LocalLedgerInspector
+    from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
     path = directory / _LEDGERS
     if not path.is_dir():
@@ -108,9 +108,9 @@ async def _open_directory(directory: Path) -> "LedgerInspector":
 
 async def _open_bookies(settings: Settings, place: str, stack: AsyncExitStack) -> "LedgerInspector":
     try:
+        from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+        from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
         from hedwig.zookeeper import Bridge, BridgeOptions
-        from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-        from hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
     except ImportError as exc:
         raise ConfigurationError(
             f"ledgers on bookies are read with {exc.name}; in the checkout of hedwig: pip install "

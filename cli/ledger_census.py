@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError, ExitCode
-from cli.ledger_access import LedgerAccess, bookkeeper_place
-from cli.settings import Settings, data_directory
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.ledger_access import LedgerAccess, bookkeeper_place
+from hedwig.cli.settings import Settings, data_directory
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError
 from hedwig.model import Topic
 from hedwig.outcomes import NotAppliedError
 
 if TYPE_CHECKING:
-    from hub.ledgers.census import LedgerCensus, LedgerEntry
+    from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
 
 __all__ = ["KEPT_MS", "LEDGERS", "Deployment", "KnownLedgers", "open_known_ledgers"]
 
@@ -112,10 +112,10 @@ async def open_known_ledgers(
 
 async def _on_bookies(settings: Settings, cluster: ClusterAccess, place: str, stack: AsyncExitStack) -> KnownLedgers:
     try:
+        from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+        from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
+        from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
         from hedwig.zookeeper import Bridge, BridgeOptions
-        from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-        from hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
-        from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
     except ImportError as exc:
         raise ConfigurationError(
             f"ledgers on bookies are found with {exc.name}; in the checkout of hedwig: pip install "
@@ -137,7 +137,7 @@ async def _on_bookies(settings: Settings, cluster: ClusterAccess, place: str, st
 
 
 async def _in_directory(directory: Path) -> KnownLedgers:
-    from hub.ledgers.local.census import LocalLedgerCensus
+    from hedwig.hub.ledgers.local.census import LocalLedgerCensus
 
     path = directory / LEDGERS
     if not path.is_dir():

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cli.errors import CommandError, ExitCode
-from cli.topic_positions import Held, TopicPositions
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.topic_positions import Held, TopicPositions
 from hedwig.errors import CorruptEntryError, NoSuchLedgerError, RemoteProtocolError
 from hedwig.wire import Message
 
 if TYPE_CHECKING:
-    from hub.ledgers.inspection import LedgerInspector
+    from hedwig.hub.ledgers.inspection import LedgerInspector
 
 __all__ = ["StoredMessage", "number_of", "read_ledger", "read_topic_messages", "start_of"]
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import click
 
-from cli.cluster_access import ClusterAccess, cluster_options
-from cli.ledger_access import LedgerAccess, ledger_options
-from cli.metadata_check import CheckWish
-from cli.metadata_repair import repair
-from cli.names import PREFIX
-from cli.option_group import option_group
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from cli.topic_owner import admin_option
-from metadata.findings import FindingKind
+from hedwig.cli.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.ledger_access import LedgerAccess, ledger_options
+from hedwig.cli.metadata_check import CheckWish
+from hedwig.cli.metadata_repair import repair
+from hedwig.cli.names import PREFIX
+from hedwig.cli.option_group import option_group
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_owner import admin_option
+from hedwig.metadata.findings import FindingKind
 
 __all__ = ["delete_orphans"]
 

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cli.cluster_access import ClusterAccess, read_hubs_of
-from cli.errors import counted
-from cli.settings import Settings
-from cli.topic_owner import is_refused
+from hedwig.cli.cluster_access import ClusterAccess, read_hubs_of
+from hedwig.cli.errors import counted
+from hedwig.cli.settings import Settings
+from hedwig.cli.topic_owner import is_refused
 from hedwig.errors import ConfigurationError, CorruptRecordError, ServiceDownError
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.kinds import OWNERSHIP
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from metadata import MetadataStore
-from metadata.kinds import OWNERSHIP
 
 __all__ = ["LivingHubs"]
 

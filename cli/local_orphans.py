@@ -10,19 +10,19 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.admin_endpoint import AdminEndpoint, RefusedError
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError, ExitCode
-from cli.ledger_census import LEDGERS, KnownLedgers
-from cli.ledger_ids import LedgerIds
-from cli.settings import Settings
-from cli.topic_owner import OwnerFinder
+from hedwig.cli.admin_endpoint import AdminEndpoint, RefusedError
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.ledger_census import LEDGERS, KnownLedgers
+from hedwig.cli.ledger_ids import LedgerIds
+from hedwig.cli.settings import Settings
+from hedwig.cli.topic_owner import OwnerFinder
 from hedwig.errors import LedgerStoreLockedError
-from metadata import MetadataStore
-from metadata.findings import FindingKind, find_unreadable, pages
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.findings import FindingKind, find_unreadable, pages
 
 if TYPE_CHECKING:
-    from hub.ledgers import LocalLedgerStore
+    from hedwig.hub.ledgers import LocalLedgerStore
 
 __all__ = ["LocalOrphans"]
 
@@ -69,7 +69,7 @@ class LocalOrphans:
         return gone
 
     async def _open(self) -> None:
-        from hub.ledgers import LocalLedgerStore
+        from hedwig.hub.ledgers import LocalLedgerStore
 
         path = Path(self._known.place) / LEDGERS
         try:

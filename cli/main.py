@@ -4,28 +4,28 @@ from typing import Final
 
 import click
 
-from cli.lazy_commands import LazyCommands
-from cli.program import Program
+from hedwig.cli.lazy_commands import LazyCommands
+from hedwig.cli.program import Program
 
 __all__ = ["main"]
 
 _MODULES: Final = {
-    "metadata": "cli.metadata",
-    "topic": "cli.topic",
-    "subscription": "cli.subscription",
-    "message": "cli.message",
-    "ledger": "cli.ledger",
-    "hub": "cli.hub",
-    "publish": "cli.publish",
-    "subscribe": "cli.subscribe",
-    "consume": "cli.subscribe",
-    "unsubscribe": "cli.subscribe",
-    "config": "cli.config",
-    "check": "cli.check",
-    "top": "cli.top",
-    "console": "cli.console",
-    "completion": "cli.completion",
-    "dev": "cli.dev.commands",
+    "metadata": "hedwig.cli.metadata",
+    "topic": "hedwig.cli.topic",
+    "subscription": "hedwig.cli.subscription",
+    "message": "hedwig.cli.message",
+    "ledger": "hedwig.cli.ledger",
+    "hub": "hedwig.cli.hub",
+    "publish": "hedwig.cli.publish",
+    "subscribe": "hedwig.cli.subscribe",
+    "consume": "hedwig.cli.subscribe",
+    "unsubscribe": "hedwig.cli.subscribe",
+    "config": "hedwig.cli.config",
+    "check": "hedwig.cli.check",
+    "top": "hedwig.cli.top",
+    "console": "hedwig.cli.console",
+    "completion": "hedwig.cli.completion",
+    "dev": "hedwig.cli.dev.commands",
 }
 """Where each command is, under its own name; none is loaded before it is asked for."""
 

@@ -6,26 +6,26 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
-from cli.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError
-from cli.fields import name_fields
-from cli.ledger import ranges_of
-from cli.ledger_access import LedgerAccess, ledger_options
-from cli.ledger_messages import StoredMessage, number_of, read_topic_messages
-from cli.message_fields import message_fields
-from cli.message_listing import MessageSpan, message_options, write_messages
-from cli.names import TOPIC, complete_topic
-from cli.output import Output, Row
-from cli.program import AdminGroup
-from cli.settings import Settings, pass_settings
-from cli.topic_owner import OwnerFinder, OwnerState, owner_options
-from cli.topic_positions import TopicPositions
+from hedwig.cli.access import with_store
+from hedwig.cli.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError
+from hedwig.cli.fields import name_fields
+from hedwig.cli.ledger import ranges_of
+from hedwig.cli.ledger_access import LedgerAccess, ledger_options
+from hedwig.cli.ledger_messages import StoredMessage, number_of, read_topic_messages
+from hedwig.cli.message_fields import message_fields
+from hedwig.cli.message_listing import MessageSpan, message_options, write_messages
+from hedwig.cli.names import TOPIC, complete_topic
+from hedwig.cli.output import Output, Row
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_owner import OwnerFinder, OwnerState, owner_options
+from hedwig.cli.topic_positions import TopicPositions
 from hedwig.errors import ConfigurationError, NoSuchLedgerError
+from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
 from hedwig.wire import Message
-from metadata import MetadataStore
 
 __all__ = ["message"]
 

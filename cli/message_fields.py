@@ -3,8 +3,8 @@
 import base64
 from typing import Any
 
-from cli.fields import bytes_fields, named_fields, text_field
-from cli.output import Row
+from hedwig.cli.fields import bytes_fields, named_fields, text_field
+from hedwig.cli.output import Row
 from hedwig.names import show_name
 from hedwig.wire import Message
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from cli.errors import CommandError, ExitCode
-from cli.interruptible_file import InterruptibleFile
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.interruptible_file import InterruptibleFile
 from hedwig.wire import HUB_FRAME_BYTES_MAX
 
 __all__ = ["MessageLines"]

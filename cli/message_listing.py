@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import click
 
-from cli.errors import CommandError
-from cli.ledger_messages import StoredMessage
-from cli.option_group import option_group
-from cli.output import Output, Row
+from hedwig.cli.errors import CommandError
+from hedwig.cli.ledger_messages import StoredMessage
+from hedwig.cli.option_group import option_group
+from hedwig.cli.output import Output, Row
 
 __all__ = ["MessageSpan", "message_options", "write_messages"]
 

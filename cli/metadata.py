@@ -6,23 +6,23 @@ from typing import Final
 
 import click
 
-from cli.access import say_if_frozen, with_store
-from cli.cluster_access import ClusterAccess, cluster_options
-from cli.confirmation import confirm_by_typing
-from cli.errors import CommandError, counted
-from cli.living_hubs import LivingHubs
-from cli.metadata_check import check_store
-from cli.metadata_export import export_store
-from cli.metadata_import import import_store
-from cli.metadata_migrate import migrate_store
-from cli.metadata_repair import repair_store
-from cli.metadata_thaw import thaw_store
-from cli.metadata_upgrade import upgrade_store
-from cli.program import AdminGroup
-from cli.progress import load_progress, working
-from cli.settings import Settings, pass_settings
+from hedwig.cli.access import say_if_frozen, with_store
+from hedwig.cli.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.confirmation import confirm_by_typing
+from hedwig.cli.errors import CommandError, counted
+from hedwig.cli.living_hubs import LivingHubs
+from hedwig.cli.metadata_check import check_store
+from hedwig.cli.metadata_export import export_store
+from hedwig.cli.metadata_import import import_store
+from hedwig.cli.metadata_migrate import migrate_store
+from hedwig.cli.metadata_repair import repair_store
+from hedwig.cli.metadata_thaw import thaw_store
+from hedwig.cli.metadata_upgrade import upgrade_store
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.progress import load_progress, working
+from hedwig.cli.settings import Settings, pass_settings
 from hedwig.errors import LayoutMissingError
-from metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata
+from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata
 
 __all__ = ["metadata"]
 

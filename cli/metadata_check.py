@@ -10,23 +10,23 @@ from typing import Any, Final
 
 import click
 
-from cli.access import say_if_frozen
-from cli.cluster_access import ClusterAccess, cluster_options
-from cli.errors import CommandError, ExitCode, counted, explain
-from cli.found import COLUMNS, WHY, Found, Severity, found_fields
-from cli.hub_verdicts import HubVerdicts
-from cli.ledger_access import LedgerAccess, ledger_options
-from cli.ledger_census import KnownLedgers, open_known_ledgers
-from cli.names import PREFIX
-from cli.option_group import option_group
-from cli.output import Output
-from cli.program import AdminCommand
-from cli.progress import load_progress
-from cli.settings import Settings, pass_settings
-from cli.store_check import StoreCheck
+from hedwig.cli.access import say_if_frozen
+from hedwig.cli.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.errors import CommandError, ExitCode, counted, explain
+from hedwig.cli.found import COLUMNS, WHY, Found, Severity, found_fields
+from hedwig.cli.hub_verdicts import HubVerdicts
+from hedwig.cli.ledger_access import LedgerAccess, ledger_options
+from hedwig.cli.ledger_census import KnownLedgers, open_known_ledgers
+from hedwig.cli.names import PREFIX
+from hedwig.cli.option_group import option_group
+from hedwig.cli.output import Output
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import load_progress
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.store_check import StoreCheck
 from hedwig.errors import ConfigurationError, HedwigError
-from metadata import MetadataStore, open_metadata
-from metadata.findings import FindingKind
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.findings import FindingKind
 
 __all__ = ["CheckWish", "Surroundings", "check_options", "check_store", "limited", "surroundings", "tell_unchecked"]
 

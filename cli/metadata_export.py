@@ -12,14 +12,14 @@ from typing import BinaryIO, Final
 
 import click
 
-from cli.access import with_store
-from cli.errors import CommandError, ExitCode, counted, remedy
-from cli.names import PREFIX
-from cli.program import AdminCommand
-from cli.progress import LoadProgress, load_progress
-from cli.settings import Settings, pass_settings
-from metadata import MetadataStore, ScannedRecord, read_layout
-from metadata.export_file import ExportEnd, ExportHeader, ExportWriter, PlainRecord
+from hedwig.cli.access import with_store
+from hedwig.cli.errors import CommandError, ExitCode, counted, remedy
+from hedwig.cli.names import PREFIX
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import LoadProgress, load_progress
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.metadata import MetadataStore, ScannedRecord, read_layout
+from hedwig.metadata.export_file import ExportEnd, ExportHeader, ExportWriter, PlainRecord
 
 __all__ = ["COUNTED", "export_store"]
 

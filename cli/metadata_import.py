@@ -10,23 +10,23 @@ from typing import Any, Final
 
 import click
 
-from cli.access import watching, with_store_to_load
-from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted
-from cli.input_file import InputFile
-from cli.metadata_export import COUNTED
-from cli.names import PREFIX
-from cli.output import Output
-from cli.program import AdminCommand
-from cli.progress import LoadProgress, load_progress, working
-from cli.settings import Settings, pass_settings
+from hedwig.cli.access import watching, with_store_to_load
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.input_file import InputFile
+from hedwig.cli.metadata_export import COUNTED
+from hedwig.cli.names import PREFIX
+from hedwig.cli.output import Output
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import LoadProgress, load_progress, working
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
+from hedwig.metadata.bulk import BATCH_ROWS, load_batches
+from hedwig.metadata.copying import CopyConflictError, CopyResult, Existing, copy_records, plan_copy
+from hedwig.metadata.export_file import ExportEnd, ExportHeader, ExportReader, PlainRecord, verify
+from hedwig.metadata.freeze_watch import FreezeWatch
+from hedwig.metadata.kinds import KINDS, OWNERSHIP
 from hedwig.names import show_name
-from metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
-from metadata.bulk import BATCH_ROWS, load_batches
-from metadata.copying import CopyConflictError, CopyResult, Existing, copy_records, plan_copy
-from metadata.export_file import ExportEnd, ExportHeader, ExportReader, PlainRecord, verify
-from metadata.freeze_watch import FreezeWatch
-from metadata.kinds import KINDS, OWNERSHIP
 
 __all__ = ["import_store"]
 

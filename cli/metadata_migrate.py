@@ -10,23 +10,23 @@ from typing import Any, Final
 
 import click
 
-from cli.cluster_access import ClusterAccess, cluster_options
-from cli.configuration import SETTINGS
-from cli.confirmation import confirm
-from cli.errors import CommandError, counted, exit_code_of, explain
-from cli.migration_hubs import MigrationHubs
-from cli.migration_plan import MigrationPlan
-from cli.migration_run import MigrationRun
-from cli.migration_wish import MigrationWish
-from cli.names import CheckedName
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
+from hedwig.cli.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.configuration import SETTINGS
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, counted, exit_code_of, explain
+from hedwig.cli.migration_hubs import MigrationHubs
+from hedwig.cli.migration_plan import MigrationPlan
+from hedwig.cli.migration_run import MigrationRun
+from hedwig.cli.migration_wish import MigrationWish
+from hedwig.cli.names import CheckedName
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
-from metadata import MetadataStore, open_metadata
-from metadata.freezing import StoreFreeze
-from metadata.kinds import OWNERSHIP
-from metadata.migration import Migration, MigrationError
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.freezing import StoreFreeze
+from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.metadata.migration import Migration, MigrationError
 
 __all__ = ["migrate_store"]
 

@@ -11,24 +11,24 @@ from typing import Any, Final
 
 import click
 
-from cli.access import watching
-from cli.cluster_access import ClusterAccess
-from cli.confirmation import confirm
-from cli.errors import CommandError, counted
-from cli.found import COLUMNS, ONLY_WHEN_NAMED, Found, Severity, found_fields
-from cli.ledger_access import LedgerAccess
-from cli.local_orphans import LocalOrphans
-from cli.metadata_check import CheckWish, Surroundings, check_options, limited, surroundings, tell_unchecked
-from cli.output import Output
-from cli.program import AdminCommand
-from cli.progress import load_progress
-from cli.settings import Settings, pass_settings
-from cli.store_check import StoreCheck
-from cli.store_repair import StoreRepair
-from cli.topic_owner import admin_option
-from metadata.findings import FindingKind
-from metadata.freeze_watch import FreezeWatch
-from metadata.repairs import RepairResult
+from hedwig.cli.access import watching
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, counted
+from hedwig.cli.found import COLUMNS, ONLY_WHEN_NAMED, Found, Severity, found_fields
+from hedwig.cli.ledger_access import LedgerAccess
+from hedwig.cli.local_orphans import LocalOrphans
+from hedwig.cli.metadata_check import CheckWish, Surroundings, check_options, limited, surroundings, tell_unchecked
+from hedwig.cli.output import Output
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import load_progress
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.store_check import StoreCheck
+from hedwig.cli.store_repair import StoreRepair
+from hedwig.cli.topic_owner import admin_option
+from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.freeze_watch import FreezeWatch
+from hedwig.metadata.repairs import RepairResult
 
 __all__ = ["repair", "repair_store"]
 

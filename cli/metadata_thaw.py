@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from cli.access import with_store
-from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from metadata import MetadataStore
-from metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
+from hedwig.cli.access import with_store
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
 
 __all__ = ["thaw_store"]
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import click
 
-from cli.confirmation import confirm
-from cli.errors import CommandError, counted, exit_code_of, explain
-from cli.output import Output
-from cli.program import AdminCommand
-from cli.progress import load_progress
-from cli.settings import Settings, pass_settings
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, counted, exit_code_of, explain
+from hedwig.cli.output import Output
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import load_progress
+from hedwig.cli.settings import Settings, pass_settings
 from hedwig.errors import HedwigError
-from metadata.upgrades import StoreUpgrade, UpgradeStep, open_upgrade
+from hedwig.metadata.upgrades import StoreUpgrade, UpgradeStep, open_upgrade
 
 __all__ = ["upgrade_store"]
 

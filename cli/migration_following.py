@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from cli.progress import working
-from metadata.changes import ChangedRecord, Changes
-from metadata.migration import Migration
+from hedwig.cli.progress import working
+from hedwig.metadata.changes import ChangedRecord, Changes
+from hedwig.metadata.migration import Migration
 
 __all__ = ["FollowedChanges"]
 

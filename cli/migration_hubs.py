@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from cli.admin_endpoint import AdminEndpoint
-from cli.cluster_access import read_hubs_of
-from cli.errors import CommandError, ExitCode
+from hedwig.cli.admin_endpoint import AdminEndpoint
+from hedwig.cli.cluster_access import read_hubs_of
+from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.errors import ServiceDownError
+from hedwig.metadata import MetadataStore, StandaloneHub
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from metadata import MetadataStore, StandaloneHub
 
 __all__ = ["MigrationHubs"]
 

@@ -6,17 +6,17 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cli.errors import CommandError, ExitCode, exit_code_of
-from cli.migration_wish import MigrationWish
-from cli.output import Output
-from cli.progress import working
+from hedwig.cli.errors import CommandError, ExitCode, exit_code_of
+from hedwig.cli.migration_wish import MigrationWish
+from hedwig.cli.output import Output
+from hedwig.cli.progress import working
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError, LayoutMissingError
-from metadata import Layout, MetadataStore, MetadataUrl, open_metadata
-from metadata.changes import ChangesUntoldError
-from metadata.freezing import read_freeze
-from metadata.kinds import KINDS, OWNERSHIP
-from metadata.migration import Migration, MigrationError
+from hedwig.metadata import Layout, MetadataStore, MetadataUrl, open_metadata
+from hedwig.metadata.changes import ChangesUntoldError
+from hedwig.metadata.freezing import read_freeze
+from hedwig.metadata.kinds import KINDS, OWNERSHIP
+from hedwig.metadata.migration import Migration, MigrationError
 
 __all__ = ["MigrationPlan"]
 

@@ -19,17 +19,17 @@ from typing import Final
 
 import click
 
-from cli.errors import CommandError, ExitCode, counted
-from cli.migration_following import FollowedChanges
-from cli.migration_hubs import MigrationHubs
-from cli.progress import load_progress, working
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.migration_following import FollowedChanges
+from hedwig.cli.migration_hubs import MigrationHubs
+from hedwig.cli.progress import load_progress, working
 from hedwig.errors import HedwigError
-from metadata import MetadataStore
-from metadata.changes import ChangesLostError, ChangesUntoldError
-from metadata.comparison import BUCKETS, StoreDigest
-from metadata.freezing import FreezeLostError, StoreFreeze, read_freeze
-from metadata.kinds import OWNERSHIP
-from metadata.migration import Migration
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.changes import ChangesLostError, ChangesUntoldError
+from hedwig.metadata.comparison import BUCKETS, StoreDigest
+from hedwig.metadata.freezing import FreezeLostError, StoreFreeze, read_freeze
+from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.metadata.migration import Migration
 
 __all__ = ["MigrationRun"]
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from cli.errors import CommandError, ExitCode
-from cli.migration_hubs import MigrationHubs
-from cli.settings import Settings
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.migration_hubs import MigrationHubs
+from hedwig.cli.settings import Settings
 from hedwig.errors import ConfigurationError
-from metadata import Layout, MetadataStore, MetadataUrl, read_layout
+from hedwig.metadata import Layout, MetadataStore, MetadataUrl, read_layout
 
 __all__ = ["MigrationWish"]
 

@@ -2,10 +2,10 @@
 
 import shlex
 
-from cli.errors import CommandError, ExitCode
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.metadata import RecordKey
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import show_name
-from metadata import RecordKey
 
 __all__ = ["missing_subscription", "missing_topic"]
 

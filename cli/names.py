@@ -6,8 +6,8 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from cli.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
-from cli.settings import Settings
+from hedwig.cli.quiet_completion import COMPLETION_TIMEOUT_S, complete_quietly
+from hedwig.cli.settings import Settings
 from hedwig.errors import InvalidArgumentError
 from hedwig.names import as_subscriber, as_topic, parse_name, parse_text, show_name
 from hedwig.versions import Version
@@ -50,7 +50,7 @@ def complete_topic(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 async def _first_topics(settings: Settings, incomplete: str) -> list[str]:
     # What only completes must not load what reads a store before it is needed.
-    from metadata import StoreOptions, open_metadata
+    from hedwig.metadata import StoreOptions, open_metadata
 
     found: list[str] = []
     options = StoreOptions(

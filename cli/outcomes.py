@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from cli.errors import CommandError, ExitCode, exit_code_of, explain
-from cli.fields import name_fields, version_text
-from cli.output import Output
-from cli.settings import Settings
+from hedwig.cli.errors import CommandError, ExitCode, exit_code_of, explain
+from hedwig.cli.fields import name_fields, version_text
+from hedwig.cli.output import Output
+from hedwig.cli.settings import Settings
 from hedwig.errors import BadVersionError
-from metadata import Outcome, RecordKey
+from hedwig.metadata import Outcome, RecordKey
 
 __all__ = ["report_outcomes"]
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import click
 from rich.cells import cell_len, set_cell_size
 
-from cli.errors import CommandError, ExitCode
+from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.human_units import in_words
 
 __all__ = ["JsonOutput", "NdjsonOutput", "Output", "Row", "TableOutput", "field_names", "is_field", "say_more"]

@@ -4,7 +4,7 @@ import base64
 import binascii
 import zlib
 
-from cli.errors import CommandError, ExitCode
+from hedwig.cli.errors import CommandError, ExitCode
 
 __all__ = ["make_page_token", "read_page_token"]
 

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from cli.perf_terms import PerfSize
-from cli.scratch_topics import SUBSCRIBER, ScratchTopics
+from hedwig.cli.perf_terms import PerfSize
+from hedwig.cli.scratch_topics import SUBSCRIBER, ScratchTopics
+from hedwig.metadata import MetadataStore
 from hedwig.model import (
     HubInfo,
     LedgerRanges,
@@ -19,7 +20,6 @@ from hedwig.model import (
     SubscriptionState,
 )
 from hedwig.versions import NEW, Version
-from metadata import MetadataStore
 
 __all__ = ["Measured", "PerfRuns"]
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import click
 
-from cli.names import FILTER
-from cli.option_group import option_group
+from hedwig.cli.names import FILTER
+from hedwig.cli.option_group import option_group
 from hedwig.errors import InvalidArgumentError
 from hedwig.model import MessageSeqId, SubscriptionData, SubscriptionPreferences, SubscriptionState
 from hedwig.names import parse_name, parse_text

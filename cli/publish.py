@@ -9,19 +9,19 @@ from typing import Any
 
 import click
 
-from cli.errors import CommandError, counted, exit_code_of, explain
-from cli.fields import name_fields
-from cli.hub_access import HubAccess, hub_options, with_hub
-from cli.input_file import InputFile
-from cli.interruptible_file import InterruptibleFile, standard_input
-from cli.line_publisher import LinePublisher, Published
-from cli.message_lines import MessageLines
-from cli.names import TOPIC, complete_topic
-from cli.output import Output
-from cli.preferences import named_value
-from cli.program import AdminCommand
-from cli.progress import LoadProgress, load_progress
-from cli.settings import Settings, pass_settings
+from hedwig.cli.errors import CommandError, counted, exit_code_of, explain
+from hedwig.cli.fields import name_fields
+from hedwig.cli.hub_access import HubAccess, hub_options, with_hub
+from hedwig.cli.input_file import InputFile
+from hedwig.cli.interruptible_file import InterruptibleFile, standard_input
+from hedwig.cli.line_publisher import LinePublisher, Published
+from hedwig.cli.message_lines import MessageLines
+from hedwig.cli.names import TOPIC, complete_topic
+from hedwig.cli.output import Output
+from hedwig.cli.preferences import named_value
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.progress import LoadProgress, load_progress
+from hedwig.cli.settings import Settings, pass_settings
 from hedwig.client import HedwigClient, Message
 from hedwig.clock import SystemClock
 from hedwig.errors import ProtocolError, ServiceError

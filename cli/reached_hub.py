@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.admin_endpoint import AdminEndpoint
-from cli.cluster_access import ClusterAccess, pick_hub, read_cluster
-from cli.errors import CommandError, ExitCode
-from cli.settings import Settings
-from cli.topic_owner import ADMIN_PORT
+from hedwig.cli.admin_endpoint import AdminEndpoint
+from hedwig.cli.cluster_access import ClusterAccess, pick_hub, read_cluster
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.settings import Settings
+from hedwig.cli.topic_owner import ADMIN_PORT
 from hedwig.errors import ConfigurationError
+from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo
-from metadata import open_metadata
 
 if TYPE_CHECKING:
-    from hub.liveness import LiveHub
+    from hedwig.hub.liveness import LiveHub
 
 __all__ = ["ReachedHub", "hubs_of_cluster", "reach_hub", "reach_live_hub", "read_standalone_hub"]
 

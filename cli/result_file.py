@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cli.bulk_input import InputRow, Position
-from cli.errors import CommandError, remedy
-from cli.fields import name_fields
+from hedwig.cli.bulk_input import InputRow, Position
+from hedwig.cli.errors import CommandError, remedy
+from hedwig.cli.fields import name_fields
+from hedwig.metadata import RecordKey
+from hedwig.metadata.bulk import RowOutcome, RowResult
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import parse_name
-from metadata import RecordKey
-from metadata.bulk import RowOutcome, RowResult
 
 __all__ = ["Checkpoint", "Load", "ResultFile"]
 

@@ -4,15 +4,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from cli.cluster_access import cluster_place
-from cli.settings import Settings
+from hedwig.cli.cluster_access import cluster_place
+from hedwig.cli.settings import Settings
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import MetadataUnavailableError, NoRecordError
+from hedwig.metadata import Delete, MetadataStore, Outcome, Read, RecordKey
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import Versioned
-from metadata import Delete, MetadataStore, Outcome, Read, RecordKey
 
 __all__ = ["SCRATCH_PREFIX", "SUBSCRIBER", "ScratchTopics", "remove_left_over"]
 
@@ -89,10 +89,10 @@ async def _remove_nodes(settings: Settings, store: MetadataStore, folder: str) -
     """Remove the empty nodes that ZooKeeper keeps of deleted records; no version of theirs is held by anybody."""
     if store.url.scheme != "zookeeper":
         return
+    from hedwig.metadata.zookeeper.names import Places
+    from hedwig.metadata.zookeeper.requests import delete
+    from hedwig.metadata.zookeeper.wiping import delete_tree
     from hedwig.zookeeper import Bridge, BridgeOptions
-    from metadata.zookeeper.names import Places
-    from metadata.zookeeper.requests import delete
-    from metadata.zookeeper.wiping import delete_tree
 
     hosts, prefix = cluster_place(store.url.text)
     bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=settings.operation_timeout_s()))

@@ -6,9 +6,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cli.names import PREFIX, CheckedName
-from cli.option_group import option_group
-from cli.page_token import make_page_token, read_page_token
+from hedwig.cli.names import PREFIX, CheckedName
+from hedwig.cli.option_group import option_group
+from hedwig.cli.page_token import make_page_token, read_page_token
 
 __all__ = ["NAME", "Selection", "cut", "list_options"]
 

@@ -5,10 +5,10 @@ from typing import Any, TypeAlias
 
 import click
 
-from cli.configuration import SETTINGS
-from cli.hub_names import complete_hub
-from cli.input_file import InputFile
-from cli.settings import kept_setting
+from hedwig.cli.configuration import SETTINGS
+from hedwig.cli.hub_names import complete_hub
+from hedwig.cli.input_file import InputFile
+from hedwig.cli.settings import kept_setting
 
 __all__ = [
     "bookkeeper_setting_option",

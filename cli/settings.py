@@ -15,16 +15,16 @@ from urllib.parse import quote
 import click
 from click.shell_completion import CompletionItem
 
-from cli.configuration import SETTINGS, Chosen, Value
-from cli.contexts import SavedContexts, read_contexts
-from cli.errors import CommandError
-from cli.formats import FORMATS, make_output
-from cli.output import Output
+from hedwig.cli.configuration import SETTINGS, Chosen, Value
+from hedwig.cli.contexts import SavedContexts, read_contexts
+from hedwig.cli.errors import CommandError
+from hedwig.cli.formats import FORMATS, make_output
+from hedwig.cli.output import Output
 from hedwig.errors import ConfigurationError
 from hedwig.private_files import close_to_others, make_directory
 
 if TYPE_CHECKING:
-    from metadata import StoreOptions
+    from hedwig.metadata import StoreOptions
 
 __all__ = [
     "Settings",
@@ -119,7 +119,7 @@ class Settings:
 
     def store_options(self, **changes: Any) -> "StoreOptions":
         """Return how to use the store. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
-        from metadata import StoreOptions
+        from hedwig.metadata import StoreOptions
 
         return StoreOptions(operation_timeout_s=self.operation_timeout_s(), **changes)
 

@@ -8,15 +8,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.found import SEVERITY, Found, Severity
-from cli.hub_verdicts import HubState, HubVerdicts
-from cli.ledger_census import KEPT_MS, KnownLedgers
-from cli.ledger_ids import LedgerIds
+from hedwig.cli.found import SEVERITY, Found, Severity
+from hedwig.cli.hub_verdicts import HubState, HubVerdicts
+from hedwig.cli.ledger_census import KEPT_MS, KnownLedgers
+from hedwig.cli.ledger_ids import LedgerIds
 from hedwig.errors import CorruptRecordError, LedgerStoreUnavailableError
-from hedwig.model import HubInfo, LedgerRanges, Topic
-from hedwig.versions import Versioned
-from metadata import MetadataStore, Outcome, Read, RecordKey
-from metadata.findings import (
+from hedwig.metadata import MetadataStore, Outcome, Read, RecordKey
+from hedwig.metadata.findings import (
     Finding,
     FindingKind,
     RecordPage,
@@ -26,11 +24,13 @@ from metadata.findings import (
     find_unreadable,
     pages,
 )
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from metadata.ranges import held_ledgers, mend_ranges, without_lost
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.ranges import held_ledgers, mend_ranges, without_lost
+from hedwig.model import HubInfo, LedgerRanges, Topic
+from hedwig.versions import Versioned
 
 if TYPE_CHECKING:
-    from hub.ledgers.census import LedgerEntry
+    from hedwig.hub.ledgers.census import LedgerEntry
 
 __all__ = ["StoreCheck"]
 
@@ -355,7 +355,7 @@ def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: 
 
     `is_over`: the last start has ended.
     """
-    from hub.ledgers.local.starts import start_of
+    from hedwig.hub.ledgers.local.starts import start_of
 
     finding = Finding(
         kind=FindingKind.ORPHAN_LEDGER, what=f"no topic refers to ledger {ledger_id}", ledger_ids=(ledger_id,)

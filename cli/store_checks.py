@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cli.access import told_of_freeze
-from cli.errors import explain
-from cli.names import without_making
-from cli.settings import Settings
-from cli.verdicts import Finding, Verdict
+from hedwig.cli.access import told_of_freeze
+from hedwig.cli.errors import explain
+from hedwig.cli.names import without_making
+from hedwig.cli.settings import Settings
+from hedwig.cli.verdicts import Finding, Verdict
 from hedwig.errors import ConfigurationError, HedwigError, LayoutError
+from hedwig.metadata import Layout, MetadataStore, Outcome, Read, RecordKey, StandaloneHub, open_metadata, read_layout
+from hedwig.metadata.freezing import FreezeState, read_freeze
+from hedwig.metadata.layout import FORMAT_MAJOR, FORMAT_MINOR
 from hedwig.model import SubscriberId
 from hedwig.names import as_topic
-from metadata import Layout, MetadataStore, Outcome, Read, RecordKey, StandaloneHub, open_metadata, read_layout
-from metadata.freezing import FreezeState, read_freeze
-from metadata.layout import FORMAT_MAJOR, FORMAT_MINOR
 
 __all__ = ["StoreHub", "check_store"]
 

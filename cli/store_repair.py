@@ -6,16 +6,14 @@ docs/admin.md says of each repair why it harms no hub that is running, and what 
 from collections.abc import Collection, Iterable
 from typing import Any, assert_never
 
-from cli.found import Found
-from cli.hub_verdicts import HubState, HubVerdicts
-from cli.ledger_census import KnownLedgers
-from cli.local_orphans import LocalOrphans
+from hedwig.cli.found import Found
+from hedwig.cli.hub_verdicts import HubState, HubVerdicts
+from hedwig.cli.ledger_census import KnownLedgers
+from hedwig.cli.local_orphans import LocalOrphans
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
-from hedwig.model import LedgerRanges, Topic
-from hedwig.versions import Version, Versioned
-from metadata import MetadataStore, RecordKey
-from metadata.findings import Finding, FindingKind
-from metadata.repairs import (
+from hedwig.metadata import MetadataStore, RecordKey
+from hedwig.metadata.findings import Finding, FindingKind
+from hedwig.metadata.repairs import (
     Renewals,
     RepairResult,
     delete_unreadable,
@@ -23,6 +21,8 @@ from metadata.repairs import (
     release_dead_owner,
     reset_pointer,
 )
+from hedwig.model import LedgerRanges, Topic
+from hedwig.versions import Version, Versioned
 
 __all__ = ["StoreRepair"]
 

@@ -7,18 +7,18 @@ from typing import Final
 
 import click
 
-from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode
-from cli.fields import name_fields
-from cli.hub_access import HubAccess, hub_options, with_hub
-from cli.hub_records import check_topic_of_hub, pointer_after_consume
-from cli.message_fields import message_fields
-from cli.missing import missing_subscription
-from cli.names import SUBSCRIBER, TOPIC, complete_topic
-from cli.output import Output
-from cli.preferences import preference_options
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.fields import name_fields
+from hedwig.cli.hub_access import HubAccess, hub_options, with_hub
+from hedwig.cli.hub_records import check_topic_of_hub, pointer_after_consume
+from hedwig.cli.message_fields import message_fields
+from hedwig.cli.missing import missing_subscription
+from hedwig.cli.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.output import Output
+from hedwig.cli.preferences import preference_options
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
 from hedwig.client import CreateOrAttach, HedwigClient, Message, Subscription
 from hedwig.errors import ClientNotSubscribedError, CouldNotConnectError, TopicBusyError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic

@@ -4,26 +4,26 @@ from typing import Final
 
 import click
 
-from cli.access import with_store, with_store_to_write
-from cli.bulk import BulkOptions, bulk_options, run_load
-from cli.fields import name_fields, subscription_fields
-from cli.missing import missing_subscription
-from cli.names import SUBSCRIBER, TOPIC, complete_topic
-from cli.outcomes import report_outcomes
-from cli.preferences import NewSubscription, new_subscription_options
-from cli.program import AdminGroup
-from cli.selection import Selection, list_options
-from cli.settings import Settings, pass_settings
-from cli.subscription_deletion import delete_subscription
-from cli.subscription_lag import show_lag
-from cli.subscription_pages import check_topic, write_subscriptions
-from cli.subscription_pointer import reset_pointer, seek_pointer
+from hedwig.cli.access import with_store, with_store_to_write
+from hedwig.cli.bulk import BulkOptions, bulk_options, run_load
+from hedwig.cli.fields import name_fields, subscription_fields
+from hedwig.cli.missing import missing_subscription
+from hedwig.cli.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.outcomes import report_outcomes
+from hedwig.cli.preferences import NewSubscription, new_subscription_options
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.selection import Selection, list_options
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.subscription_deletion import delete_subscription
+from hedwig.cli.subscription_lag import show_lag
+from hedwig.cli.subscription_pages import check_topic, write_subscriptions
+from hedwig.cli.subscription_pointer import reset_pointer, seek_pointer
 from hedwig.errors import TopicPersistenceInfoExistsError
+from hedwig.metadata import MetadataStore, RecordKey, Write
+from hedwig.metadata.bulk import SubscriptionCreator
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW
-from metadata import MetadataStore, RecordKey, Write
-from metadata.bulk import SubscriptionCreator
 
 __all__ = ["subscription"]
 

@@ -11,19 +11,19 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
-from cli.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError, ExitCode
-from cli.missing import missing_subscription
-from cli.settings import Settings
-from cli.subscription_pages import check_topic
-from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner
+from hedwig.cli.access import with_store
+from hedwig.cli.admin_endpoint import AdminEndpoint, RefusedError, named, topic_path
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.missing import missing_subscription
+from hedwig.cli.settings import Settings
+from hedwig.cli.subscription_pages import check_topic
+from hedwig.cli.topic_owner import OwnerFinder, OwnerState, TopicOwner
 from hedwig.errors import BadVersionError
+from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
-from metadata import MetadataStore, RecordKey
 
 __all__ = ["StoredSubscription", "SubscriptionAccess", "check_version", "consumed_of", "offline_option"]
 

@@ -2,21 +2,21 @@
 
 import click
 
-from cli.access import with_store_to_write
-from cli.admin_endpoint import AdminEndpoint
-from cli.cluster_access import ClusterAccess
-from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted
-from cli.fields import name_fields
-from cli.names import SUBSCRIBER, TOPIC, VERSION, complete_topic
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from cli.subscription_access import SubscriptionAccess, check_version, consumed_of, offline_option
-from cli.topic_owner import owner_options
-from cli.topic_positions import TopicPositions
+from hedwig.cli.access import with_store_to_write
+from hedwig.cli.admin_endpoint import AdminEndpoint
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.fields import name_fields
+from hedwig.cli.names import SUBSCRIBER, TOPIC, VERSION, complete_topic
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.subscription_access import SubscriptionAccess, check_version, consumed_of, offline_option
+from hedwig.cli.topic_owner import owner_options
+from hedwig.cli.topic_positions import TopicPositions
+from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import Version, Versioned
-from metadata import MetadataStore
 
 __all__ = ["delete_subscription"]
 

@@ -4,24 +4,24 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
-from cli.admin_endpoint import AdminEndpoint, RefusedError, named
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError
-from cli.fields import bytes_fields
-from cli.names import SUBSCRIBER, TOPIC, complete_topic
-from cli.output import Output
-from cli.program import AdminCommand
-from cli.selection import Selection, list_options
-from cli.settings import Settings, pass_settings
-from cli.subscription_access import SubscriptionAccess, consumed_of
-from cli.subscription_pages import check_topic, listing_of, write_subscriptions
-from cli.topic_owner import OwnerFinder, OwnerState, owner_options
-from cli.topic_positions import TopicPositions
+from hedwig.cli.access import with_store
+from hedwig.cli.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError
+from hedwig.cli.fields import bytes_fields
+from hedwig.cli.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.output import Output
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.selection import Selection, list_options
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.subscription_access import SubscriptionAccess, consumed_of
+from hedwig.cli.subscription_pages import check_topic, listing_of, write_subscriptions
+from hedwig.cli.topic_owner import OwnerFinder, OwnerState, owner_options
+from hedwig.cli.topic_positions import TopicPositions
+from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import parse_name, show_name
 from hedwig.versions import Versioned
-from metadata import MetadataStore
 
 __all__ = ["show_lag"]
 

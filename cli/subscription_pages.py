@@ -4,13 +4,13 @@ import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeAlias
 
-from cli.missing import missing_topic
-from cli.output import Output, Row
-from cli.progress import LoadProgress, listing_progress
-from cli.selection import Selection
+from hedwig.cli.missing import missing_topic
+from hedwig.cli.output import Output, Row
+from hedwig.cli.progress import LoadProgress, listing_progress
+from hedwig.cli.selection import Selection
+from hedwig.metadata import MetadataStore
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import Versioned
-from metadata import MetadataStore
 
 __all__ = ["Found", "check_topic", "listing_of", "write_subscriptions"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from cli.configuration import SETTINGS, Chosen, Value
-from cli.settings import Settings
+from hedwig.cli.configuration import SETTINGS, Chosen, Value
+from hedwig.cli.settings import Settings
 from hedwig.errors import ConfigurationError
 
 __all__ = ["chosen_tls"]

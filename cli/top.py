@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import click
 
-from cli.cluster_access import ClusterAccess
-from cli.hub_survey import HubSurvey
-from cli.output import Output, TableOutput
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from cli.top_view import SORT_KEYS, TopOrder, TopView
-from cli.topic_owner import owner_options
-from cli.watched_hubs import watched_hubs
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.hub_survey import HubSurvey
+from hedwig.cli.output import Output, TableOutput
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.top_view import SORT_KEYS, TopOrder, TopView
+from hedwig.cli.topic_owner import owner_options
+from hedwig.cli.watched_hubs import watched_hubs
 
 __all__ = ["top"]
 
@@ -109,7 +109,7 @@ async def _draw(survey: HubSurvey, order: TopOrder, every_s: float, count: int |
     from rich.console import Console
     from rich.live import Live
 
-    from cli.keys import Keys
+    from hedwig.cli.keys import Keys
 
     readings = await survey.look(_FIRST_S)  # What fails at once is said on the terminal as it is.
     console = Console()

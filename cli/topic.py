@@ -6,24 +6,24 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store, with_store_to_write
-from cli.bulk import BulkOptions, bulk_options, run_load
-from cli.fields import ledger_fields, name_fields, owner_fields, subscription_fields, version_text
-from cli.names import TOPIC, complete_topic
-from cli.outcomes import report_outcomes
-from cli.output import Output, Row
-from cli.program import AdminGroup
-from cli.progress import listing_progress
-from cli.selection import Selection, list_options
-from cli.settings import Settings, pass_settings
-from cli.topic_deletion import TopicRecords, check_there, delete_one, read_topic
-from cli.topic_move import move_topic
-from cli.topic_ownership import release_topic, show_owners
-from cli.topic_stats import show_stats
+from hedwig.cli.access import with_store, with_store_to_write
+from hedwig.cli.bulk import BulkOptions, bulk_options, run_load
+from hedwig.cli.fields import ledger_fields, name_fields, owner_fields, subscription_fields, version_text
+from hedwig.cli.names import TOPIC, complete_topic
+from hedwig.cli.outcomes import report_outcomes
+from hedwig.cli.output import Output, Row
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.progress import listing_progress
+from hedwig.cli.selection import Selection, list_options
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_deletion import TopicRecords, check_there, delete_one, read_topic
+from hedwig.cli.topic_move import move_topic
+from hedwig.cli.topic_ownership import release_topic, show_owners
+from hedwig.cli.topic_stats import show_stats
+from hedwig.metadata import MetadataStore, Read, RecordKey, Write
+from hedwig.metadata.bulk import TopicCreator
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, Read, RecordKey, Write
-from metadata.bulk import TopicCreator
 
 __all__ = ["topic"]
 

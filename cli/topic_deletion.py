@@ -23,25 +23,25 @@ from typing import Final
 
 import click
 
-from cli.access import with_store, with_store_to_load
-from cli.admin_endpoint import AdminEndpoint, RefusedError, named
-from cli.cluster_access import ClusterAccess
-from cli.confirmation import confirm
-from cli.errors import CommandError, ExitCode, counted
-from cli.fields import name_fields, version_text
-from cli.missing import missing_topic
-from cli.names import TOPIC, VERSION, complete_topic
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from cli.subscription_access import offline_option
-from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
-from cli.topic_ownership import ReleaseResult, release
+from hedwig.cli.access import with_store, with_store_to_load
+from hedwig.cli.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.confirmation import confirm
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.fields import name_fields, version_text
+from hedwig.cli.missing import missing_topic
+from hedwig.cli.names import TOPIC, VERSION, complete_topic
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.subscription_access import offline_option
+from hedwig.cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.topic_ownership import ReleaseResult, release
 from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata import Delete, MetadataStore, RecordKey
+from hedwig.metadata.freeze_watch import FreezeWatch
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
-from metadata import Delete, MetadataStore, RecordKey
-from metadata.freeze_watch import FreezeWatch
 
 __all__ = ["LastRecord", "TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
 

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import click
 
-from cli.admin_endpoint import AdminEndpoint, RefusedError, named
-from cli.cluster_access import ClusterAccess, find_hub
-from cli.errors import CommandError, ExitCode
-from cli.fields import name_fields
-from cli.hub_names import complete_hub
-from cli.names import TOPIC, VERSION, complete_topic
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.cli.cluster_access import ClusterAccess, find_hub
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.fields import name_fields
+from hedwig.cli.hub_names import complete_hub
+from hedwig.cli.names import TOPIC, VERSION, complete_topic
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
 from hedwig.errors import BadVersionError
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name

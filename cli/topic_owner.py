@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.access import with_store
-from cli.admin_endpoint import AdminEndpoint, EndpointError
-from cli.cluster_access import ClusterAccess, cluster_options, read_cluster
-from cli.errors import CommandError, ExitCode
-from cli.missing import missing_topic
-from cli.option_group import option_group
-from cli.setting_options import owner_setting_options
-from cli.settings import Settings, current_settings
+from hedwig.cli.access import with_store
+from hedwig.cli.admin_endpoint import AdminEndpoint, EndpointError
+from hedwig.cli.cluster_access import ClusterAccess, cluster_options, read_cluster
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.missing import missing_topic
+from hedwig.cli.option_group import option_group
+from hedwig.cli.setting_options import owner_setting_options
+from hedwig.cli.settings import Settings, current_settings
 from hedwig.errors import ConfigurationError
+from hedwig.metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import Versioned
-from metadata import MetadataStore, Outcome, Read, RecordKey, StandaloneHub
 
 if TYPE_CHECKING:
-    from hub.liveness import LiveHub
+    from hedwig.hub.liveness import LiveHub
 
 __all__ = ["ADMIN_PORT", "OwnerFinder", "OwnerState", "TopicOwner", "admin_option", "is_refused", "owner_options"]
 

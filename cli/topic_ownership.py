@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
-from cli.admin_endpoint import RefusedError, named
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError, ExitCode
-from cli.fields import name_fields
-from cli.names import TOPIC, complete_topic
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from cli.topic_move import check_version, expected_version_option, is_to_be_asked
-from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.access import with_store
+from hedwig.cli.admin_endpoint import RefusedError, named
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.fields import name_fields
+from hedwig.cli.names import TOPIC, complete_topic
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_move import check_version, expected_version_option, is_to_be_asked
+from hedwig.cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned

@@ -5,19 +5,19 @@ from typing import Any, Final
 
 import click
 
-from cli.access import with_store
-from cli.admin_endpoint import RefusedError, named, topic_path
-from cli.cluster_access import ClusterAccess
-from cli.errors import CommandError
-from cli.fields import name_fields, version_text
-from cli.names import TOPIC, complete_topic
-from cli.program import AdminCommand
-from cli.settings import Settings, pass_settings
-from cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
-from cli.topic_positions import TopicPositions
+from hedwig.cli.access import with_store
+from hedwig.cli.admin_endpoint import RefusedError, named, topic_path
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.errors import CommandError
+from hedwig.cli.fields import name_fields, version_text
+from hedwig.cli.names import TOPIC, complete_topic
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.topic_positions import TopicPositions
+from hedwig.metadata import MetadataStore
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import Versioned
-from metadata import MetadataStore
 
 __all__ = ["show_stats"]
 

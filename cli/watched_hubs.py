@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
-from cli.admin_endpoint import AdminEndpoint
-from cli.cluster_access import ClusterAccess, cluster_place
-from cli.errors import CommandError, ExitCode
-from cli.hub_survey import WatchedHub
-from cli.reached_hub import read_standalone_hub
-from cli.settings import Settings
-from cli.topic_owner import ADMIN_PORT
+from hedwig.cli.admin_endpoint import AdminEndpoint
+from hedwig.cli.cluster_access import ClusterAccess, cluster_place
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.hub_survey import WatchedHub
+from hedwig.cli.reached_hub import read_standalone_hub
+from hedwig.cli.settings import Settings
+from hedwig.cli.topic_owner import ADMIN_PORT
 from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
@@ -55,8 +55,8 @@ async def watched_hubs(settings: Settings, cluster: ClusterAccess, admin: str | 
 async def _cluster_hubs(settings: Settings, url: str) -> AsyncIterator[_Find]:
     hosts, prefix = cluster_place(url)
     try:
+        from hedwig.hub.liveness import read_hubs
         from hedwig.zookeeper import Bridge, BridgeOptions
-        from hub.liveness import read_hubs
     except ImportError as exc:
         raise ConfigurationError(
             f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"

@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from cli.errors import ExitCode, exit_code_of
-from cli.settings import Settings
+from hedwig.cli.errors import ExitCode, exit_code_of
+from hedwig.cli.settings import Settings
 
 __all__ = ["WATCHABLE", "watch_option", "watched_every_s", "watching", "with_watch_value"]
 
@@ -19,7 +19,7 @@ WATCHABLE: Final = frozenset({"show", "stats", "status", "describe", "owner", "l
 """The verbs whose commands can be watched."""
 
 _SECONDS: Final = 2.0
-_KEY: Final = "cli.watching.seconds"
+_KEY: Final = "hedwig.cli.watching.seconds"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 _PASSING: Final = frozenset({ExitCode.UNAVAILABLE, ExitCode.OUTCOME_UNKNOWN})
 

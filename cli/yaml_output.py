@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from cli.output import Output, Row, field_names
+from hedwig.cli.output import Output, Row, field_names
 
 __all__ = ["YamlOutput"]
 

@@ -276,10 +276,20 @@ async def own_hub(directory: Path) -> AsyncIterator[tuple[HubAddress, int]]:
 
     Raises click.ClickException, with what it logged last, if it fails.
     """
-    log = directory / "hub.log"
+    log = directory / "hedwig.hub.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hub.main", "--data", str(directory / "data"), "--port", "0", "--admin-port", "-1"),
+            *(
+                sys.executable,
+                "-m",
+                "hedwig.hub.main",
+                "--data",
+                str(directory / "data"),
+                "--port",
+                "0",
+                "--admin-port",
+                "-1",
+            ),
             cwd=_ROOT,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from hub.admin_parameters import flag_of, ledgers_of, limit_of, state_of
-from hub.admin_server import AdminServer, BadRequestError, ConflictError, Route, json_response
-from hub.admin_topics import TopicRoutes
-from hub.busy_topics import BusyTopics
-from hub.configuration import Configuration
-from hub.freezing import NotFrozenError, StillFrozenError
-from hub.load import Load
-from hub.metrics import CONTENT_TYPE_LATEST, Metrics
-from hub.option_keys import find_key
-from hub.orphans import OrphanDeletion
+from hedwig.hub.admin_parameters import flag_of, ledgers_of, limit_of, state_of
+from hedwig.hub.admin_server import AdminServer, BadRequestError, ConflictError, Route, json_response
+from hedwig.hub.admin_topics import TopicRoutes
+from hedwig.hub.busy_topics import BusyTopics
+from hedwig.hub.configuration import Configuration
+from hedwig.hub.freezing import NotFrozenError, StillFrozenError
+from hedwig.hub.load import Load
+from hedwig.hub.metrics import CONTENT_TYPE_LATEST, Metrics
+from hedwig.hub.option_keys import find_key
+from hedwig.hub.orphans import OrphanDeletion
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["AdminEndpoint"]
 

@@ -5,11 +5,11 @@ from typing import Final
 
 from aiohttp import web
 
+from hedwig.hub.admin_server import BadRequestError
+from hedwig.hub.name_page import start_of
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, parse_name
 from hedwig.versions import Version
-from hub.admin_server import BadRequestError
-from hub.name_page import start_of
 
 __all__ = [
     "HUB",

@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
-from hub.admin_callers import Callers
-from hub.admin_connection import AdminConnection
-from hub.listening import serve
+from hedwig.hub.admin_callers import Callers
+from hedwig.hub.admin_connection import AdminConnection
+from hedwig.hub.listening import serve
 
 __all__ = ["AdminServer", "BadRequestError", "ConflictError", "NotFoundError", "Route", "json_response"]
 

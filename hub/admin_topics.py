@@ -13,9 +13,7 @@ from hedwig.errors import (
     NoRecordError,
     TopicBusyError,
 )
-from hedwig.model import SubscriberId, Topic
-from hedwig.names import as_topic, parse_name, show_name
-from hub.admin_parameters import (
+from hedwig.hub.admin_parameters import (
     HUB,
     PAGE,
     SUBSCRIBER,
@@ -30,16 +28,18 @@ from hub.admin_parameters import (
     topic_of,
     version_of,
 )
-from hub.admin_server import BadRequestError, ConflictError, NotFoundError, Route, json_response
-from hub.interventions import Edge, Interventions
-from hub.message_page import message_page
-from hub.moves import Moves
-from hub.topic import OwnedTopic
-from hub.topic_deletion import delete_topic
-from hub.topic_view import lag_of, lag_page, topic_page, topic_view
+from hedwig.hub.admin_server import BadRequestError, ConflictError, NotFoundError, Route, json_response
+from hedwig.hub.interventions import Edge, Interventions
+from hedwig.hub.message_page import message_page
+from hedwig.hub.moves import Moves
+from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topic_deletion import delete_topic
+from hedwig.hub.topic_view import lag_of, lag_page, topic_page, topic_view
+from hedwig.model import SubscriberId, Topic
+from hedwig.names import as_topic, parse_name, show_name
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["TopicRoutes"]
 

@@ -16,11 +16,11 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainAnswerError,
 )
+from hedwig.hub.log import Published
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.remote_positions import check_bound, furthest
 from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import Message
-from hub.log import Published
-from hub.log_store import LogStore
-from hub.remote_positions import check_bound, furthest
 
 __all__ = ["Appends"]
 

@@ -16,11 +16,11 @@ from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.errors import ServiceDownError
-from hub.cluster_options import ClusterOptions
-from hub.given_up import GivenUp
-from hub.liveness import DRAINING_LOAD, ClusterLiveness
-from hub.topic import OwnedTopic
-from hub.topics import Topics
+from hedwig.hub.cluster_options import ClusterOptions
+from hedwig.hub.given_up import GivenUp
+from hedwig.hub.liveness import DRAINING_LOAD, ClusterLiveness
+from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topics import Topics
 
 __all__ = ["Balance"]
 

@@ -5,12 +5,12 @@ import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topic_view import topic_name
 from hedwig.model import Topic
-from hub.topic import OwnedTopic
-from hub.topic_view import topic_name
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["BusyTopics"]
 

@@ -7,6 +7,11 @@ import socket
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from hedwig.errors import HedwigError, NotResponsibleForTopicError, RemoteProtocolError
+from hedwig.hub.answer_gate import AnswerGate, AnswerTurns
+from hedwig.hub.fair_reading import FairReading
+from hedwig.hub.options import HubOptions
+from hedwig.hub.unfinished_frames import UnfinishedFrames
+from hedwig.hub.unsent import Unsent
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import (
@@ -20,15 +25,10 @@ from hedwig.wire import (
     encode_published,
     encode_response,
 )
-from hub.answer_gate import AnswerGate, AnswerTurns
-from hub.fair_reading import FairReading
-from hub.options import HubOptions
-from hub.unfinished_frames import UnfinishedFrames
-from hub.unsent import Unsent
 
 if TYPE_CHECKING:
-    from hub.cursor import Cursor
-    from hub.topic import Subscription
+    from hedwig.hub.cursor import Cursor
+    from hedwig.hub.topic import Subscription
 
 __all__ = ["Channel", "ChannelOwner"]
 

@@ -9,23 +9,23 @@ from typing import Final
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
+from hedwig.hub.balance import Balance
+from hedwig.hub.cluster_options import place_of
+from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.zookeeper import exists
+from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
+from hedwig.hub.options import HubOptions
+from hedwig.hub.shape import Member
+from hedwig.hub.tasks import Tasks
+from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions
-from hub.balance import Balance
-from hub.cluster_options import place_of
-from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-from hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hub.ledgers.bookkeeper.zookeeper import exists
-from hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
-from hub.options import HubOptions
-from hub.shape import Member
-from hub.tasks import Tasks
-from metadata import MetadataStore
 
 __all__ = ["Cluster"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hedwig.errors import ConfigurationError
-from hub.option_field import check_ranges, option
-from metadata.url import zookeeper_place
+from hedwig.hub.option_field import check_ranges, option
+from hedwig.metadata.url import zookeeper_place
 
 __all__ = ["BookieOptions", "ClusterOptions", "place_of"]
 

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hedwig.errors import ConfigurationError
-from hub.option_keys import FILTERS, TABLES, find_key, keys, nearest, variable
-from hub.options import HubOptions
+from hedwig.hub.option_keys import FILTERS, TABLES, find_key, keys, nearest, variable
+from hedwig.hub.options import HubOptions
 
 __all__ = ["DEFAULT", "Configuration", "Given", "from_defaults", "from_environment", "from_file", "from_setting"]
 

@@ -10,14 +10,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from hedwig.errors import CorruptEntryError, HedwigError
+from hedwig.hub.filters import MessageFilter
 from hedwig.model import SubscriptionPreferences
 from hedwig.wire import DeliveryEncoder, Message
-from hub.filters import MessageFilter
 
 if TYPE_CHECKING:
-    from hub.channel import Channel
-    from hub.delivery import Delivery
-    from hub.topic import Subscription
+    from hedwig.hub.channel import Channel
+    from hedwig.hub.delivery import Delivery
+    from hedwig.hub.topic import Subscription
 
 __all__ = ["Cursor"]
 

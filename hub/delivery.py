@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from hedwig.clock import Clock
-from hub.log import TopicLog
-from hub.options import HubOptions
-from hub.tasks import Tasks
+from hedwig.hub.log import TopicLog
+from hedwig.hub.options import HubOptions
+from hedwig.hub.tasks import Tasks
 
 __all__ = ["Delivery"]
 

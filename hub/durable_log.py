@@ -28,18 +28,18 @@ from hedwig.errors import (
     TopicPersistenceInfoExistsError,
     UncertainStateError,
 )
+from hedwig.hub.appends import Appends
+from hedwig.hub.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
+from hedwig.hub.log import Listener, Published
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.range_merging import copy_small, with_copy
+from hedwig.hub.range_record import RangeRecord
+from hedwig.hub.remote_positions import bounded
+from hedwig.hub.tail import Tail
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
 from hedwig.wire import Message
-from hub.appends import Appends
-from hub.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
-from hub.log import Listener, Published
-from hub.log_store import LogStore
-from hub.range_merging import copy_small, with_copy
-from hub.range_record import RangeRecord
-from hub.remote_positions import bounded
-from hub.tail import Tail
 
 __all__ = ["DurableLog"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from hedwig.errors import NoSuchTopicError
+from hedwig.hub.log import Listener, Published
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.tail import Tail
 from hedwig.wire import Message
-from hub.log import Listener, Published
-from hub.log_store import LogStore
-from hub.tail import Tail
 
 __all__ = ["FleetingLog"]
 

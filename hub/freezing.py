@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, HedwigError, MetadataError
-from metadata import MetadataStore, NamedRecords, WriteGate
-from metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
-from metadata.migration import Phase, read_state
+from hedwig.metadata import MetadataStore, NamedRecords, WriteGate
+from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
+from hedwig.metadata.migration import Phase, read_state
 
 if TYPE_CHECKING:
-    from hub.incarnation import Incarnation
+    from hedwig.hub.incarnation import Incarnation
 
 __all__ = ["Freezing", "NotFrozenError", "StillFrozenError"]
 

@@ -13,38 +13,38 @@ from typing import TYPE_CHECKING, Final, Self
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
+from hedwig.hub.answer_gate import AnswerTurns
+from hedwig.hub.channel import Channel
+from hedwig.hub.delivery import Delivery
+from hedwig.hub.descriptors import ConnectionLimits
+from hedwig.hub.fair_reading import FairReading
+from hedwig.hub.filters import FilterRegistry
+from hedwig.hub.freezing import Freezing
+from hedwig.hub.incarnation import Incarnation
+from hedwig.hub.ledger_deletions import LedgerDeletions
+from hedwig.hub.ledgers import LedgerStore
+from hedwig.hub.listening import Listener, serve
+from hedwig.hub.options import HubOptions
+from hedwig.hub.ownership import Liveness
+from hedwig.hub.places import Places
+from hedwig.hub.requests import Requests
+from hedwig.hub.retention import Retention
+from hedwig.hub.shape import Shape
+from hedwig.hub.standalone import Standalone
+from hedwig.hub.subscribing import Subscribing
+from hedwig.hub.tail import TailMemory
+from hedwig.hub.tasks import Tasks
+from hedwig.hub.tls import tls_context
+from hedwig.hub.tls_listener import TlsListener
+from hedwig.hub.topics import Topics
+from hedwig.hub.unfinished_frames import UnfinishedFrames
+from hedwig.hub.unsent import Unsent
+from hedwig.metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 from hedwig.model import HubInfo
 from hedwig.wire import Request
-from hub.answer_gate import AnswerTurns
-from hub.channel import Channel
-from hub.delivery import Delivery
-from hub.descriptors import ConnectionLimits
-from hub.fair_reading import FairReading
-from hub.filters import FilterRegistry
-from hub.freezing import Freezing
-from hub.incarnation import Incarnation
-from hub.ledger_deletions import LedgerDeletions
-from hub.ledgers import LedgerStore
-from hub.listening import Listener, serve
-from hub.options import HubOptions
-from hub.ownership import Liveness
-from hub.places import Places
-from hub.requests import Requests
-from hub.retention import Retention
-from hub.shape import Shape
-from hub.standalone import Standalone
-from hub.subscribing import Subscribing
-from hub.tail import TailMemory
-from hub.tasks import Tasks
-from hub.tls import tls_context
-from hub.tls_listener import TlsListener
-from hub.topics import Topics
-from hub.unfinished_frames import UnfinishedFrames
-from hub.unsent import Unsent
-from metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 
 if TYPE_CHECKING:
-    from hub.admin import AdminEndpoint
+    from hedwig.hub.admin import AdminEndpoint
 
 __all__ = ["Hub"]
 
@@ -175,7 +175,7 @@ class Hub:
 
     async def _listen_admin(self, origins: Mapping[str, str]) -> "AdminEndpoint":
         try:
-            from hub.admin import AdminEndpoint
+            from hedwig.hub.admin import AdminEndpoint
         except ImportError as exc:
             raise ConfigurationError(
                 f"the admin endpoint needs {exc.name}; in the checkout of hedwig: pip install '.[hub]'; "
@@ -478,7 +478,7 @@ async def _close_server(server: Listener) -> None:
 def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Shape:
     if options.is_clustered:
         try:
-            from hub.cluster import Cluster
+            from hedwig.hub.cluster import Cluster
         except ImportError as exc:
             raise ConfigurationError(
                 f"a hub of a cluster needs {exc.name}; in the checkout of hedwig: pip install '.[zookeeper,bookkeeper]'"

@@ -5,26 +5,26 @@ from typing import TYPE_CHECKING, Any
 
 from hedwig.clock import Clock
 from hedwig.errors import ServiceDownError
+from hedwig.hub.delivery import Delivery
+from hedwig.hub.filters import FilterRegistry
+from hedwig.hub.known_owners import KnownOwners
+from hedwig.hub.ledger_deletions import LedgerDeletions
+from hedwig.hub.ledgers import LedgerStore
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.ownership import Liveness, Ownership
+from hedwig.hub.requests import Requests
+from hedwig.hub.retention import Retention
+from hedwig.hub.subscribing import Subscribing
+from hedwig.hub.tail import TailMemory
+from hedwig.hub.tasks import Tasks, repeat
+from hedwig.hub.topics import Topics
+from hedwig.metadata import MetadataStore, WriteGate
 from hedwig.model import HubInfo
 from hedwig.wire import Request
-from hub.delivery import Delivery
-from hub.filters import FilterRegistry
-from hub.known_owners import KnownOwners
-from hub.ledger_deletions import LedgerDeletions
-from hub.ledgers import LedgerStore
-from hub.log_store import LogStore
-from hub.options import HubOptions
-from hub.ownership import Liveness, Ownership
-from hub.requests import Requests
-from hub.retention import Retention
-from hub.subscribing import Subscribing
-from hub.tail import TailMemory
-from hub.tasks import Tasks, repeat
-from hub.topics import Topics
-from metadata import MetadataStore, WriteGate
 
 if TYPE_CHECKING:
-    from hub.channel import Channel
+    from hedwig.hub.channel import Channel
 
 __all__ = ["Incarnation"]
 
@@ -65,7 +65,9 @@ class Incarnation:
         cluster = options.cluster
         kept_s, for_originals = cluster.owners_kept_s, None
         if options.is_beside_originals:
-            from metadata.zookeeper.names import is_plain_topic  # It needs kazoo, which other hubs may do without.
+            from hedwig.metadata.zookeeper.names import (
+                is_plain_topic,  # It needs kazoo, which other hubs may do without.
+            )
 
             # A hub of the original that has released a topic may choose this one; its client must not be sent back.
             kept_s, for_originals = 0.0, is_plain_topic

@@ -19,12 +19,12 @@ from hedwig.errors import (
     ServiceDownError,
     TopicBusyError,
 )
+from hedwig.hub.subscribing import Subscribing
+from hedwig.hub.topic import OwnedTopic
+from hedwig.metadata import SubscriptionDataManager
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
-from hub.subscribing import Subscribing
-from hub.topic import OwnedTopic
-from metadata import SubscriptionDataManager
 
 __all__ = ["Edge", "Interventions", "Sought"]
 

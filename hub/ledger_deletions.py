@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Final
 
 from hedwig.clock import Clock
-from hub.ledgers import LedgerStore
-from hub.tasks import Tasks
+from hedwig.hub.ledgers import LedgerStore
+from hedwig.hub.tasks import Tasks
 
 __all__ = ["LedgerDeletions"]
 

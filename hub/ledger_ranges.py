@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import CorruptEntryError, LedgerError
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.remote_positions import POSITIONS_BYTES_MAX, bounded
+from hedwig.metadata.kinds import RECORD_BYTES_MAX
+from hedwig.metadata.range_sizes import stored_bytes
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.names import show_name
 from hedwig.wire import Message
-from hub.log_store import LogStore
-from hub.remote_positions import POSITIONS_BYTES_MAX, bounded
-from metadata.kinds import RECORD_BYTES_MAX
-from metadata.range_sizes import stored_bytes
 
 __all__ = [
     "dropped",

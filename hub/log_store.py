@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from hedwig.errors import LedgerStoreUnavailableError
+from hedwig.hub.ledger_deletions import LedgerDeletions
+from hedwig.hub.ledgers import LedgerStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.small_ranges import LargeLedgers
+from hedwig.hub.tail import TailMemory
+from hedwig.hub.tasks import Tasks
+from hedwig.hub.turns import Turns
+from hedwig.metadata import TopicPersistenceManager
 from hedwig.model import Topic
-from hub.ledger_deletions import LedgerDeletions
-from hub.ledgers import LedgerStore
-from hub.options import HubOptions
-from hub.small_ranges import LargeLedgers
-from hub.tail import TailMemory
-from hub.tasks import Tasks
-from hub.turns import Turns
-from metadata import TopicPersistenceManager
 
 __all__ = ["LogStore"]
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.errors import InvalidArgumentError
+from hedwig.hub.topic import OwnedTopic
 from hedwig.names import show_name
-from hub.topic import OwnedTopic
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["message_page"]
 

@@ -8,11 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from hub.ledgers import LedgerStoreStats
-from hub.load import Load
+from hedwig.hub.ledgers import LedgerStoreStats
+from hedwig.hub.load import Load
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
 

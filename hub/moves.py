@@ -10,14 +10,14 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from hedwig.errors import HedwigError, NotResponsibleForTopicError, ServiceDownError
+from hedwig.hub.admin_server import ConflictError
+from hedwig.hub.topic import OwnedTopic
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
-from hub.admin_server import ConflictError
-from hub.topic import OwnedTopic
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["Moves"]
 

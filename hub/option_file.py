@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from hub.configuration import DEFAULT, Configuration
-from hub.ledgers import LocalLedgerOptions
-from hub.option_field import explain
-from hub.option_keys import FILTERS, OptionKey, find_key, keys, variable
-from hub.options import HubOptions
-from hub.quantities import show_size
+from hedwig.hub.configuration import DEFAULT, Configuration
+from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.option_field import explain
+from hedwig.hub.option_keys import FILTERS, OptionKey, find_key, keys, variable
+from hedwig.hub.options import HubOptions
+from hedwig.hub.quantities import show_size
 
 __all__ = ["effective", "example"]
 

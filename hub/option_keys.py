@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from hub.cluster_options import BookieOptions, ClusterOptions
-from hub.ledgers import LocalLedgerOptions
-from hub.option_field import explain
-from hub.options import HubOptions
-from hub.quantities import duration_s, show_duration, show_size, size_bytes
+from hedwig.hub.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.option_field import explain
+from hedwig.hub.options import HubOptions
+from hedwig.hub.quantities import duration_s, show_duration, show_size, size_bytes
 
 __all__ = ["FILTERS", "TABLES", "OptionKey", "find_key", "keys", "nearest", "variable"]
 

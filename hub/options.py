@@ -10,10 +10,10 @@ from typing import Final
 from urllib.parse import quote
 
 from hedwig.errors import ConfigurationError
+from hedwig.hub.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.option_field import check_ranges, option
 from hedwig.wire import HUB_FRAME_BYTES_MAX
-from hub.cluster_options import BookieOptions, ClusterOptions
-from hub.ledgers import LocalLedgerOptions
-from hub.option_field import check_ranges, option
 
 __all__ = ["HubOptions"]
 

@@ -13,13 +13,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from hedwig.errors import HedwigError, LedgerError, ServiceDownError
-from hub.admin_server import ConflictError
-from hub.ledgers.local.starts import first_ledger_id
-from hub.tasks import Tasks
-from metadata.findings import FindingKind, find_unreadable, pages
+from hedwig.hub.admin_server import ConflictError
+from hedwig.hub.ledgers.local.starts import first_ledger_id
+from hedwig.hub.tasks import Tasks
+from hedwig.metadata.findings import FindingKind, find_unreadable, pages
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["OrphanDeletion"]
 

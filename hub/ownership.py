@@ -13,11 +13,11 @@ from hedwig.errors import (
     ServiceDownError,
     TopicOwnerInfoExistsError,
 )
+from hedwig.hub.known_owners import KnownOwners
+from hedwig.metadata import TopicOwnershipManager
 from hedwig.model import HubInfo, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW, Version
-from hub.known_owners import KnownOwners
-from metadata import TopicOwnershipManager
 
 __all__ = ["Claim", "Liveness", "Ownership"]
 

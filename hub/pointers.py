@@ -12,13 +12,13 @@ from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.errors import BadVersionError, HedwigError, MetadataError, NoRecordError, ServiceDownError
+from hedwig.hub.options import HubOptions
+from hedwig.hub.tasks import Tasks
+from hedwig.hub.topic import Subscription
+from hedwig.hub.turns import Turns
+from hedwig.metadata import Outcome, RecordKey, SubscriptionDataManager, Write, WriteGate
 from hedwig.model import SubscriptionData
 from hedwig.versions import Versioned
-from hub.options import HubOptions
-from hub.tasks import Tasks
-from hub.topic import Subscription
-from hub.turns import Turns
-from metadata import Outcome, RecordKey, SubscriptionDataManager, Write, WriteGate
 
 __all__ = ["Pointers"]
 

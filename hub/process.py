@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
-from hub.configuration import Configuration
-from hub.hub import Hub
+from hedwig.hub.configuration import Configuration
+from hedwig.hub.hub import Hub
 
 __all__ = ["run_hub"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hedwig.errors import LedgerError, LedgerStoreUnavailableError
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.small_ranges import FAN, find_mergeable, messages_of
 from hedwig.model import LedgerRange, LedgerRanges, Topic
-from hub.log_store import LogStore
-from hub.options import HubOptions
-from hub.small_ranges import FAN, find_mergeable, messages_of
 
 __all__ = ["Copy", "copy_small", "with_copy"]
 

@@ -15,11 +15,11 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
+from hedwig.hub.ledger_ranges import dropped, to_store
+from hedwig.hub.log_store import LogStore
 from hedwig.model import LedgerRange, LedgerRanges, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
-from hub.ledger_ranges import dropped, to_store
-from hub.log_store import LogStore
 
 __all__ = ["IsOwned", "RangeRecord"]
 

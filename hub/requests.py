@@ -16,6 +16,14 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
+from hedwig.hub.channel import Channel
+from hedwig.hub.options import HubOptions
+from hedwig.hub.remote_positions import check_bound
+from hedwig.hub.subscribing import NotYetError, Subscribing, TopicGoneError, not_subscribed
+from hedwig.hub.tasks import Tasks
+from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topics import Topics
+from hedwig.metadata import WriteGate
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, show_name
 from hedwig.wire import (
@@ -30,14 +38,6 @@ from hedwig.wire import (
     Subscribe,
     Unsubscribe,
 )
-from hub.channel import Channel
-from hub.options import HubOptions
-from hub.remote_positions import check_bound
-from hub.subscribing import NotYetError, Subscribing, TopicGoneError, not_subscribed
-from hub.tasks import Tasks
-from hub.topic import OwnedTopic
-from hub.topics import Topics
-from metadata import WriteGate
 
 __all__ = ["Requests"]
 

@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from hedwig.errors import HedwigError
+from hedwig.hub.ledgers import LedgerStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.subscribing import Subscribing
+from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topics import Topics
+from hedwig.metadata import SubscriptionDataManager
 from hedwig.names import show_name
-from hub.ledgers import LedgerStore
-from hub.options import HubOptions
-from hub.subscribing import Subscribing
-from hub.topic import OwnedTopic
-from hub.topics import Topics
-from metadata import SubscriptionDataManager
 
 __all__ = ["Retention"]
 

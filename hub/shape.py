@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Protocol
 
 from hedwig.errors import HedwigError
+from hedwig.hub.ledgers import LedgerStore
+from hedwig.hub.ownership import Liveness
+from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
-from hub.ledgers import LedgerStore
-from hub.ownership import Liveness
-from metadata import MetadataStore
 
 if TYPE_CHECKING:
-    from hub.balance import Balance
-    from hub.incarnation import Incarnation
+    from hedwig.hub.balance import Balance
+    from hedwig.hub.incarnation import Incarnation
 
 __all__ = ["Member", "Shape"]
 

@@ -12,14 +12,14 @@ from typing import Final
 
 from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, StandaloneHubExistsError
+from hedwig.hub.ledgers import LocalLedgerStore
+from hedwig.hub.ledgers.local.starts import first_ledger_id
+from hedwig.hub.options import HubOptions
+from hedwig.hub.shape import Member
+from hedwig.hub.tasks import Tasks, repeat
+from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 from hedwig.private_files import close_to_others, make_directory, make_file
-from hub.ledgers import LocalLedgerStore
-from hub.ledgers.local.starts import first_ledger_id
-from hub.options import HubOptions
-from hub.shape import Member
-from hub.tasks import Tasks, repeat
-from metadata import MetadataStore
 
 __all__ = ["CHECK_S", "Standalone", "StandaloneLiveness", "hub_id"]
 

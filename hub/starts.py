@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from hedwig.errors import ServiceDownError
+from hedwig.hub.turns import Turns
 from hedwig.model import Topic
 from hedwig.names import show_name
-from hub.turns import Turns
 
 __all__ = ["Starts", "Watch"]
 

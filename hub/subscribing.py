@@ -26,6 +26,16 @@ from hedwig.errors import (
     SubscriptionStateExistsError,
     TopicBusyError,
 )
+from hedwig.hub.channel import Channel
+from hedwig.hub.cursor import Cursor
+from hedwig.hub.delivery import Delivery
+from hedwig.hub.filters import FilterRegistry, MessageFilter
+from hedwig.hub.options import HubOptions
+from hedwig.hub.pointers import Pointers
+from hedwig.hub.starts import Starts
+from hedwig.hub.topic import OwnedTopic, Subscription
+from hedwig.hub.turns import Turns
+from hedwig.metadata import SubscriptionDataManager, WriteGate
 from hedwig.model import (
     MessageSeqId,
     SubscriberId,
@@ -37,16 +47,6 @@ from hedwig.model import (
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 from hedwig.wire import Answer, Consume, CreateOrAttach, Subscribe, encode_response
-from hub.channel import Channel
-from hub.cursor import Cursor
-from hub.delivery import Delivery
-from hub.filters import FilterRegistry, MessageFilter
-from hub.options import HubOptions
-from hub.pointers import Pointers
-from hub.starts import Starts
-from hub.topic import OwnedTopic, Subscription
-from hub.turns import Turns
-from metadata import SubscriptionDataManager, WriteGate
 
 __all__ = ["NotYetError", "Subscribing", "TopicGoneError", "not_subscribed"]
 

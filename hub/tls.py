@@ -3,7 +3,7 @@
 import ssl
 
 from hedwig.errors import ConfigurationError
-from hub.options import HubOptions
+from hedwig.hub.options import HubOptions
 
 __all__ = ["tls_context"]
 

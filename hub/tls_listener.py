@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Self
 
-from hub.channel import Channel
+from hedwig.hub.channel import Channel
 
 __all__ = ["TlsListener"]
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hedwig.errors import HedwigError
+from hedwig.hub.log import TopicLog
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, SubscriptionState, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
-from hub.log import TopicLog
 
 if TYPE_CHECKING:
-    from hub.cursor import Cursor
-    from hub.topics import Topics
+    from hedwig.hub.cursor import Cursor
+    from hedwig.hub.topics import Topics
 
 __all__ = ["OwnedTopic", "Subscription"]
 

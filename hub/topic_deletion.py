@@ -6,13 +6,13 @@ read it at the version that it then deleted: what became of a ledger elsewhere i
 
 from typing import TYPE_CHECKING
 
+from hedwig.hub.admin_server import ConflictError
 from hedwig.model import LedgerRanges, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
-from hub.admin_server import ConflictError
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["delete_topic"]
 

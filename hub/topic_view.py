@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.errors import ClientNotSubscribedError
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.name_page import NamePage, page_token
+from hedwig.hub.topic import OwnedTopic
 from hedwig.model import LedgerRange, SubscriberId, Topic
 from hedwig.names import show_name
-from hub.durable_log import DurableLog
-from hub.name_page import NamePage, page_token
-from hub.topic import OwnedTopic
 
 if TYPE_CHECKING:
-    from hub.hub import Hub
+    from hedwig.hub.hub import Hub
 
 __all__ = ["lag_of", "lag_page", "topic_name", "topic_page", "topic_view"]
 

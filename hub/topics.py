@@ -29,19 +29,19 @@ from hedwig.errors import (
     TopicBusyError,
     UncertainStateError,
 )
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.fair_turns import FairTurns
+from hedwig.hub.fleeting_log import FleetingLog
+from hedwig.hub.log import TopicLog
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.ownership import Claim, Ownership
+from hedwig.hub.pace import Pace
+from hedwig.hub.tasks import Tasks
+from hedwig.hub.topic import OwnedTopic, TopicState
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
-from hub.durable_log import DurableLog
-from hub.fair_turns import FairTurns
-from hub.fleeting_log import FleetingLog
-from hub.log import TopicLog
-from hub.log_store import LogStore
-from hub.options import HubOptions
-from hub.ownership import Claim, Ownership
-from hub.pace import Pace
-from hub.tasks import Tasks
-from hub.topic import OwnedTopic, TopicState
 
 __all__ = ["Caretaker", "Topics"]
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from hub.deadlines import Deadlines
+from hedwig.hub.deadlines import Deadlines
 
 __all__ = ["FrameSender", "UnfinishedFrames"]
 

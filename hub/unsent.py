@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Final
 
-from hub.options import HubOptions
+from hedwig.hub.options import HubOptions
 
 if TYPE_CHECKING:
-    from hub.channel import Channel
+    from hedwig.hub.channel import Channel
 
 __all__ = ["Unsent"]
 

@@ -14,9 +14,9 @@ from typing import Final, Generic, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.write_lease import check_lease, within_lease
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
-from metadata.backend import StoreOptions
-from metadata.write_lease import check_lease, within_lease
 
 __all__ = ["Attempts", "ListingTime", "Refusal", "Verdict", "deadline_of_all"]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.layout import Layout
+from hedwig.metadata.named_records import NamedRecords
+from hedwig.metadata.table import VersionedTable
+from hedwig.metadata.url import MetadataUrl
 from hedwig.model import Topic
-from metadata.kinds import RecordKind
-from metadata.layout import Layout
-from metadata.named_records import NamedRecords
-from metadata.table import VersionedTable
-from metadata.url import MetadataUrl
 
 if TYPE_CHECKING:
-    from metadata.write_gate import WriteGate
+    from hedwig.metadata.write_gate import WriteGate
 
 __all__ = ["Backend", "BackendFactory", "CatchesUp", "StoreOptions"]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from hedwig.errors import BadVersionError, MetadataUnavailableError
+from hedwig.metadata.operations import Outcome, Read, RecordKey, Write
+from hedwig.metadata.store import MetadataStore
 from hedwig.model import LedgerRanges, SubscriptionData, Topic
 from hedwig.versions import NEW
-from metadata.operations import Outcome, Read, RecordKey, Write
-from metadata.store import MetadataStore
 
 __all__ = [
     "BATCHES_IN_FLIGHT",

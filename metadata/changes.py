@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from hedwig.errors import HedwigError
-from metadata.kinds import RecordKind
-from metadata.operations import RecordKey
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import RecordKey
 
 __all__ = ["ChangedRecord", "Changes", "ChangesLostError", "ChangesUntoldError", "TracksChanges"]
 

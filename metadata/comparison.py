@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.packing import part_codec
+from hedwig.metadata.store import MetadataStore
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
-from metadata.kinds import RecordKind
-from metadata.operations import RecordKey
-from metadata.packing import part_codec
-from metadata.store import MetadataStore
 
 __all__ = ["BUCKETS", "StoreDigest", "bucket_of", "digest_store", "plain_record"]
 

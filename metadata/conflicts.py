@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata.operations import Operation, Outcome, RecordKey
+from hedwig.metadata.table import TableOver, VersionedTable
 from hedwig.versions import Version
-from metadata.operations import Operation, Outcome, RecordKey
-from metadata.table import TableOver, VersionedTable
 
 __all__ = ["ConflictCountingTable", "Conflicts"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError, NoRecordError
+from hedwig.metadata.export_file import PlainRecord
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import Operation, Outcome, Read, Write
+from hedwig.metadata.store import MetadataStore
 from hedwig.versions import NEW, Version, Versioned
-from metadata.export_file import PlainRecord
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.operations import Operation, Outcome, Read, Write
-from metadata.store import MetadataStore
 
 __all__ = ["CopyConflictError", "CopyResult", "Existing", "apply_to", "copy_records", "plan_copy"]
 

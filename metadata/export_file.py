@@ -26,12 +26,12 @@ from typing import Any, BinaryIO, Final, Self
 import msgpack
 
 from hedwig.errors import CorruptRecordError, ExportFileError, InvalidArgumentError
+from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.packing import part_codec
+from hedwig.metadata.unknown_fields import foreign_fields, with_foreign_fields
 from hedwig.model import Topic
 from hedwig.names import as_subscriber, as_topic
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.operations import RecordKey
-from metadata.packing import part_codec
-from metadata.unknown_fields import foreign_fields, with_foreign_fields
 
 __all__ = ["ExportEnd", "ExportHeader", "ExportReader", "ExportWriter", "PlainRecord", "verify"]
 

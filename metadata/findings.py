@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import Read, RecordKey
+from hedwig.metadata.ranges import RangeFault, range_defects
+from hedwig.metadata.scan import ScannedRecord
+from hedwig.metadata.store import MetadataStore
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData, Topic
 from hedwig.versions import Version, Versioned
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.operations import Read, RecordKey
-from metadata.ranges import RangeFault, range_defects
-from metadata.scan import ScannedRecord
-from metadata.store import MetadataStore
 
 __all__ = [
     "Finding",

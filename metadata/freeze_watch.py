@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError
-from metadata.freezing import Freeze, read_freeze
-from metadata.named_records import NamedRecords
+from hedwig.metadata.freezing import Freeze, read_freeze
+from hedwig.metadata.named_records import NamedRecords
 
 __all__ = ["FreezeWatch", "StoreFrozenError"]
 

@@ -25,9 +25,9 @@ import msgpack
 
 from hedwig.clock import Clock
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataUnavailableError
-from metadata.named_records import NamedRecords, replace_surely
-from metadata.packing import damage_of
-from metadata.stamps import make_token
+from hedwig.metadata.named_records import NamedRecords, replace_surely
+from hedwig.metadata.packing import damage_of
+from hedwig.metadata.stamps import make_token
 
 __all__ = ["RECORD_NAME", "Freeze", "FreezeLostError", "FreezeState", "StoreFreeze", "read_freeze", "replace_freeze"]
 

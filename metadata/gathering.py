@@ -15,11 +15,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError, MetadataUnavailableError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from hedwig.metadata.table import TableOver, VersionedTable
 from hedwig.versions import Version, Versioned
-from metadata.backend import StoreOptions
-from metadata.kinds import RecordKind
-from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
-from metadata.table import TableOver, VersionedTable
 
 __all__ = ["GatheringTable"]
 

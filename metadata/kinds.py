@@ -15,9 +15,9 @@ from hedwig.errors import (
     TopicOwnerInfoExistsError,
     TopicPersistenceInfoExistsError,
 )
+from hedwig.metadata.operations import RecordKey
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData
 from hedwig.versions import NEW, Version, Versioned
-from metadata.operations import RecordKey
 
 __all__ = ["KINDS", "OWNERSHIP", "PERSISTENCE", "RECORD_BYTES_MAX", "SUBSCRIPTIONS", "RecordKind", "kind_named"]
 

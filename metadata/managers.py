@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from hedwig.errors import InvalidArgumentError
+from hedwig.metadata.operations import Operation, Outcome, RecordKey
+from hedwig.metadata.table import VersionedTable
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW, Version, Versioned
-from metadata.operations import Operation, Outcome, RecordKey
-from metadata.table import VersionedTable
 
 __all__ = [
     "Managers",

@@ -25,23 +25,23 @@ import msgpack
 
 from hedwig.clock import Clock
 from hedwig.errors import BadVersionError, CorruptRecordError, HedwigError, NoRecordError
+from hedwig.metadata.bulk import BATCH_ROWS, load_batches
+from hedwig.metadata.changes import ChangedRecord
+from hedwig.metadata.comparison import StoreDigest, bucket_of, digest_store
+from hedwig.metadata.copying import CopyResult, Existing, apply_to, copy_records
+from hedwig.metadata.export_file import PlainRecord
+from hedwig.metadata.freezing import FreezeState, read_freeze, replace_freeze
+from hedwig.metadata.kinds import KINDS, OWNERSHIP, RecordKind
+from hedwig.metadata.named_records import replace_surely
+from hedwig.metadata.operations import Delete, Operation, Read
+from hedwig.metadata.packing import damage_of
+from hedwig.metadata.reconciling import Reconciler
+from hedwig.metadata.scan import ScannedRecord
+from hedwig.metadata.stamps import make_token
+from hedwig.metadata.standalone import RECORD_NAME as STANDALONE
+from hedwig.metadata.store import MetadataStore
 from hedwig.model import Topic
 from hedwig.names import as_topic
-from metadata.bulk import BATCH_ROWS, load_batches
-from metadata.changes import ChangedRecord
-from metadata.comparison import StoreDigest, bucket_of, digest_store
-from metadata.copying import CopyResult, Existing, apply_to, copy_records
-from metadata.export_file import PlainRecord
-from metadata.freezing import FreezeState, read_freeze, replace_freeze
-from metadata.kinds import KINDS, OWNERSHIP, RecordKind
-from metadata.named_records import replace_surely
-from metadata.operations import Delete, Operation, Read
-from metadata.packing import damage_of
-from metadata.reconciling import Reconciler
-from metadata.scan import ScannedRecord
-from metadata.stamps import make_token
-from metadata.standalone import RECORD_NAME as STANDALONE
-from metadata.store import MetadataStore
 
 __all__ = ["RECORD_NAME", "Migration", "MigrationError", "Phase", "read_state"]
 

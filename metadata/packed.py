@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from metadata.key_ranges import KeyRange
-from metadata.scan import ScannedRecord
+from hedwig.metadata.key_ranges import KeyRange
+from hedwig.metadata.scan import ScannedRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgpack
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import RecordKey
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -22,8 +24,6 @@ from hedwig.model import (
     SubscriptionState,
     UnknownFields,
 )
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.operations import RecordKey
 
 __all__ = [
     "PartCodec",

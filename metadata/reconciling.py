@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata.changes import ChangedRecord
+from hedwig.metadata.comparison import plain_record
+from hedwig.metadata.copying import apply_to
+from hedwig.metadata.export_file import PlainRecord
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.operations import Delete, Operation, Outcome, Read, Write
+from hedwig.metadata.store import MetadataStore
 from hedwig.versions import NEW
-from metadata.changes import ChangedRecord
-from metadata.comparison import plain_record
-from metadata.copying import apply_to
-from metadata.export_file import PlainRecord
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from metadata.operations import Delete, Operation, Outcome, Read, Write
-from metadata.store import MetadataStore
 
 __all__ = ["Reconciler"]
 

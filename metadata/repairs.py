@@ -9,11 +9,11 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError, TopicPersistenceInfoExistsError
+from hedwig.metadata.kinds import OWNERSHIP, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.store import MetadataStore
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import NEW, Version, Versioned
-from metadata.kinds import OWNERSHIP, SUBSCRIPTIONS, RecordKind
-from metadata.operations import RecordKey
-from metadata.store import MetadataStore
 
 __all__ = [
     "Renewals",

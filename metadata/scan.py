@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import Outcome, RecordKey
+from hedwig.metadata.table import VersionedTable
 from hedwig.model import HubInfo, LedgerRanges, SubscriptionData, Topic
 from hedwig.versions import Versioned
-from metadata.kinds import RecordKind
-from metadata.operations import Outcome, RecordKey
-from metadata.table import VersionedTable
 
 __all__ = ["SCAN_ROWS", "Record", "ScannedRecord", "ScansTopics", "merge_records"]
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final, Self
 
 from hedwig.clock import Clock
-from metadata.attempts import Verdict
+from hedwig.metadata.attempts import Verdict
 
 __all__ = [
     "LIVE",

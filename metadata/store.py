@@ -8,16 +8,15 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
-from hedwig.model import Topic
-from metadata.backend import Backend, BackendFactory, CatchesUp, StoreOptions
-from metadata.changes import Changes, TracksChanges
-from metadata.conflicts import ConflictCountingTable, Conflicts
-from metadata.freezing import read_freeze
-from metadata.gathering import GatheringTable
-from metadata.key_ranges import KeyRange
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
-from metadata.layout import Layout
-from metadata.managers import (
+from hedwig.metadata.backend import Backend, BackendFactory, CatchesUp, StoreOptions
+from hedwig.metadata.changes import Changes, TracksChanges
+from hedwig.metadata.conflicts import ConflictCountingTable, Conflicts
+from hedwig.metadata.freezing import read_freeze
+from hedwig.metadata.gathering import GatheringTable
+from hedwig.metadata.key_ranges import KeyRange
+from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
+from hedwig.metadata.layout import Layout
+from hedwig.metadata.managers import (
     Managers,
     SubscriptionDataManager,
     TableOwnershipManager,
@@ -26,24 +25,25 @@ from metadata.managers import (
     TopicOwnershipManager,
     TopicPersistenceManager,
 )
-from metadata.named_records import NamedRecords
-from metadata.packed import PackedPage, ScansPacked
-from metadata.scan import ScannedRecord, ScansTopics, merge_records
-from metadata.standalone import StandaloneHub, read_standalone, register_standalone
-from metadata.table import VersionedTable
-from metadata.url import MetadataUrl
-from metadata.write_gate import GatedTable
-from metadata.write_lease import LeasedTable, WriteLease
+from hedwig.metadata.named_records import NamedRecords
+from hedwig.metadata.packed import PackedPage, ScansPacked
+from hedwig.metadata.scan import ScannedRecord, ScansTopics, merge_records
+from hedwig.metadata.standalone import StandaloneHub, read_standalone, register_standalone
+from hedwig.metadata.table import VersionedTable
+from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.write_gate import GatedTable
+from hedwig.metadata.write_lease import LeasedTable, WriteLease
+from hedwig.model import Topic
 
 __all__ = ["MetadataStore", "backend_schemes", "factory_of", "format_metadata", "open_metadata", "read_layout"]
 
 R = TypeVar("R")
 
 _BUILT_IN: Final = {
-    "sqlite": ("metadata.sqlite", None),
-    "zookeeper": ("metadata.zookeeper", "zookeeper"),
-    "hbase": ("metadata.hbase.native", None),
-    "hbase+thrift": ("metadata.hbase.thrift2", "thrift"),
+    "sqlite": ("hedwig.metadata.sqlite", None),
+    "zookeeper": ("hedwig.metadata.zookeeper", "zookeeper"),
+    "hbase": ("hedwig.metadata.hbase.native", None),
+    "hbase+thrift": ("hedwig.metadata.hbase.thrift2", "thrift"),
 }
 """URL scheme to (module that holds `FACTORY`, extra that brings its client library)."""
 
@@ -318,7 +318,7 @@ def factory_of(url: MetadataUrl) -> BackendFactory:
         try:
             factory: BackendFactory = importlib.import_module(module).FACTORY
         except ModuleNotFoundError as exc:
-            if extra is None or (exc.name or "").split(".")[0] in ("hedwig", "metadata"):
+            if extra is None or (exc.name or "").split(".")[0] == "hedwig":
                 raise
             raise ConfigurationError(
                 f"{url.scheme}:// needs the package {exc.name!r}; in the checkout of hedwig: pip install '.[{extra}]'"

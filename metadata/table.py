@@ -27,10 +27,10 @@ from typing import Generic, Protocol, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
+from hedwig.metadata.key_ranges import KeyRange
+from hedwig.metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Version, Versioned
-from metadata.key_ranges import KeyRange
-from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
 
 __all__ = ["TableOver", "VersionedTable", "carry_out", "carry_out_all"]
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
+from hedwig.metadata.table import VersionedTable
 from hedwig.model import Topic
-from metadata.table import VersionedTable
 
 __all__ = ["merge_topics"]
 

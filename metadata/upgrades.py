@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from metadata.backend import StoreOptions
-from metadata.layout import Layout, check_layout
-from metadata.store import factory_of
-from metadata.url import MetadataUrl
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.layout import Layout, check_layout
+from hedwig.metadata.store import factory_of
+from hedwig.metadata.url import MetadataUrl
 
 __all__ = ["OffersUpgrades", "StoreUpgrade", "UpgradeStep", "open_upgrade"]
 

@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.metadata.operations import Operation, Outcome, Read, RecordKey
+from hedwig.metadata.table import TableOver, VersionedTable
 from hedwig.versions import Version
-from metadata.operations import Operation, Outcome, Read, RecordKey
-from metadata.table import TableOver, VersionedTable
 
 __all__ = ["GatedTable", "WriteGate", "reads_only"]
 

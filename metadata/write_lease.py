@@ -13,10 +13,10 @@ from typing import Final, TypeAlias, TypeVar
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata.operations import Operation, Outcome, Read, RecordKey
+from hedwig.metadata.table import TableOver, VersionedTable
+from hedwig.metadata.write_gate import reads_only
 from hedwig.versions import Version
-from metadata.operations import Operation, Outcome, Read, RecordKey
-from metadata.table import TableOver, VersionedTable
-from metadata.write_gate import reads_only
 
 __all__ = ["LeasedTable", "WriteLease", "check_lease", "within_lease"]
 

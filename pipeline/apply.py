@@ -1,6 +1,6 @@
 """Writing Arrow batches to a store, inside of one task.
 
-Rows go in batches of `metadata.bulk.load_batches`, several at once and never more: so what is held is bounded, however
+Rows go in batches of `load_batches`, several at once and never more: so what is held is bounded, however
 many rows come. A task may end anywhere and be run again from its first row: what it wrote before is then the same.
 """
 
@@ -14,20 +14,20 @@ import pyarrow as pa
 
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError, MetadataUnavailableError
+from hedwig.metadata import MetadataStore, Operation, Outcome, StoreOptions, Write, open_metadata
+from hedwig.metadata.bulk import load_batches
+from hedwig.metadata.copying import apply_to
+from hedwig.metadata.freeze_watch import FreezeWatch, StoreFrozenError
+from hedwig.metadata.operations import Read
+from hedwig.metadata.unknown_fields import has_unknown_fields
+from hedwig.metadata.url import MetadataUrl, family_of
+from hedwig.pipeline.collector import few_collections
+from hedwig.pipeline.input_rows import InputRow, rows_of
+from hedwig.pipeline.places import check_shared
+from hedwig.pipeline.policies import Policy, Result, condition, judge
+from hedwig.pipeline.statistics import PROBLEMS, Statistics
+from hedwig.pipeline.tables import Table
 from hedwig.versions import NEW
-from metadata import MetadataStore, Operation, Outcome, StoreOptions, Write, open_metadata
-from metadata.bulk import load_batches
-from metadata.copying import apply_to
-from metadata.freeze_watch import FreezeWatch, StoreFrozenError
-from metadata.operations import Read
-from metadata.unknown_fields import has_unknown_fields
-from metadata.url import MetadataUrl, family_of
-from pipeline.collector import few_collections
-from pipeline.input_rows import InputRow, rows_of
-from pipeline.places import check_shared
-from pipeline.policies import Policy, Result, condition, judge
-from pipeline.statistics import PROBLEMS, Statistics
-from pipeline.tables import Table
 
 __all__ = ["ApplyConfig", "TargetFrozenError", "apply", "apply_batches", "prepare"]
 

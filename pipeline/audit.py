@@ -21,10 +21,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
+from hedwig.metadata.findings import FindingKind
 from hedwig.names import show_name
-from metadata.findings import FindingKind
-from pipeline import findings, standing
-from pipeline.tables import Table
+from hedwig.pipeline import findings, standing
+from hedwig.pipeline.tables import Table
 
 __all__ = ["AuditFigures", "AuditInput", "audit"]
 

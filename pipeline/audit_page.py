@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.audit import AuditFigures
-from pipeline.page import Chart, Lines, Page, Section, bars, html
+from hedwig.pipeline.audit import AuditFigures
+from hedwig.pipeline.page import Chart, Lines, Page, Section, bars, html
 
 __all__ = ["audit_html"]
 

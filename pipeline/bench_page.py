@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.page import Chart, Lines, Page, Section, curves, html
+from hedwig.pipeline.page import Chart, Lines, Page, Section, curves, html
 
 __all__ = ["bench_html"]
 

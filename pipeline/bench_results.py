@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from hedwig.histograms import Histogram
-from pipeline.errors import JobError
+from hedwig.pipeline.errors import JobError
 
 __all__ = ["measurements", "medians"]
 

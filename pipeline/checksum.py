@@ -12,9 +12,9 @@ from typing import Final, Self
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipeline.columns import fingerprint, value_columns
-from pipeline.schemas import arrow_schema, key_columns
-from pipeline.tables import Table
+from hedwig.pipeline.columns import fingerprint, value_columns
+from hedwig.pipeline.schemas import arrow_schema, key_columns
+from hedwig.pipeline.tables import Table
 
 __all__ = ["Checksum", "checksum_columns", "checksum_of", "content_columns"]
 

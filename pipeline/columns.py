@@ -7,8 +7,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from pipeline.schemas import arrow_schema, key_columns, provenance_columns
-from pipeline.tables import Table
+from hedwig.pipeline.schemas import arrow_schema, key_columns, provenance_columns
+from hedwig.pipeline.tables import Table
 
 __all__ = ["UINT64", "fingerprint", "value_columns"]
 

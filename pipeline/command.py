@@ -15,8 +15,8 @@ import click
 
 from hedwig.errors import HedwigError
 from hedwig.exit_codes import ExitCode
-from pipeline.output import write_result
-from pipeline.spark_release import OtherSparkError, check_spark
+from hedwig.pipeline.output import write_result
+from hedwig.pipeline.spark_release import OtherSparkError, check_spark
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -54,10 +54,10 @@ class Job:
 
         What fails inside of a task is raised as what made it fail, where that is an error of ours.
         """
-        from pipeline.datasource import register
-        from pipeline.errors import CONNECTION_ERRORS, SPARK_ERRORS, JobError, from_spark
-        from pipeline.interruption import ending_queries
-        from pipeline.session import SessionWish, has_ended, open_session
+        from hedwig.pipeline.datasource import register
+        from hedwig.pipeline.errors import CONNECTION_ERRORS, SPARK_ERRORS, JobError, from_spark
+        from hedwig.pipeline.interruption import ending_queries
+        from hedwig.pipeline.session import SessionWish, has_ended, open_session
 
         how = SessionWish(master=self.master, settings=self.settings, debug=self.debug)
         with open_session(self.name, how, self.tell) as spark:
@@ -85,7 +85,7 @@ class Job:
 
         With `writes` these go to a store, with `copies` into files, of which `rows` is only about the number.
         """
-        from pipeline.progress import progress
+        from hedwig.pipeline.progress import progress
 
         if self._is_mute:
             return nullcontext()
@@ -258,7 +258,7 @@ def _told(error: Exception, job: Job) -> tuple[str, ExitCode]:
     if isinstance(error, OtherSparkError):
         return str(error), ExitCode.USAGE  # What explains all others imports what that release may lack.
     if isinstance(error, HedwigError):
-        from pipeline.errors import explain
+        from hedwig.pipeline.errors import explain
 
         return explain(error, job.again)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:

@@ -14,19 +14,19 @@ from pyspark.sql import functions as F
 from hedwig.errors import ConfigurationError
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
-from pipeline.apply import prepare
-from pipeline.checksum import checksum_of
-from pipeline.command import Job
-from pipeline.diff import diff
-from pipeline.errors import JobError
-from pipeline.jobs.options import WriteWish
-from pipeline.places import session_url
-from pipeline.policies import Policy, Result
-from pipeline.snapshot import Snapshot
-from pipeline.statistics import Statistics
-from pipeline.store_tables import apply_config, read_table, write_table
-from pipeline.tables import Table
-from pipeline.writing import check_writable
+from hedwig.pipeline.apply import prepare
+from hedwig.pipeline.checksum import checksum_of
+from hedwig.pipeline.command import Job
+from hedwig.pipeline.diff import diff
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.jobs.options import WriteWish
+from hedwig.pipeline.places import session_url
+from hedwig.pipeline.policies import Policy, Result
+from hedwig.pipeline.snapshot import Snapshot
+from hedwig.pipeline.statistics import Statistics
+from hedwig.pipeline.store_tables import apply_config, read_table, write_table
+from hedwig.pipeline.tables import Table
+from hedwig.pipeline.writing import check_writable
 
 __all__ = ["Written", "restore", "write_tables"]
 

@@ -26,17 +26,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from hedwig.errors import ConfigurationError, HedwigError
-from metadata import KeyRange
-from pipeline.apply import ApplyConfig, apply, prepare
-from pipeline.places import master_of, url_for_tasks
-from pipeline.plan import ScanConfig, plan
-from pipeline.policies import Policy
-from pipeline.pushdown import narrowed
-from pipeline.scan import scan
-from pipeline.source_options import OnConflict, SourceOptions
-from pipeline.spark_types import asked_schema, check_frame, spark_schema
-from pipeline.speculation import check_policy, is_speculating
-from pipeline.statistics import Statistics
+from hedwig.metadata import KeyRange
+from hedwig.pipeline.apply import ApplyConfig, apply, prepare
+from hedwig.pipeline.places import master_of, url_for_tasks
+from hedwig.pipeline.plan import ScanConfig, plan
+from hedwig.pipeline.policies import Policy
+from hedwig.pipeline.pushdown import narrowed
+from hedwig.pipeline.scan import scan
+from hedwig.pipeline.source_options import OnConflict, SourceOptions
+from hedwig.pipeline.spark_types import asked_schema, check_frame, spark_schema
+from hedwig.pipeline.speculation import check_policy, is_speculating
+from hedwig.pipeline.statistics import Statistics
 
 __all__ = [
     "HedwigDataSource",

@@ -3,9 +3,9 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.columns import value_columns
-from pipeline.schemas import key_columns
-from pipeline.tables import Table
+from hedwig.pipeline.columns import value_columns
+from hedwig.pipeline.schemas import key_columns
+from hedwig.pipeline.tables import Table
 
 __all__ = ["diff"]
 

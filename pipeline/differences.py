@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from hedwig.names import show_name
-from pipeline.diff import diff
-from pipeline.folder import Folder
-from pipeline.tables import Table
+from hedwig.pipeline.diff import diff
+from hedwig.pipeline.folder import Folder
+from hedwig.pipeline.tables import Table
 
 __all__ = ["Differences"]
 

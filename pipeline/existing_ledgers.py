@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.exit_codes import ExitCode
+from hedwig.hub.ledgers.census import LedgerEntry
 from hedwig.outcomes import NotAppliedError
-from hub.ledgers.census import LedgerEntry
-from pipeline.errors import JobError
-from pipeline.folder import Folder
-from pipeline.ledger_place import LedgerPlace
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.folder import Folder
+from hedwig.pipeline.ledger_place import LedgerPlace
 
 __all__ = ["LedgerListing", "check_ledgers", "list_ledgers", "why_no_orphans"]
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from metadata.findings import FindingKind
-from metadata.ranges import RangeFault, range_defects
-from pipeline.columns import UINT64
-from pipeline.input_rows import rows_of
-from pipeline.tables import Table
+from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.ranges import RangeFault, range_defects
+from hedwig.pipeline.columns import UINT64
+from hedwig.pipeline.input_rows import rows_of
+from hedwig.pipeline.tables import Table
 
 __all__ = [
     "SHARED_LEDGER",

@@ -17,9 +17,9 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
-from pipeline.errors import JobError, in_one_line
-from pipeline.interruption import heed_signals
-from pipeline.running_tasks import patience_of, wait_for_tasks
+from hedwig.pipeline.errors import JobError, in_one_line
+from hedwig.pipeline.interruption import heed_signals
+from hedwig.pipeline.running_tasks import patience_of, wait_for_tasks
 
 __all__ = ["Folder"]
 

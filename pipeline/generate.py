@@ -13,9 +13,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.columns import UINT64
-from pipeline.popularity import Popularity, Shuffle
-from pipeline.tables import Table
+from hedwig.pipeline.columns import UINT64
+from hedwig.pipeline.popularity import Popularity, Shuffle
+from hedwig.pipeline.tables import Table
 
 __all__ = ["Recipe", "generate"]
 

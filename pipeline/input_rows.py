@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hedwig.errors import HedwigError, InvalidArgumentError
+from hedwig.metadata.operations import RecordKey
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -24,10 +25,9 @@ from hedwig.model import (
     SubscriptionState,
     Topic,
 )
+from hedwig.pipeline.schemas import key_columns, native_schema, optional_columns
+from hedwig.pipeline.tables import Table
 from hedwig.versions import Version
-from metadata.operations import RecordKey
-from pipeline.schemas import key_columns, native_schema, optional_columns
-from pipeline.tables import Table
 
 __all__ = ["InputRow", "rows_of"]
 

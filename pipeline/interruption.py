@@ -16,9 +16,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pipeline.command import Terminated
-from pipeline.errors import CONNECTION_ERRORS
-from pipeline.running_tasks import patience_of, wait_for_tasks
+from hedwig.pipeline.command import Terminated
+from hedwig.pipeline.errors import CONNECTION_ERRORS
+from hedwig.pipeline.running_tasks import patience_of, wait_for_tasks
 
 __all__ = ["ending_queries", "heed_signals"]
 

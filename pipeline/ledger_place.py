@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError
-from hub.ledgers.census import LedgerCensus, LedgerEntry
-from hub.ledgers.inspection import LedgerInspector
-from metadata.url import zookeeper_place
+from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
+from hedwig.hub.ledgers.inspection import LedgerInspector
+from hedwig.metadata.url import zookeeper_place
 
 if TYPE_CHECKING:
-    from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-    from hub.ledgers.local.inspector import LocalLedgerInspector
+    from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+    from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
 __all__ = ["LedgerPlace"]
 
@@ -71,20 +71,20 @@ class LedgerPlace:
             LedgerStoreUnavailableError - they cannot be asked for.
         """
         if self.directory is not None:
-            from hub.ledgers.local.census import LocalLedgerCensus
+            from hedwig.hub.ledgers.local.census import LocalLedgerCensus
 
             yield await LocalLedgerCensus.open(self._ledgers())
             return
         async with self._session() as (session, root):
-            from hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
-            from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+            from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
+            from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 
             metadata = await ZookeeperLedgerMetadata.open(session, root, SystemClock(), self.timeout_s)
             yield BookkeeperLedgerCensus(metadata)
 
     async def local_inspector(self) -> "LocalLedgerInspector":
         """Open what tells how far the ledgers in the directory go. It is for one task. Raises as `census`."""
-        from hub.ledgers.local.inspector import LocalLedgerInspector
+        from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
         return await LocalLedgerInspector.open(self._ledgers())
 
@@ -92,7 +92,7 @@ class LedgerPlace:
     async def shared_inspector(self) -> AsyncGenerator[LedgerInspector]:
         """Open what asks bookies how far ledgers go. Raises as `census`."""
         async with self._session() as (session, root):
-            from hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
+            from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
 
             inspector = await BookkeeperLedgerInspector.open(session, root, SystemClock(), Random())
             try:
@@ -113,9 +113,9 @@ class LedgerPlace:
         assert self.bookkeeper is not None, "one of the two was given"
         hosts, root = zookeeper_place(self.bookkeeper)
         try:
-            import hub.ledgers.bookkeeper.inspector  # noqa: F401 (what asks bookies needs more than ZooKeeper does)
+            import hedwig.hub.ledgers.bookkeeper.inspector  # noqa: F401 (what asks bookies needs more than ZooKeeper does)
+            from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
             from hedwig.zookeeper import Bridge, BridgeOptions
-            from hub.ledgers.bookkeeper.bridged_session import BridgedSession
         except ImportError as exc:
             raise ConfigurationError(
                 f"ledgers on bookies are found with {exc.name}; in the checkout of hedwig: pip install "

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata import StoreOptions, open_metadata
+from hedwig.metadata.url import zookeeper_place
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
-from metadata import StoreOptions, open_metadata
-from metadata.url import zookeeper_place
-from pipeline.errors import JobError
+from hedwig.pipeline.errors import JobError
 
 __all__ = ["cluster_hubs", "hubs_frame", "named_hub", "standalone_hubs"]
 
@@ -38,10 +38,10 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
     """
     hosts, prefix = zookeeper_place(url)
     try:
+        from hedwig.hub.liveness import read_hubs
+        from hedwig.hub.liveness.asking import exists, read
+        from hedwig.hub.liveness.places import Places
         from hedwig.zookeeper import Bridge, BridgeOptions
-        from hub.liveness import read_hubs
-        from hub.liveness.asking import exists, read
-        from hub.liveness.places import Places
     except ImportError as exc:
         raise ConfigurationError(
             f"the hubs of a cluster are found with {exc.name}; in the checkout of hedwig: pip install '.[zookeeper]'"

@@ -5,19 +5,19 @@ from typing import Final, NoReturn
 
 import click
 
-from pipeline.command import JobGroup
+from hedwig.pipeline.command import JobGroup
 
 __all__ = ["jobs", "main"]
 
 _MODULES: Final = {
-    "generate": "pipeline.jobs.generate",
-    "load": "pipeline.jobs.load",
-    "snapshot": "pipeline.jobs.snapshot",
-    "restore": "pipeline.jobs.restore",
-    "migrate": "pipeline.jobs.migrate",
-    "diff": "pipeline.jobs.diff",
-    "audit": "pipeline.jobs.audit",
-    "bench-report": "pipeline.jobs.bench_report",
+    "generate": "hedwig.pipeline.jobs.generate",
+    "load": "hedwig.pipeline.jobs.load",
+    "snapshot": "hedwig.pipeline.jobs.snapshot",
+    "restore": "hedwig.pipeline.jobs.restore",
+    "migrate": "hedwig.pipeline.jobs.migrate",
+    "diff": "hedwig.pipeline.jobs.diff",
+    "audit": "hedwig.pipeline.jobs.audit",
+    "bench-report": "hedwig.pipeline.jobs.bench_report",
 }
 
 

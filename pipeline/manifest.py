@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from pipeline.checksum import Checksum
-from pipeline.errors import JobError
-from pipeline.tables import Table
+from hedwig.pipeline.checksum import Checksum
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.tables import Table
 
 __all__ = ["FORMAT", "Manifest"]
 

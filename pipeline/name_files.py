@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from hedwig.errors import InvalidArgumentError
 from hedwig.names import as_subscriber, as_topic, parse_name, show_name
-from pipeline.spark_types import spark_schema
-from pipeline.tables import Table
+from hedwig.pipeline.spark_types import spark_schema
+from hedwig.pipeline.tables import Table
 
 __all__ = ["subscriptions_of", "topics_needed", "topics_of"]
 

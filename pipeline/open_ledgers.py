@@ -21,12 +21,12 @@ from pyspark.sql.types import StructType
 
 from hedwig.errors import CorruptEntryError, HedwigError, LedgerStoreUnavailableError, NoSuchLedgerError
 from hedwig.exit_codes import ExitCode
+from hedwig.hub.ledgers.inspection import LedgerInspector
 from hedwig.outcomes import NotAppliedError
-from hub.ledgers.inspection import LedgerInspector
-from pipeline.errors import JobError
-from pipeline.folder import Folder
-from pipeline.ledger_place import LedgerPlace
-from pipeline.spark_types import spark_field
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.folder import Folder
+from hedwig.pipeline.ledger_place import LedgerPlace
+from hedwig.pipeline.spark_types import spark_field
 
 __all__ = ["ask_open_ledgers", "open_ledgers"]
 

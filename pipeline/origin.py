@@ -9,9 +9,9 @@ from typing import Final
 
 from hedwig.errors import ConfigurationError
 from hedwig.exit_codes import ExitCode
-from metadata import MetadataUrl
-from pipeline.errors import JobError
-from pipeline.policies import Policy
+from hedwig.metadata import MetadataUrl
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.policies import Policy
 
 __all__ = ["check_origin", "is_same_store"]
 

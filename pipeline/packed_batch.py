@@ -2,7 +2,7 @@
 
 That is for what nearly all records are. Whatever is out of the ordinary in a page, a field that this release does not
 know, a number out of range, bytes that cannot be read, raises UnusualError, and the page is read record by record
-(`pipeline.schemas`), which knows what to make of it, and what to say.
+(`hedwig.pipeline.schemas`), which knows what to make of it, and what to say.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,12 @@ import msgpack
 import pyarrow as pa
 
 from hedwig.errors import HedwigError
+from hedwig.metadata.packed import PackedColumns, PackedValues
+from hedwig.metadata.packing import part_codec
+from hedwig.metadata.unknown_fields import has_unknown_fields
 from hedwig.model import MessageSeqId, RegionSeqId
-from metadata.packed import PackedColumns, PackedValues
-from metadata.packing import part_codec
-from metadata.unknown_fields import has_unknown_fields
-from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE, arrow_schema, batch_from, native_schema, value_of
-from pipeline.tables import Table
+from hedwig.pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE, arrow_schema, batch_from, native_schema, value_of
+from hedwig.pipeline.tables import Table
 
 __all__ = ["UnusualError", "packed_batch"]
 

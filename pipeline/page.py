@@ -81,7 +81,7 @@ def html(page: Page) -> str:
     """Return the page as HTML, pictures included."""
     import jinja2
 
-    template = importlib.resources.files("pipeline").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    template = importlib.resources.files("hedwig.pipeline").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template).render(page=page)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from hedwig.errors import ConfigurationError
-from metadata import MetadataUrl
+from hedwig.metadata import MetadataUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

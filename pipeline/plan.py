@@ -7,10 +7,10 @@ from itertools import takewhile
 from typing import Final
 
 from hedwig.errors import ConfigurationError, InvalidArgumentError, NoMetadataError
+from hedwig.metadata import KeyRange, StoreOptions, open_metadata, read_layout
 from hedwig.model import Topic
-from metadata import KeyRange, StoreOptions, open_metadata, read_layout
-from pipeline.places import check_shared
-from pipeline.tables import ROWS_PER_PARTITION, OnCorrupt, Table
+from hedwig.pipeline.places import check_shared
+from hedwig.pipeline.tables import ROWS_PER_PARTITION, OnCorrupt, Table
 
 __all__ = ["PARTITIONS_MAX", "NameRange", "ScanConfig", "plan"]
 

@@ -23,10 +23,10 @@ from hedwig.errors import (
     NoRecordError,
     UncertainStateError,
 )
+from hedwig.metadata import Outcome
+from hedwig.pipeline.input_rows import InputRow
+from hedwig.pipeline.tables import Table
 from hedwig.versions import ANY, NEW, Version
-from metadata import Outcome
-from pipeline.input_rows import InputRow
-from pipeline.tables import Table
 
 __all__ = ["Policy", "Result", "condition", "judge"]
 

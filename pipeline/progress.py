@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.human_units import duration_text, elapsed_text
-from pipeline.errors import CONNECTION_ERRORS
+from hedwig.pipeline.errors import CONNECTION_ERRORS
 
 __all__ = ["progress"]
 

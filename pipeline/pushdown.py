@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pipeline.plan import NameRange
+from hedwig.pipeline.plan import NameRange
 
 __all__ = ["narrowed"]
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from hedwig.errors import ConfigurationError, LayoutMissingError, NoMetadataError
 from hedwig.exit_codes import ExitCode
-from metadata import MetadataUrl, open_metadata, read_layout
-from metadata.backend import StoreOptions
-from metadata.store import backend_schemes
-from pipeline.errors import JobError
+from hedwig.metadata import MetadataUrl, open_metadata, read_layout
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.store import backend_schemes
+from hedwig.pipeline.errors import JobError
 
 __all__ = ["check_folder", "check_reachable", "check_readable", "check_source", "existing", "is_store"]
 

@@ -12,18 +12,18 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from hedwig.metadata import KeyRange, MetadataStore, RecordKey, ScannedRecord, open_metadata
+from hedwig.metadata.packed import PackedColumns, PackedPage
+from hedwig.metadata.url import MetadataUrl
 from hedwig.model import HubInfo, Topic
+from hedwig.pipeline.collector import few_collections
+from hedwig.pipeline.hand_over import handed_over
+from hedwig.pipeline.packed_batch import UnusualError, packed_batch
+from hedwig.pipeline.plan import ScanConfig
+from hedwig.pipeline.schemas import UNREADABLE, batch_of
+from hedwig.pipeline.tables import OnCorrupt
+from hedwig.pipeline.unreadable import unreadable_batch
 from hedwig.versions import Versioned
-from metadata import KeyRange, MetadataStore, RecordKey, ScannedRecord, open_metadata
-from metadata.packed import PackedColumns, PackedPage
-from metadata.url import MetadataUrl
-from pipeline.collector import few_collections
-from pipeline.hand_over import handed_over
-from pipeline.packed_batch import UnusualError, packed_batch
-from pipeline.plan import ScanConfig
-from pipeline.schemas import UNREADABLE, batch_of
-from pipeline.tables import OnCorrupt
-from pipeline.unreadable import unreadable_batch
 
 __all__ = ["scan", "scan_batches"]
 

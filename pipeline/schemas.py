@@ -27,16 +27,16 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.unknown_fields import has_unknown_fields
 from hedwig.model import (
     LedgerRange,
     MessageSeqId,
     SubscriptionPreferences,
     SubscriptionState,
 )
+from hedwig.pipeline.tables import Table
 from hedwig.versions import Versioned
-from metadata.operations import RecordKey
-from metadata.unknown_fields import has_unknown_fields
-from pipeline.tables import Table
 
 __all__ = [
     "UNKNOWN_FIELDS",

@@ -13,8 +13,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pipeline.errors import CONNECTION_ERRORS
-from pipeline.tables import BATCH_ROWS_MAX
+from hedwig.pipeline.errors import CONNECTION_ERRORS
+from hedwig.pipeline.tables import BATCH_ROWS_MAX
 
 __all__ = ["SessionWish", "has_ended", "open_session"]
 

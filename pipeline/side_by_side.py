@@ -15,9 +15,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
-from pipeline.errors import CONNECTION_ERRORS
-from pipeline.interruption import heed_signals
-from pipeline.running_tasks import PATIENCE_S, patience_of
+from hedwig.pipeline.errors import CONNECTION_ERRORS
+from hedwig.pipeline.interruption import heed_signals
+from hedwig.pipeline.running_tasks import PATIENCE_S, patience_of
 
 __all__ = ["side_by_side"]
 

@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
-from pipeline.errors import JobError
-from pipeline.reaching import existing, is_store
-from pipeline.snapshot import SNAPSHOT_TABLES, Snapshot, read_snapshot
-from pipeline.store_tables import read_table
-from pipeline.tables import Table
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.reaching import existing, is_store
+from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, Snapshot, read_snapshot
+from hedwig.pipeline.store_tables import read_table
+from hedwig.pipeline.tables import Table
 
 __all__ = ["Side", "two_sides"]
 

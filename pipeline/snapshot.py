@@ -22,14 +22,14 @@ from pyspark.sql import functions as F
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.exit_codes import ExitCode
-from pipeline.checksum import Checksum, checksum_of
-from pipeline.errors import SPARK_ERRORS, JobError, from_spark
-from pipeline.folder import Folder
-from pipeline.manifest import Manifest
-from pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE
-from pipeline.side_by_side import side_by_side
-from pipeline.spark_types import spark_schema
-from pipeline.tables import Table
+from hedwig.pipeline.checksum import Checksum, checksum_of
+from hedwig.pipeline.errors import SPARK_ERRORS, JobError, from_spark
+from hedwig.pipeline.folder import Folder
+from hedwig.pipeline.manifest import Manifest
+from hedwig.pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE
+from hedwig.pipeline.side_by_side import side_by_side
+from hedwig.pipeline.spark_types import spark_schema
+from hedwig.pipeline.tables import Table
 
 __all__ = ["SNAPSHOT_TABLES", "Snapshot", "is_snapshot", "read_snapshot", "write_snapshot"]
 

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar
 
 from hedwig.errors import ConfigurationError, HedwigError
 from hedwig.names import parse_name
-from pipeline.apply import ApplyConfig
-from pipeline.places import check_shared
-from pipeline.plan import NameRange, ScanConfig
-from pipeline.policies import Policy
-from pipeline.tables import (
+from hedwig.pipeline.apply import ApplyConfig
+from hedwig.pipeline.places import check_shared
+from hedwig.pipeline.plan import NameRange, ScanConfig
+from hedwig.pipeline.policies import Policy
+from hedwig.pipeline.tables import (
     BATCH_ROWS_MAX,
     CONNECTIONS_MAX,
     ROWS_PER_PARTITION,

@@ -17,8 +17,8 @@ from pyspark.sql.types import (
 )
 
 from hedwig.errors import InvalidArgumentError
-from pipeline.schemas import UNREADABLE, all_columns, arrow_schema, key_columns, optional_columns
-from pipeline.tables import Table
+from hedwig.pipeline.schemas import UNREADABLE, all_columns, arrow_schema, key_columns, optional_columns
+from hedwig.pipeline.tables import Table
 
 __all__ = ["asked_schema", "check_frame", "spark_field", "spark_schema", "spark_type"]
 

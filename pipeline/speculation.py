@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hedwig.errors import ConfigurationError
-from pipeline.policies import Policy
+from hedwig.pipeline.policies import Policy
 
 __all__ = ["check_policy", "is_speculating"]
 

@@ -1,15 +1,15 @@
 """How topics, subscriptions and hubs stand: lag, backlog, fan-out, and who owns how much.
 
 The records say where a topic ends only as far as its ledgers are closed. While the last one is open the ledger store
-can be asked how far it goes (`pipeline.open_ledgers`), and even that may be late by what its owner has just written: so
+can be asked how far it goes (`open_ledgers`), and even that may be late by what its owner has just written: so
 what is said here of such a topic is the least that it can be, and `is_exact` is false.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipeline.columns import UINT64
-from pipeline.findings import hub_name
+from hedwig.pipeline.columns import UINT64
+from hedwig.pipeline.findings import hub_name
 
 __all__ = ["fan_outs", "hub_loads", "powers_of", "subscription_lags", "topic_positions", "topic_standings"]
 

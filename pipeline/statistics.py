@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from pipeline.policies import Result
+from hedwig.pipeline.policies import Result
 
 __all__ = ["PROBLEMS", "PROBLEMS_MAX", "STATISTICS_SCHEMA", "Statistics"]
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from hedwig.clock import Clock, SystemClock
-from pipeline.command import Job
-from pipeline.jobs.options import ScanWish
-from pipeline.manifest import Manifest
-from pipeline.reaching import existing
-from pipeline.snapshot import write_snapshot
-from pipeline.store_tables import read_table_to_copy
-from pipeline.tables import Table
+from hedwig.pipeline.command import Job
+from hedwig.pipeline.jobs.options import ScanWish
+from hedwig.pipeline.manifest import Manifest
+from hedwig.pipeline.reaching import existing
+from hedwig.pipeline.snapshot import write_snapshot
+from hedwig.pipeline.store_tables import read_table_to_copy
+from hedwig.pipeline.tables import Table
 
 __all__ = ["take_snapshot"]
 

@@ -9,17 +9,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from hedwig.exit_codes import ExitCode
-from pipeline.apply import ApplyConfig
-from pipeline.datasource import HedwigDataSource, Share
-from pipeline.errors import JobError
-from pipeline.folder import Folder
-from pipeline.policies import Policy
-from pipeline.schemas import UNREADABLE, all_columns, key_columns
-from pipeline.shares import frame_of_shares, shares_in
-from pipeline.spark_types import spark_field
-from pipeline.statistics import Statistics
-from pipeline.tables import OnCorrupt, Table
-from pipeline.writing import apply_rows, tasks_to_write
+from hedwig.pipeline.apply import ApplyConfig
+from hedwig.pipeline.datasource import HedwigDataSource, Share
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.folder import Folder
+from hedwig.pipeline.policies import Policy
+from hedwig.pipeline.schemas import UNREADABLE, all_columns, key_columns
+from hedwig.pipeline.shares import frame_of_shares, shares_in
+from hedwig.pipeline.spark_types import spark_field
+from hedwig.pipeline.statistics import Statistics
+from hedwig.pipeline.tables import OnCorrupt, Table
+from hedwig.pipeline.writing import apply_rows, tasks_to_write
 
 __all__ = [
     "TableToCopy",

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from metadata import RecordKey
-from pipeline.schemas import UNREADABLE, all_columns
-from pipeline.tables import Table
+from hedwig.metadata import RecordKey
+from hedwig.pipeline.schemas import UNREADABLE, all_columns
+from hedwig.pipeline.tables import Table
 
 __all__ = ["unreadable_batch"]
 

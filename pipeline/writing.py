@@ -11,14 +11,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from metadata import MetadataUrl
-from pipeline.apply import ApplyConfig, apply, prepare
-from pipeline.places import session_url
-from pipeline.policies import Policy
-from pipeline.schemas import key_columns, provenance_columns
-from pipeline.spark_types import check_frame, spark_field
-from pipeline.speculation import check_policy, is_speculating
-from pipeline.statistics import STATISTICS_SCHEMA
+from hedwig.metadata import MetadataUrl
+from hedwig.pipeline.apply import ApplyConfig, apply, prepare
+from hedwig.pipeline.places import session_url
+from hedwig.pipeline.policies import Policy
+from hedwig.pipeline.schemas import key_columns, provenance_columns
+from hedwig.pipeline.spark_types import check_frame, spark_field
+from hedwig.pipeline.speculation import check_policy, is_speculating
+from hedwig.pipeline.statistics import STATISTICS_SCHEMA
 
 __all__ = ["apply_rows", "check_writable", "tasks_to_write"]
 

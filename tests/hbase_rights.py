@@ -4,11 +4,11 @@ import asyncio
 from typing import Final
 
 from hedwig.clock import Deadline, SystemClock
-from metadata import MetadataUrl
-from metadata.hbase.native.codec import delimited, varint
-from metadata.hbase.native.identity import Identity
-from metadata.hbase.native.links import MASTER, Links
-from metadata.hbase.native.registry import ZooKeeperRegistry
+from hedwig.metadata import MetadataUrl
+from hedwig.metadata.hbase.native.codec import delimited, varint
+from hedwig.metadata.hbase.native.identity import Identity
+from hedwig.metadata.hbase.native.links import MASTER, Links
+from hedwig.metadata.hbase.native.registry import ZooKeeperRegistry
 
 __all__ = ["GATEWAY_USER", "KEEPER", "RIGHTS_ARE_CHECKED", "grant", "revoke"]
 

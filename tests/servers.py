@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 
 import pytest
 
-from cli.dev import DevError, DevServers
+from hedwig.cli.dev import DevError, DevServers
 
 __all__ = ["UNSYNCED", "RunningServers", "servers"]
 

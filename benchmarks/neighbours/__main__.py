@@ -1,4 +1,6 @@
-"""Measure what clients that do not behave do to others: `python -m benchmarks.neighbours --dir DIRECTORY [NAME ...]`.
+"""Measure what clients that do not behave do to others.
+
+    python -m hedwig.benchmarks.neighbours --dir DIRECTORY [NAME ...]
 
 For each neighbour a fresh hub serves one good topic, to which a message is published at a fixed rate, newcomers that
 connect and publish to new topics, and the neighbour, which runs in a process of its own. Latencies of the good topic
@@ -14,22 +16,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks.descriptors import raise_descriptor_limit
-from benchmarks.environment import sync_rate
-from benchmarks.neighbours.admin_requests import endless_posts
-from benchmarks.neighbours.answers import deaf_askers
-from benchmarks.neighbours.clients import Neighbour
-from benchmarks.neighbours.connections import (
+from hedwig.benchmarks.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.environment import sync_rate
+from hedwig.benchmarks.neighbours.admin_requests import endless_posts
+from hedwig.benchmarks.neighbours.answers import deaf_askers
+from hedwig.benchmarks.neighbours.clients import Neighbour
+from hedwig.benchmarks.neighbours.connections import (
     handshakes,
     idle_connections,
     one_address,
     random_bytes,
     unfinished_frames,
 )
-from benchmarks.neighbours.measuring import HEADINGS, measure
-from benchmarks.neighbours.requests import crowded_frames, fast_publishers, new_topics, readers_of_nothing
-from benchmarks.neighbours.subscribers import readers_of_a_backlog, slow_subscribers, subscribers_that_never_consume
-from benchmarks.neighbours.topics import consumes_of_nothing, names_of_nothing, thousands_of_new_topics
+from hedwig.benchmarks.neighbours.measuring import HEADINGS, measure
+from hedwig.benchmarks.neighbours.requests import crowded_frames, fast_publishers, new_topics, readers_of_nothing
+from hedwig.benchmarks.neighbours.subscribers import (
+    readers_of_a_backlog,
+    slow_subscribers,
+    subscribers_that_never_consume,
+)
+from hedwig.benchmarks.neighbours.topics import consumes_of_nothing, names_of_nothing, thousands_of_new_topics
 
 __all__ = ["main"]
 

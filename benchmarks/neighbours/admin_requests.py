@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from benchmarks.neighbours.clients import KIB
+from hedwig.benchmarks.neighbours.clients import KIB
 
 __all__ = ["endless_posts"]
 

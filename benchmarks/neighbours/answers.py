@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.neighbours.clients import BUSY, KIB, request, subscribed
+from hedwig.benchmarks.neighbours.clients import BUSY, KIB, request, subscribed
 from hedwig.model import SubscriberId, SubscriptionPreferences
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Subscribe, encode_frame, encode_request
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from benchmarks.connections_target import hold_connections
-from benchmarks.neighbours.clients import BUSY, KIB, Neighbour, request
+from hedwig.benchmarks.connections_target import hold_connections
+from hedwig.benchmarks.neighbours.clients import BUSY, KIB, Neighbour, request
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Message, Publish, encode_frame, encode_request
 
 __all__ = ["handshakes", "idle_connections", "one_address", "random_bytes", "unfinished_frames"]

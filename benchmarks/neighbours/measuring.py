@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.hub_process import HubProcess
-from benchmarks.neighbours.clients import ANSWER_S, MIB, connect, request
+from hedwig.benchmarks.hub_process import HubProcess
+from hedwig.benchmarks.neighbours.clients import ANSWER_S, MIB, connect, request
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import Delivery, Event, Message, Publish, Subscribe
@@ -92,10 +92,10 @@ def _milliseconds(latencies: Sequence[float], *shares: float) -> Iterator[str]:
 @contextmanager
 def _neighbour(name: str, port: int, admin: str) -> Iterator[None]:
     """Have the neighbour at work meanwhile; it finds the admin endpoint in HEDWIG_ADMIN, as hedwig-admin does."""
-    command = [sys.executable, "-m", "benchmarks.neighbours", name, "--be", str(port)]
+    command = [sys.executable, "-m", "hedwig.benchmarks.neighbours", name, "--be", str(port)]
     environment = {**os.environ, "HEDWIG_ADMIN": admin}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=environment
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3], env=environment
     )
     try:
         assert process.stdout is not None

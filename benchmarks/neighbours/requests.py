@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from benchmarks.neighbours.clients import BUSY, KIB, options, request, subscribed
+from hedwig.benchmarks.neighbours.clients import BUSY, KIB, options, request, subscribed
 from hedwig.client import HedwigClient
 from hedwig.errors import ServiceError
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic

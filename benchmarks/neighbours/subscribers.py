@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from benchmarks.neighbours.clients import BUSY, KIB, MIB, options, publish_at, read_some, subscribed
+from hedwig.benchmarks.neighbours.clients import BUSY, KIB, MIB, options, publish_at, read_some, subscribed
 from hedwig.client import HedwigClient
 
 __all__ = ["readers_of_a_backlog", "slow_subscribers", "subscribers_that_never_consume"]

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from benchmarks.neighbours.clients import KIB, MIB, request
+from hedwig.benchmarks.neighbours.clients import KIB, MIB, request
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.wire import (
     HUB_FRAME_BYTES_MAX,

@@ -5,11 +5,19 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site, write_properties
-from cli.dev.socket_frames import FrameSocket
-from cli.dev.state import ServerRecord
-from cli.dev.zookeeper_wire import ZooKeeperSession
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.server_kind import (
+    PROBE_TIMEOUT_S,
+    Launch,
+    NotReadyError,
+    PortKeeper,
+    Service,
+    Site,
+    write_properties,
+)
+from hedwig.cli.dev.socket_frames import FrameSocket
+from hedwig.cli.dev.state import ServerRecord
+from hedwig.cli.dev.zookeeper_wire import ZooKeeperSession
 
 __all__ = ["BOOKKEEPER", "LEDGERS_ROOT", "BookieKind"]
 

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.dev.errors import DevError
-from cli.dev.locks import locked
+from hedwig.cli.dev.errors import DevError
+from hedwig.cli.dev.locks import locked
 
 __all__ = ["CLASSPATHS", "ClasspathCache", "user_cache"]
 
@@ -39,7 +39,7 @@ class ClasspathCache:
         """
         if which not in CLASSPATHS:
             raise DevError(f"there is no class path {which!r}: choose one of {', '.join(CLASSPATHS)}")
-        pom = importlib.resources.files("cli.dev").joinpath("poms", f"{which}.xml").read_bytes()
+        pom = importlib.resources.files("hedwig.cli.dev").joinpath("poms", f"{which}.xml").read_bytes()
         kept = self._directory / f"{which}-{hashlib.sha256(pom).hexdigest()[:16]}.txt"
         found = _usable(kept)
         if found is not None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from cli.dev.hbase_wire import HBaseCallError, HBaseConnection
-from cli.dev.log4j import write_log4j
-from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
-from cli.dev.state import ServerRecord
+from hedwig.cli.dev.hbase_wire import HBaseCallError, HBaseConnection
+from hedwig.cli.dev.log4j import write_log4j
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
+from hedwig.cli.dev.state import ServerRecord
 
 __all__ = ["HBASE", "MASTER", "REGION_SERVER", "MasterKind", "RegionServerKind", "write_hbase_configuration"]
 

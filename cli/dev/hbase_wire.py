@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from cli.dev.socket_frames import FrameSocket
+from hedwig.cli.dev.socket_frames import FrameSocket
 
 __all__ = ["HBaseCallError", "HBaseConnection", "HBaseServerName"]
 

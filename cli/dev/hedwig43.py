@@ -5,12 +5,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.dev.log4j import write_log4j
-from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site, write_properties
-from cli.dev.socket_frames import FrameSocket
-from cli.dev.state import ServerRecord
-from cli.dev.zookeeper_wire import ZooKeeperSession
+from hedwig.cli.dev.log4j import write_log4j
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.server_kind import (
+    PROBE_TIMEOUT_S,
+    Launch,
+    NotReadyError,
+    PortKeeper,
+    Service,
+    Site,
+    write_properties,
+)
+from hedwig.cli.dev.socket_frames import FrameSocket
+from hedwig.cli.dev.state import ServerRecord
+from hedwig.cli.dev.zookeeper_wire import ZooKeeperSession
 
 __all__ = ["BOOKKEEPER43", "JAVA_HEDWIG", "Bookie43Kind", "JavaHedwigKind"]
 
@@ -107,7 +115,7 @@ class JavaHedwigKind:
         }
         path = write_properties(directory / "hub.conf", properties | dict(site.state.settings.hub_properties))
         source = directory / "LoopbackHub.java"
-        source.write_bytes(importlib.resources.files("cli.dev").joinpath("programs", source.name).read_bytes())
+        source.write_bytes(importlib.resources.files("hedwig.cli.dev").joinpath("programs", source.name).read_bytes())
         return Launch(str(source), [str(path)], class_directory=directory)
 
     def check(self, site: Site, record: ServerRecord) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from cli.dev.errors import DevError
+from hedwig.cli.dev.errors import DevError
 
 __all__ = ["find_java", "jvm_flags"]
 

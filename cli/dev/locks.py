@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.dev.errors import DevError
+from hedwig.cli.dev.errors import DevError
 
 __all__ = ["locked"]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cli.dev.server_kind import write_properties
+from hedwig.cli.dev.server_kind import write_properties
 
 __all__ = ["write_log4j"]
 

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Container
 from pathlib import Path
 
-from cli.dev.errors import DevError
+from hedwig.cli.dev.errors import DevError
 
 __all__ = ["LOOPBACK", "choose_port", "is_free"]
 

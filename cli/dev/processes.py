@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.dev.errors import DevError
+from hedwig.cli.dev.errors import DevError
 
 __all__ = [
     "ProcessIdentity",

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cli.dev.errors import DevError
-from cli.dev.locks import locked
-from cli.dev.log_files import last_lines
-from cli.dev.ports import LOOPBACK, choose_port
-from cli.dev.processes import ProcessIdentity, marked_processes, still_runs
-from cli.dev.server_kind import ServerKind, Site
-from cli.dev.state import ServerRecord, State, read_state, write_state
+from hedwig.cli.dev.errors import DevError
+from hedwig.cli.dev.locks import locked
+from hedwig.cli.dev.log_files import last_lines
+from hedwig.cli.dev.ports import LOOPBACK, choose_port
+from hedwig.cli.dev.processes import ProcessIdentity, marked_processes, still_runs
+from hedwig.cli.dev.server_kind import ServerKind, Site
+from hedwig.cli.dev.state import ServerRecord, State, read_state, write_state
 from hedwig.private_files import make_directory
 
 __all__ = ["ServerDirectory"]

@@ -6,8 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from cli.dev.ports import LOOPBACK
-from cli.dev.state import ServerRecord, State
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.state import ServerRecord, State
 
 __all__ = [
     "PROBE_TIMEOUT_S",

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from cli.dev.bookkeeper import BOOKKEEPER
-from cli.dev.errors import DevError
-from cli.dev.hbase import HBASE
-from cli.dev.hedwig43 import BOOKKEEPER43, JAVA_HEDWIG
-from cli.dev.server_kind import ServerKind, Service
-from cli.dev.state import State
-from cli.dev.thrift import THRIFT1, THRIFT2
-from cli.dev.zookeeper import ZOOKEEPER
+from hedwig.cli.dev.bookkeeper import BOOKKEEPER
+from hedwig.cli.dev.errors import DevError
+from hedwig.cli.dev.hbase import HBASE
+from hedwig.cli.dev.hedwig43 import BOOKKEEPER43, JAVA_HEDWIG
+from hedwig.cli.dev.server_kind import ServerKind, Service
+from hedwig.cli.dev.state import State
+from hedwig.cli.dev.thrift import THRIFT1, THRIFT2
+from hedwig.cli.dev.zookeeper import ZOOKEEPER
 
 __all__ = ["DEFAULT_SERVICES", "KINDS", "SERVICES", "kinds_needing", "planned_servers"]
 

@@ -4,7 +4,7 @@ import socket
 from types import TracebackType
 from typing import Self
 
-from cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.ports import LOOPBACK
 
 __all__ = ["FRAME_BYTES_MAX", "FrameSocket"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from cli.dev.errors import DevError
-from cli.dev.processes import ProcessIdentity
+from hedwig.cli.dev.errors import DevError
+from hedwig.cli.dev.processes import ProcessIdentity
 
 __all__ = ["ServerRecord", "Settings", "State", "read_state", "write_state"]
 

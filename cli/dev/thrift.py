@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.dev.hbase import MASTER, REGION_SERVER, write_hbase_configuration
-from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
-from cli.dev.state import ServerRecord
-from cli.dev.thrift_wire import thrift1_lists_tables, thrift2_finds_table
+from hedwig.cli.dev.hbase import MASTER, REGION_SERVER, write_hbase_configuration
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
+from hedwig.cli.dev.state import ServerRecord
+from hedwig.cli.dev.thrift_wire import thrift1_lists_tables, thrift2_finds_table
 
 __all__ = ["THRIFT1", "THRIFT2", "GatewayKind"]
 

@@ -6,7 +6,7 @@ Source: the Thrift binary protocol specification; tableExists of THBaseService (
 
 import struct
 
-from cli.dev.socket_frames import FrameSocket
+from hedwig.cli.dev.socket_frames import FrameSocket
 
 __all__ = ["ThriftCallError", "thrift1_lists_tables", "thrift2_finds_table"]
 

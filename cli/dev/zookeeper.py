@@ -3,10 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.dev.ports import LOOPBACK
-from cli.dev.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site, write_properties
-from cli.dev.state import ServerRecord
-from cli.dev.zookeeper_wire import four_letter_word
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.server_kind import (
+    PROBE_TIMEOUT_S,
+    Launch,
+    NotReadyError,
+    PortKeeper,
+    Service,
+    Site,
+    write_properties,
+)
+from hedwig.cli.dev.state import ServerRecord
+from hedwig.cli.dev.zookeeper_wire import four_letter_word
 
 __all__ = ["ZOOKEEPER", "ZooKeeperKind"]
 

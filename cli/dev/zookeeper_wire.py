@@ -7,7 +7,7 @@ Source: the jute records ConnectRequest, RequestHeader, ExistsRequest, CreateReq
 import struct
 from typing import Self
 
-from cli.dev.socket_frames import FrameSocket
+from hedwig.cli.dev.socket_frames import FrameSocket
 
 __all__ = ["ZooKeeperError", "ZooKeeperSession", "four_letter_word"]
 

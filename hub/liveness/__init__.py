@@ -1,11 +1,11 @@
 """Which hubs are alive, by ZooKeeper: this hub's own right to serve, and the other hubs' incarnations."""
 
-from hub.liveness.cluster import ClusterLiveness
-from hub.liveness.directory import read_hubs
-from hub.liveness.live_hub import DRAINING_LOAD, LiveHub
-from hub.liveness.options import LivenessOptions
-from hub.liveness.placement import Placement
-from hub.liveness.registration import Registration
+from hedwig.hub.liveness.cluster import ClusterLiveness
+from hedwig.hub.liveness.directory import read_hubs
+from hedwig.hub.liveness.live_hub import DRAINING_LOAD, LiveHub
+from hedwig.hub.liveness.options import LivenessOptions
+from hedwig.hub.liveness.placement import Placement
+from hedwig.hub.liveness.registration import Registration
 
 __all__ = [
     "DRAINING_LOAD",

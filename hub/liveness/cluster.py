@@ -12,19 +12,19 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.hub.liveness.lasting import LastingTask
+from hedwig.hub.liveness.lease import Lease
+from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, encode_load
+from hedwig.hub.liveness.live_set import LiveSet
+from hedwig.hub.liveness.options import LivenessOptions
+from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.process import this_process
+from hedwig.hub.liveness.registrar import Enrolment, Registrar
+from hedwig.hub.liveness.registration import Registration
+from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.model import HubInfo
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, BridgeOptions, Connection
-from hub.liveness.lasting import LastingTask
-from hub.liveness.lease import Lease
-from hub.liveness.live_hub import Endpoint, LiveHub, encode_load
-from hub.liveness.live_set import LiveSet
-from hub.liveness.options import LivenessOptions
-from hub.liveness.places import Places
-from hub.liveness.process import this_process
-from hub.liveness.registrar import Enrolment, Registrar
-from hub.liveness.registration import Registration
-from hub.liveness.verdicts import Verdicts
 
 __all__ = ["ClusterLiveness"]
 

@@ -7,11 +7,11 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Clock, Deadline, SystemClock
 from hedwig.errors import InvalidArgumentError
+from hedwig.hub.liveness.asking import answer, ask, children, commit, get, read
+from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, decode_load
+from hedwig.hub.liveness.places import Places
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
-from hub.liveness.asking import answer, ask, children, commit, get, read
-from hub.liveness.live_hub import Endpoint, LiveHub, decode_load
-from hub.liveness.places import Places
 
 __all__ = ["read_endpoints", "read_hosts", "read_hubs"]
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from google.protobuf import text_format
 
+from hedwig.hub.liveness.process import ProcessMark
 from hedwig.model import HubInfo
 from hedwig.wire import pubsub_pb2 as pb
-from hub.liveness.process import ProcessMark
 
 __all__ = ["DRAINING_LOAD", "Endpoint", "LiveHub", "decode_load", "encode_load"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
+from hedwig.hub.liveness.directory import read_hosts
+from hedwig.hub.liveness.lasting import LastingTask
+from hedwig.hub.liveness.live_hub import LiveHub
+from hedwig.hub.liveness.options import LivenessOptions
+from hedwig.hub.liveness.places import Places
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, Connection
-from hub.liveness.directory import read_hosts
-from hub.liveness.lasting import LastingTask
-from hub.liveness.live_hub import LiveHub
-from hub.liveness.options import LivenessOptions
-from hub.liveness.places import Places
 
 __all__ = ["LiveSet"]
 

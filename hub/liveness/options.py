@@ -7,8 +7,8 @@ from typing import Final
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.errors import ConfigurationError
-from hub.liveness.boot_clock import boot_time_s
-from hub.liveness.placement import Placement
+from hedwig.hub.liveness.boot_clock import boot_time_s
+from hedwig.hub.liveness.placement import Placement
 
 __all__ = ["LivenessOptions"]
 

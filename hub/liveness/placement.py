@@ -5,7 +5,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from hub.liveness.live_hub import LiveHub
+from hedwig.hub.liveness.live_hub import LiveHub
 
 __all__ = ["Placement", "choose"]
 

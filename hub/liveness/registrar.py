@@ -21,13 +21,13 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, Runt
 
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
+from hedwig.hub.liveness.asking import answer, ask, commit, create, exists, get, read
+from hedwig.hub.liveness.directory import read_endpoints
+from hedwig.hub.liveness.live_hub import Endpoint, encode_load
+from hedwig.hub.liveness.options import LivenessOptions
+from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.process import has_ended
 from hedwig.zookeeper import Bridge, Connection, Request
-from hub.liveness.asking import answer, ask, commit, create, exists, get, read
-from hub.liveness.directory import read_endpoints
-from hub.liveness.live_hub import Endpoint, encode_load
-from hub.liveness.options import LivenessOptions
-from hub.liveness.places import Places
-from hub.liveness.process import has_ended
 
 __all__ = ["Enrolment", "Registrar"]
 

@@ -3,13 +3,13 @@
 from collections.abc import Collection
 
 from hedwig.errors import ServiceDownError
+from hedwig.hub.liveness.lease import Lease
+from hedwig.hub.liveness.live_hub import LiveHub
+from hedwig.hub.liveness.live_set import LiveSet
+from hedwig.hub.liveness.options import LivenessOptions
+from hedwig.hub.liveness.placement import choose
+from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.model import HubInfo
-from hub.liveness.lease import Lease
-from hub.liveness.live_hub import LiveHub
-from hub.liveness.live_set import LiveSet
-from hub.liveness.options import LivenessOptions
-from hub.liveness.placement import choose
-from hub.liveness.verdicts import Verdicts
 
 __all__ = ["Registration"]
 

@@ -8,12 +8,12 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
+from hedwig.hub.liveness.asking import answer, ask, commit, get
+from hedwig.hub.liveness.live_set import LiveSet
+from hedwig.hub.liveness.options import LivenessOptions
+from hedwig.hub.liveness.places import Places
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
-from hub.liveness.asking import answer, ask, commit, get
-from hub.liveness.live_set import LiveSet
-from hub.liveness.options import LivenessOptions
-from hub.liveness.places import Places
 
 __all__ = ["Verdicts"]
 

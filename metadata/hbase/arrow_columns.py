@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metadata.hbase.cell_blocks import HEAD_BYTES, KEY_REST_BYTES, CellBlock
-from metadata.hbase.keys import ESCAPED_ZERO, HASH_CHARACTERS, TERMINATOR
-from metadata.hbase.schema import TableColumns
-from metadata.packed import PackedColumns
-from metadata.stamps import LIVE, STAMP_BYTES, TOMBSTONE
+from hedwig.metadata.hbase.cell_blocks import HEAD_BYTES, KEY_REST_BYTES, CellBlock
+from hedwig.metadata.hbase.keys import ESCAPED_ZERO, HASH_CHARACTERS, TERMINATOR
+from hedwig.metadata.hbase.schema import TableColumns
+from hedwig.metadata.packed import PackedColumns
+from hedwig.metadata.stamps import LIVE, STAMP_BYTES, TOMBSTONE
 
 __all__ = ["packed_columns"]
 

@@ -8,25 +8,25 @@ import msgpack
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataForbiddenError
+from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.change_reader import ChangeReader, ReaderRecord
+from hedwig.metadata.hbase.changes import HBaseChanges
+from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
+from hedwig.metadata.hbase.keys import topic_key
+from hedwig.metadata.hbase.named_records import HBaseNamedRecords
+from hedwig.metadata.hbase.recent_rows import RecentTable
+from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, LAYOUT_VERSION_COLUMN, Tables
+from hedwig.metadata.hbase.tables import HBaseTable
+from hedwig.metadata.kinds import KINDS, RecordKind
+from hedwig.metadata.layout import Layout, check_layout
+from hedwig.metadata.stamps import Stamp, make_token
+from hedwig.metadata.stamps import judge as judge_stamp
+from hedwig.metadata.table import VersionedTable
+from hedwig.metadata.topic_listing import merge_topics
+from hedwig.metadata.url import MetadataUrl
 from hedwig.model import Topic
 from hedwig.outcomes import NotAppliedError
-from metadata.attempts import Attempts
-from metadata.backend import StoreOptions
-from metadata.hbase.change_reader import ChangeReader, ReaderRecord
-from metadata.hbase.changes import HBaseChanges
-from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
-from metadata.hbase.keys import topic_key
-from metadata.hbase.named_records import HBaseNamedRecords
-from metadata.hbase.recent_rows import RecentTable
-from metadata.hbase.schema import LAYOUT_COLUMN, LAYOUT_VERSION_COLUMN, Tables
-from metadata.hbase.tables import HBaseTable
-from metadata.kinds import KINDS, RecordKind
-from metadata.layout import Layout, check_layout
-from metadata.stamps import Stamp, make_token
-from metadata.stamps import judge as judge_stamp
-from metadata.table import VersionedTable
-from metadata.topic_listing import merge_topics
-from metadata.url import MetadataUrl
 
 __all__ = ["HBaseBackend", "HBaseFactory"]
 

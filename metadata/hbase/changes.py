@@ -14,11 +14,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Final
 
-from metadata.changes import ChangedRecord
-from metadata.hbase.change_reader import ChangeReader
-from metadata.hbase.driver import Row
-from metadata.hbase.recent_rows import RecentRows, RecentTable
-from metadata.stamps import Stamp
+from hedwig.metadata.changes import ChangedRecord
+from hedwig.metadata.hbase.change_reader import ChangeReader
+from hedwig.metadata.hbase.driver import Row
+from hedwig.metadata.hbase.recent_rows import RecentRows, RecentTable
+from hedwig.metadata.stamps import Stamp
 
 __all__ = ["MARGIN_MS", "HBaseChanges"]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from hedwig.clock import Deadline
-from metadata.attempts import Refusal
-from metadata.hbase.cell_blocks import CellBlock
+from hedwig.metadata.attempts import Refusal
+from hedwig.metadata.hbase.cell_blocks import CellBlock
 
 __all__ = [
     "LONG_AGO_MS",

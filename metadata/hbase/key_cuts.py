@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
-from metadata.hbase.keys import BUCKETS, bucket_start
+from hedwig.metadata.hbase.keys import BUCKETS, bucket_start
 
 __all__ = ["END", "bucket_from", "cuts"]
 

@@ -7,14 +7,14 @@ holds a record that cannot be read; a row without a stamp holds none.
 from typing import Final, Generic, TypeVar
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata.hbase.driver import Row
+from hedwig.metadata.hbase.keys import split_row
+from hedwig.metadata.hbase.schema import columns_of
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import Outcome, RecordKey, outcome_of
+from hedwig.metadata.packing import part_codec
+from hedwig.metadata.stamps import Stamp
 from hedwig.versions import Version, Versioned
-from metadata.hbase.driver import Row
-from metadata.hbase.keys import split_row
-from metadata.hbase.schema import columns_of
-from metadata.kinds import RecordKind
-from metadata.operations import Outcome, RecordKey, outcome_of
-from metadata.packing import part_codec
-from metadata.stamps import Stamp
 
 __all__ = ["VERSION_TAG", "RowCodec", "stored_stamp", "version_of"]
 

@@ -11,20 +11,29 @@ from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
 from hedwig.clock import Deadline
+from hedwig.metadata.attempts import Attempts, ListingTime
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.cell_blocks import CellBlock
+from hedwig.metadata.hbase.driver import Cell, HBaseDriver, Row, RowStream, RowValues, ScanRange
+from hedwig.metadata.hbase.key_cuts import END, bucket_from, cuts
+from hedwig.metadata.hbase.keys import (
+    BUCKETS,
+    after,
+    bucket_of,
+    bucket_start,
+    escape,
+    past_prefix,
+    split_row,
+    topic_key,
+)
+from hedwig.metadata.hbase.row_codec import VERSION_TAG, RowCodec
+from hedwig.metadata.key_ranges import KeyRange, steps
+from hedwig.metadata.operations import Outcome, RecordKey
+from hedwig.metadata.packed import PackedColumns, PackedPage
+from hedwig.metadata.scan import ScannedRecord
+from hedwig.metadata.stamps import LIVE, are_live, is_tombstone
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Versioned
-from metadata.attempts import Attempts, ListingTime
-from metadata.backend import StoreOptions
-from metadata.hbase.cell_blocks import CellBlock
-from metadata.hbase.driver import Cell, HBaseDriver, Row, RowStream, RowValues, ScanRange
-from metadata.hbase.key_cuts import END, bucket_from, cuts
-from metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, escape, past_prefix, split_row, topic_key
-from metadata.hbase.row_codec import VERSION_TAG, RowCodec
-from metadata.key_ranges import KeyRange, steps
-from metadata.operations import Outcome, RecordKey
-from metadata.packed import PackedColumns, PackedPage
-from metadata.scan import ScannedRecord
-from metadata.stamps import LIVE, are_live, is_tombstone
 
 __all__ = ["TableScan"]
 
@@ -148,7 +157,7 @@ class TableScan(Generic[R]):
     async def _streamed(self, stream: RowStream) -> AsyncGenerator[PackedPage, None]:
         """Iterate over the pages of a stream, which has tombstones in it, too, and is closed in the end."""
         # Nobody else needs the libraries behind it.
-        from metadata.hbase.arrow_columns import packed_columns
+        from hedwig.metadata.hbase.arrow_columns import packed_columns
 
         with closing(stream):
             while (block := await Attempts(self._options, f"list {self._table}").read(stream.next)) is not None:

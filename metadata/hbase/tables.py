@@ -17,22 +17,22 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, HedwigError, NoRecordError
+from hedwig.metadata.attempts import Attempts, Refusal, deadline_of_all
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
+from hedwig.metadata.hbase.keys import BUCKETS, bucket_start, topic_key
+from hedwig.metadata.hbase.row_codec import VERSION_TAG, RowCodec, stored_stamp, version_of
+from hedwig.metadata.hbase.table_scan import TableScan
+from hedwig.metadata.key_ranges import KeyRange
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import Operation, Outcome, RecordKey, Write
+from hedwig.metadata.packed import PackedPage
+from hedwig.metadata.stamps import TOMBSTONE, Stamp, judge, make_token
+from hedwig.metadata.table import carry_out_all
+from hedwig.metadata.write_lease import within_lease
 from hedwig.model import SubscriberId, Topic
 from hedwig.outcomes import NotAppliedError
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata.attempts import Attempts, Refusal, deadline_of_all
-from metadata.backend import StoreOptions
-from metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
-from metadata.hbase.keys import BUCKETS, bucket_start, topic_key
-from metadata.hbase.row_codec import VERSION_TAG, RowCodec, stored_stamp, version_of
-from metadata.hbase.table_scan import TableScan
-from metadata.key_ranges import KeyRange
-from metadata.kinds import RecordKind
-from metadata.operations import Operation, Outcome, RecordKey, Write
-from metadata.packed import PackedPage
-from metadata.stamps import TOMBSTONE, Stamp, judge, make_token
-from metadata.table import carry_out_all
-from metadata.write_lease import within_lease
 
 __all__ = ["HBaseTable"]
 

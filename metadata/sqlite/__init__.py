@@ -1,5 +1,5 @@
 """The embedded backend: one SQLite file, no server, several processes of one machine."""
 
-from metadata.sqlite.factory import FACTORY, SqliteBackend, SqliteFactory
+from hedwig.metadata.sqlite.factory import FACTORY, SqliteBackend, SqliteFactory
 
 __all__ = ["FACTORY", "SqliteBackend", "SqliteFactory"]

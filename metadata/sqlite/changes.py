@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata.changes import ChangedRecord
+from hedwig.metadata.kinds import KINDS, RecordKind
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.sqlite.lane import Lane
 from hedwig.model import SubscriberId, Topic
-from metadata.changes import ChangedRecord
-from metadata.kinds import KINDS, RecordKind
-from metadata.operations import RecordKey
-from metadata.sqlite.lane import Lane
 
 __all__ = ["SqliteChanges"]
 

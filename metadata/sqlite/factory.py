@@ -15,18 +15,18 @@ from hedwig.errors import (
     MetadataForbiddenError,
     MetadataUnavailableError,
 )
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.kinds import KINDS, RecordKind
+from hedwig.metadata.layout import Layout, check_layout
+from hedwig.metadata.sqlite.changes import SqliteChanges
+from hedwig.metadata.sqlite.lane import MEMORY, Lane, connect, is_forbidden
+from hedwig.metadata.sqlite.named_records import SqliteNamedRecords
+from hedwig.metadata.sqlite.reading import ReadOnlyLane, log_of, may_only_be_read
+from hedwig.metadata.sqlite.tables import SqliteTable, table_schema
+from hedwig.metadata.table import VersionedTable
+from hedwig.metadata.topic_listing import merge_topics
+from hedwig.metadata.url import MetadataUrl
 from hedwig.model import Topic
-from metadata.backend import StoreOptions
-from metadata.kinds import KINDS, RecordKind
-from metadata.layout import Layout, check_layout
-from metadata.sqlite.changes import SqliteChanges
-from metadata.sqlite.lane import MEMORY, Lane, connect, is_forbidden
-from metadata.sqlite.named_records import SqliteNamedRecords
-from metadata.sqlite.reading import ReadOnlyLane, log_of, may_only_be_read
-from metadata.sqlite.tables import SqliteTable, table_schema
-from metadata.table import VersionedTable
-from metadata.topic_listing import merge_topics
-from metadata.url import MetadataUrl
 
 __all__ = ["FACTORY", "SqliteFactory"]
 

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavailableError, UncertainStateError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.jobs import Job, JobQueue, NotBegunError, UnfinishedError
 from hedwig.private_files import make_file
-from metadata.backend import StoreOptions
-from metadata.jobs import Job, JobQueue, NotBegunError, UnfinishedError
 
 __all__ = ["MEMORY", "Lane", "connect", "is_forbidden"]
 

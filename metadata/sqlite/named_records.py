@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Final
 
-from metadata.sqlite.lane import Lane
+from hedwig.metadata.sqlite.lane import Lane
 
 __all__ = ["SqliteNamedRecords"]
 

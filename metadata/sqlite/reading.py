@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
-from metadata.backend import StoreOptions
-from metadata.sqlite.lane import Lane
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.sqlite.lane import Lane
 
 __all__ = ["ReadOnlyLane", "connect_to_read", "log_of", "may_only_be_read"]
 

@@ -9,19 +9,19 @@ import msgpack
 
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataError
+from hedwig.metadata.attempts import ListingTime, deadline_of_all
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.key_ranges import KeyRange
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
+from hedwig.metadata.packed import PackedColumns, PackedPage
+from hedwig.metadata.packing import part_codec
+from hedwig.metadata.scan import ScannedRecord
+from hedwig.metadata.sqlite.cuts import Cuts
+from hedwig.metadata.sqlite.lane import Lane
+from hedwig.metadata.stamps import Stamp, are_live, make_token
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata.attempts import ListingTime, deadline_of_all
-from metadata.backend import StoreOptions
-from metadata.key_ranges import KeyRange
-from metadata.kinds import RecordKind
-from metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
-from metadata.packed import PackedColumns, PackedPage
-from metadata.packing import part_codec
-from metadata.scan import ScannedRecord
-from metadata.sqlite.cuts import Cuts
-from metadata.sqlite.lane import Lane
-from metadata.stamps import Stamp, are_live, make_token
 
 __all__ = ["SqliteTable", "table_schema"]
 

@@ -1,5 +1,5 @@
 """Metadata in ZooKeeper, laid out as the original Hedwig does; docs/zookeeper-layout.md describes it."""
 
-from metadata.zookeeper.factory import FACTORY
+from hedwig.metadata.zookeeper.factory import FACTORY
 
 __all__ = ["FACTORY"]

@@ -4,27 +4,27 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from hedwig.clock import Deadline
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.scan import SCAN_ROWS, ScannedRecord
+from hedwig.metadata.table import VersionedTable
+from hedwig.metadata.zookeeper.changes import ZookeeperChanges
+from hedwig.metadata.zookeeper.delete_lanes import DeleteLanes
+from hedwig.metadata.zookeeper.hub_info_text import HUB_INFO
+from hedwig.metadata.zookeeper.listing import Listing
+from hedwig.metadata.zookeeper.mutation import Ground
+from hedwig.metadata.zookeeper.named_records import ZookeeperNamedRecords
+from hedwig.metadata.zookeeper.names import Place, Places, sort_key
+from hedwig.metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, Codec
+from hedwig.metadata.zookeeper.requests import sync
+from hedwig.metadata.zookeeper.server_facts import server_facts
+from hedwig.metadata.zookeeper.sight import answer, reading
+from hedwig.metadata.zookeeper.tables import ZnodeTable
+from hedwig.metadata.zookeeper.tokens import Tokens
+from hedwig.metadata.zookeeper.tree_scan import TreeScan
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
-from metadata.backend import StoreOptions
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.operations import RecordKey
-from metadata.scan import SCAN_ROWS, ScannedRecord
-from metadata.table import VersionedTable
-from metadata.zookeeper.changes import ZookeeperChanges
-from metadata.zookeeper.delete_lanes import DeleteLanes
-from metadata.zookeeper.hub_info_text import HUB_INFO
-from metadata.zookeeper.listing import Listing
-from metadata.zookeeper.mutation import Ground
-from metadata.zookeeper.named_records import ZookeeperNamedRecords
-from metadata.zookeeper.names import Place, Places, sort_key
-from metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, Codec
-from metadata.zookeeper.requests import sync
-from metadata.zookeeper.server_facts import server_facts
-from metadata.zookeeper.sight import answer, reading
-from metadata.zookeeper.tables import ZnodeTable
-from metadata.zookeeper.tokens import Tokens
-from metadata.zookeeper.tree_scan import TreeScan
 
 __all__ = ["ZookeeperBackend"]
 

@@ -43,16 +43,16 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNo
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, UncertainStateError
+from hedwig.metadata.attempts import Attempts, Refusal, Verdict
+from hedwig.metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
+from hedwig.metadata.zookeeper.names import Place, Places
+from hedwig.metadata.zookeeper.parents import ParentForecast
+from hedwig.metadata.zookeeper.records import Codec
+from hedwig.metadata.zookeeper.requests import create, create_with_parent, multi_refusal, set_guarded
+from hedwig.metadata.zookeeper.sight import Found, Sight, answer, look_closely, version_of
+from hedwig.metadata.zookeeper.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, Request
-from metadata.attempts import Attempts, Refusal, Verdict
-from metadata.zookeeper.delete_lanes import DeleteLanes, DeleteTicket
-from metadata.zookeeper.names import Place, Places
-from metadata.zookeeper.parents import ParentForecast
-from metadata.zookeeper.records import Codec
-from metadata.zookeeper.requests import create, create_with_parent, multi_refusal, set_guarded
-from metadata.zookeeper.sight import Found, Sight, answer, look_closely, version_of
-from metadata.zookeeper.versions import Identity, ZnodeVersion
 
 __all__ = ["CreateCas", "DeleteCas", "NewNode", "UpdateCas"]
 

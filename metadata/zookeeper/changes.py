@@ -19,15 +19,15 @@ from typing import Any, Final
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.changes import ChangedRecord, ChangesLostError, ChangesUntoldError
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.zookeeper.names import Places, is_record_path, record_at
+from hedwig.metadata.zookeeper.requests import commit_nothing, multi_refusal
+from hedwig.metadata.zookeeper.sight import answer, reading
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, TreeWatch, leave_tree, watch_tree
-from metadata.backend import StoreOptions
-from metadata.changes import ChangedRecord, ChangesLostError, ChangesUntoldError
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.operations import RecordKey
-from metadata.zookeeper.names import Places, is_record_path, record_at
-from metadata.zookeeper.requests import commit_nothing, multi_refusal
-from metadata.zookeeper.sight import answer, reading
 
 __all__ = ["ZookeeperChanges"]
 

@@ -19,10 +19,10 @@ from kazoo.protocol.serialization import GetChildren
 
 from hedwig.clock import Deadline
 from hedwig.errors import TooManyNamesError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.zookeeper.requests import exists
+from hedwig.metadata.zookeeper.sight import answer, reading
 from hedwig.zookeeper import Bridge, Request
-from metadata.backend import StoreOptions
-from metadata.zookeeper.requests import exists
-from metadata.zookeeper.sight import answer, reading
 
 __all__ = ["ChildNames", "count_children", "read_children"]
 

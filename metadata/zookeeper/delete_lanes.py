@@ -15,12 +15,12 @@ from typing import Final
 from kazoo.exceptions import BadVersionError, NoNodeError
 
 from hedwig.clock import Deadline
+from hedwig.metadata.zookeeper.names import Place
+from hedwig.metadata.zookeeper.requests import delete_guarded, multi_refusal
+from hedwig.metadata.zookeeper.sight import answer
+from hedwig.metadata.zookeeper.tokens import Tokens
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge
-from metadata.zookeeper.names import Place
-from metadata.zookeeper.requests import delete_guarded, multi_refusal
-from metadata.zookeeper.sight import answer
-from metadata.zookeeper.tokens import Tokens
 
 __all__ = ["DeleteLanes", "DeleteTicket"]
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import ConfigurationError, LayoutMissingError
+from hedwig.metadata.backend import Backend, BackendFactory, StoreOptions
+from hedwig.metadata.layout import Layout, check_layout
+from hedwig.metadata.upgrades import StoreUpgrade
+from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.zookeeper.backend import ZookeeperBackend
+from hedwig.metadata.zookeeper.foreign_nodes import refuse_foreign_place
+from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
+from hedwig.metadata.zookeeper.names import Places, legal_component
+from hedwig.metadata.zookeeper.session import connect
+from hedwig.metadata.zookeeper.upgrading import ZookeeperUpgrade
+from hedwig.metadata.zookeeper.wiping import delete_tree
 from hedwig.zookeeper import Bridge
-from metadata.backend import Backend, BackendFactory, StoreOptions
-from metadata.layout import Layout, check_layout
-from metadata.upgrades import StoreUpgrade
-from metadata.url import MetadataUrl
-from metadata.zookeeper.backend import ZookeeperBackend
-from metadata.zookeeper.foreign_nodes import refuse_foreign_place
-from metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
-from metadata.zookeeper.names import Places, legal_component
-from metadata.zookeeper.session import connect
-from metadata.zookeeper.upgrading import ZookeeperUpgrade
-from metadata.zookeeper.wiping import delete_tree
 
 __all__ = ["FACTORY"]
 

@@ -4,11 +4,11 @@ from typing import Final
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.zookeeper.requests import exists
+from hedwig.metadata.zookeeper.sight import answer, reading
 from hedwig.zookeeper import Bridge
-from metadata.backend import StoreOptions
-from metadata.url import MetadataUrl
-from metadata.zookeeper.requests import exists
-from metadata.zookeeper.sight import answer, reading
 
 __all__ = ["refuse_foreign_place"]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from google.protobuf import text_format
 
+from hedwig.metadata.zookeeper.records import Codec, UndecodableError
 from hedwig.model import HubInfo, UnknownFields
 from hedwig.wire import pubsub_pb2 as pb
-from metadata.zookeeper.records import Codec, UndecodableError
 
 __all__ = ["HUB_INFO"]
 

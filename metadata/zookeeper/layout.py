@@ -7,13 +7,13 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.layout import Layout
+from hedwig.metadata.zookeeper.names import Places
+from hedwig.metadata.zookeeper.requests import create, exists, get, multi_refusal
+from hedwig.metadata.zookeeper.sight import answer, reading
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.zookeeper import Bridge
-from metadata.backend import StoreOptions
-from metadata.layout import Layout
-from metadata.zookeeper.names import Places
-from metadata.zookeeper.requests import create, exists, get, multi_refusal
-from metadata.zookeeper.sight import answer, reading
 
 __all__ = ["KIND", "LAYOUT_BYTES", "has_topics", "parse_layout", "read_layout", "write_layout"]
 

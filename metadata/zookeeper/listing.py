@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.zookeeper.child_names import ChildNames, count_children, read_children
+from hedwig.metadata.zookeeper.names import RECORD_NAMES, Places, deepest_above, sort_key, topic_of
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
-from metadata.backend import StoreOptions
-from metadata.zookeeper.child_names import ChildNames, count_children, read_children
-from metadata.zookeeper.names import RECORD_NAMES, Places, deepest_above, sort_key, topic_of
 
 __all__ = ["Listing"]
 

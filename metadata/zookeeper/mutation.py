@@ -10,20 +10,20 @@ from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, CorruptRecordError
+from hedwig.metadata.attempts import Attempts, Refusal
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.zookeeper.cas import CreateCas, DeleteCas, UpdateCas
+from hedwig.metadata.zookeeper.delete_lanes import DeleteLanes
+from hedwig.metadata.zookeeper.names import Place, Places
+from hedwig.metadata.zookeeper.parents import ParentForecast
+from hedwig.metadata.zookeeper.records import Codec, UndecodableError
+from hedwig.metadata.zookeeper.sight import Found, Sight, look_closely, version_of
+from hedwig.metadata.zookeeper.tokens import Tokens
+from hedwig.metadata.zookeeper.versions import Identity, ZnodeVersion, hints_of, identity_of
 from hedwig.versions import ANY, NEW, Version, Versioned
 from hedwig.zookeeper import Bridge
-from metadata.attempts import Attempts, Refusal
-from metadata.backend import StoreOptions
-from metadata.kinds import RecordKind
-from metadata.operations import RecordKey
-from metadata.zookeeper.cas import CreateCas, DeleteCas, UpdateCas
-from metadata.zookeeper.delete_lanes import DeleteLanes
-from metadata.zookeeper.names import Place, Places
-from metadata.zookeeper.parents import ParentForecast
-from metadata.zookeeper.records import Codec, UndecodableError
-from metadata.zookeeper.sight import Found, Sight, look_closely, version_of
-from metadata.zookeeper.tokens import Tokens
-from metadata.zookeeper.versions import Identity, ZnodeVersion, hints_of, identity_of
 
 __all__ = ["Build", "Ground", "Mutation"]
 

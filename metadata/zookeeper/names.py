@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from hedwig.metadata.operations import RecordKey
 from hedwig.model import SubscriberId, Topic
-from metadata.operations import RecordKey
 
 __all__ = [
     "COMPONENTS_MAX",

@@ -5,14 +5,14 @@ from itertools import islice
 from typing import Final
 
 from hedwig.clock import Deadline
+from hedwig.metadata.attempts import ListingTime
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.zookeeper.child_names import count_children, read_children
+from hedwig.metadata.zookeeper.names import subscriber_of
+from hedwig.metadata.zookeeper.requests import exists, get
+from hedwig.metadata.zookeeper.sight import Found, answer, found_node, reading
 from hedwig.model import SubscriberId
 from hedwig.zookeeper import Bridge
-from metadata.attempts import ListingTime
-from metadata.backend import StoreOptions
-from metadata.zookeeper.child_names import count_children, read_children
-from metadata.zookeeper.names import subscriber_of
-from metadata.zookeeper.requests import exists, get
-from metadata.zookeeper.sight import Found, answer, found_node, reading
 
 __all__ = ["scan_children"]
 

@@ -3,9 +3,9 @@
 from typing import Final
 
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata.backend import StoreOptions
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions
-from metadata.backend import StoreOptions
 
 __all__ = ["connect"]
 

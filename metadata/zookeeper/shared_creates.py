@@ -17,11 +17,11 @@ from typing import Any, Final, Generic, TypeVar
 from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, ZookeeperError
 
 from hedwig.clock import Deadline
+from hedwig.metadata.zookeeper.cas import CreateCas
+from hedwig.metadata.zookeeper.parents import ParentForecast
+from hedwig.metadata.zookeeper.requests import create_all
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge
-from metadata.zookeeper.cas import CreateCas
-from metadata.zookeeper.parents import ParentForecast
-from metadata.zookeeper.requests import create_all
 
 __all__ = ["SharedCreates"]
 

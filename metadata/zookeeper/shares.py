@@ -12,8 +12,8 @@ from typing import Final
 
 import msgpack
 
+from hedwig.metadata.key_ranges import KeyRange, steps
 from hedwig.model import Topic
-from metadata.key_ranges import KeyRange, steps
 
 __all__ = ["Shares", "listed_topics"]
 

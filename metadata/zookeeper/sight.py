@@ -16,14 +16,14 @@ from kazoo.exceptions import NoAuthError, NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.zookeeper.names import Place
+from hedwig.metadata.zookeeper.records import Codec
+from hedwig.metadata.zookeeper.requests import exists, get, sync
+from hedwig.metadata.zookeeper.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError
 from hedwig.zookeeper import Bridge
-from metadata.attempts import Attempts
-from metadata.backend import StoreOptions
-from metadata.zookeeper.names import Place
-from metadata.zookeeper.records import Codec
-from metadata.zookeeper.requests import exists, get, sync
-from metadata.zookeeper.versions import Identity, ZnodeVersion
 
 __all__ = ["Found", "Sight", "answer", "found_node", "look", "look_closely", "reading", "version_of"]
 

@@ -7,24 +7,24 @@ from typing import Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
+from hedwig.metadata.attempts import deadline_of_all
+from hedwig.metadata.key_ranges import KeyRange
+from hedwig.metadata.operations import Operation, Outcome, RecordKey, Write
+from hedwig.metadata.table import carry_out
+from hedwig.metadata.write_lease import within_lease
+from hedwig.metadata.zookeeper.cas import CreateCas
+from hedwig.metadata.zookeeper.child_names import count_children
+from hedwig.metadata.zookeeper.listing import Listing
+from hedwig.metadata.zookeeper.mutation import Build, Ground, Mutation
+from hedwig.metadata.zookeeper.names import Place
+from hedwig.metadata.zookeeper.scanning import scan_children
+from hedwig.metadata.zookeeper.shared_creates import SharedCreates
+from hedwig.metadata.zookeeper.shares import Shares, listed_topics
+from hedwig.metadata.zookeeper.sight import Sight, look, reading
+from hedwig.metadata.zookeeper.tree_scan import TreeScan
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
 from hedwig.versions import NEW, Version, Versioned
-from metadata.attempts import deadline_of_all
-from metadata.key_ranges import KeyRange
-from metadata.operations import Operation, Outcome, RecordKey, Write
-from metadata.table import carry_out
-from metadata.write_lease import within_lease
-from metadata.zookeeper.cas import CreateCas
-from metadata.zookeeper.child_names import count_children
-from metadata.zookeeper.listing import Listing
-from metadata.zookeeper.mutation import Build, Ground, Mutation
-from metadata.zookeeper.names import Place
-from metadata.zookeeper.scanning import scan_children
-from metadata.zookeeper.shared_creates import SharedCreates
-from metadata.zookeeper.shares import Shares, listed_topics
-from metadata.zookeeper.sight import Sight, look, reading
-from metadata.zookeeper.tree_scan import TreeScan
 
 __all__ = ["ZnodeTable"]
 

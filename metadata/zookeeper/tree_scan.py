@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from hedwig.clock import Deadline
+from hedwig.metadata.operations import RecordKey, outcome_of
+from hedwig.metadata.scan import ScannedRecord
+from hedwig.metadata.zookeeper.child_names import ChildNames, read_children
+from hedwig.metadata.zookeeper.listing import Listing
+from hedwig.metadata.zookeeper.mutation import Ground
+from hedwig.metadata.zookeeper.names import subscriber_of
+from hedwig.metadata.zookeeper.requests import exists, get
+from hedwig.metadata.zookeeper.scanning import scan_children
+from hedwig.metadata.zookeeper.sight import Found, answer, found_node, reading
 from hedwig.model import Topic
 from hedwig.zookeeper import Request
-from metadata.operations import RecordKey, outcome_of
-from metadata.scan import ScannedRecord
-from metadata.zookeeper.child_names import ChildNames, read_children
-from metadata.zookeeper.listing import Listing
-from metadata.zookeeper.mutation import Ground
-from metadata.zookeeper.names import subscriber_of
-from metadata.zookeeper.requests import exists, get
-from metadata.zookeeper.scanning import scan_children
-from metadata.zookeeper.sight import Found, answer, found_node, reading
 
 __all__ = ["TreeScan"]
 

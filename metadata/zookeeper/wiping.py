@@ -6,10 +6,10 @@ from typing import Any, Final
 from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from hedwig.clock import Deadline
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.zookeeper.requests import children, delete
+from hedwig.metadata.zookeeper.sight import answer, reading
 from hedwig.zookeeper import Bridge, Request
-from metadata.backend import StoreOptions
-from metadata.zookeeper.requests import children, delete
-from metadata.zookeeper.sight import answer, reading
 
 __all__ = ["delete_tree"]
 

@@ -2,8 +2,8 @@
 
 import click
 
-from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import folder_name
+from hedwig.pipeline.command import Job, JobCommand, pass_job
+from hedwig.pipeline.jobs.options import folder_name
 
 __all__ = ["command"]
 
@@ -20,11 +20,11 @@ def command(job: Job, directory: str, files: tuple[str, ...]) -> None:
     Parquet of all measurements and of their rounds taken together, and report.html with plots. FILES may be patterns
     and folders that Spark can read. hedwig-bench report makes the full report of a run.
     """
-    from pipeline.bench_page import bench_html
-    from pipeline.bench_results import measurements, medians
-    from pipeline.errors import JobError
-    from pipeline.folder import Folder
-    from pipeline.page import check_libraries
+    from hedwig.pipeline.bench_page import bench_html
+    from hedwig.pipeline.bench_results import measurements, medians
+    from hedwig.pipeline.errors import JobError
+    from hedwig.pipeline.folder import Folder
+    from hedwig.pipeline.page import check_libraries
 
     check_libraries("hdrh")
     with job.session() as spark:

@@ -4,8 +4,8 @@ import click
 
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
-from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import ScanWish, folder_name, timeout_option
+from hedwig.pipeline.command import Job, JobCommand, pass_job
+from hedwig.pipeline.jobs.options import ScanWish, folder_name, timeout_option
 
 __all__ = ["command"]
 
@@ -40,10 +40,10 @@ def command(
     Ends with 0 if both hold the same, and with 1 if not. Each side is read once; a store that changes meanwhile is no
     one moment. If one of them is a snapshot of a part, by --prefix, that part is compared.
     """
-    from pipeline.differences import Differences
-    from pipeline.reaching import check_readable, check_source, is_store
-    from pipeline.sides import two_sides
-    from pipeline.tables import Table
+    from hedwig.pipeline.differences import Differences
+    from hedwig.pipeline.reaching import check_readable, check_source, is_store
+    from hedwig.pipeline.sides import two_sides
+    from hedwig.pipeline.tables import Table
 
     for place in (before, after):
         check_source(place, job.settings)

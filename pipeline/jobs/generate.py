@@ -2,8 +2,8 @@
 
 import click
 
-from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import folder_name
+from hedwig.pipeline.command import Job, JobCommand, pass_job
+from hedwig.pipeline.jobs.options import folder_name
 
 __all__ = ["command"]
 
@@ -54,8 +54,8 @@ def command(
     Names have the shapes that names have in practice, some are no text, and few topics have most subscriptions. Each
     row depends on the seed and on its number alone.
     """
-    from pipeline.generate import Recipe, generate
-    from pipeline.snapshot import write_snapshot
+    from hedwig.pipeline.generate import Recipe, generate
+    from hedwig.pipeline.snapshot import write_snapshot
 
     try:
         recipe = Recipe(

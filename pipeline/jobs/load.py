@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
+from hedwig.pipeline.command import Job, JobCommand, pass_job
+from hedwig.pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.tables import Table
+    from hedwig.pipeline.tables import Table
 
 __all__ = ["command"]
 
@@ -52,11 +52,11 @@ def command(
     FILE may be compressed, a folder, or a pattern; names stand in it as they are, byte for byte. Topics that
     subscriptions need and that do not exist are made. The same load may be run again.
     """
-    from pipeline.copying import write_tables
-    from pipeline.name_files import subscriptions_of, topics_needed, topics_of
-    from pipeline.places import session_url
-    from pipeline.reaching import check_reachable
-    from pipeline.tables import Table
+    from hedwig.pipeline.copying import write_tables
+    from hedwig.pipeline.name_files import subscriptions_of, topics_needed, topics_of
+    from hedwig.pipeline.places import session_url
+    from hedwig.pipeline.reaching import check_reachable
+    from hedwig.pipeline.tables import Table
 
     if directory is not None and (topics or subscriptions):
         raise click.UsageError("give either --from, or --topics and --subscriptions")
@@ -96,11 +96,11 @@ def _given(
     job: Job, spark: "SparkSession", directory: str, wish: _Wish
 ) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
     """Return what is in a folder, and how many rows it has to be, where a manifest says so."""
-    from pipeline.errors import JobError
-    from pipeline.origin import check_origin
-    from pipeline.snapshot import is_snapshot, read_snapshot
-    from pipeline.store_tables import read_tables_of
-    from pipeline.tables import Table
+    from hedwig.pipeline.errors import JobError
+    from hedwig.pipeline.origin import check_origin
+    from hedwig.pipeline.snapshot import is_snapshot, read_snapshot
+    from hedwig.pipeline.store_tables import read_tables_of
+    from hedwig.pipeline.tables import Table
 
     rows = None
     if is_snapshot(spark, directory):

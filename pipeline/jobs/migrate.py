@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from hedwig.exit_codes import ExitCode
-from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import ScanWish, WriteWish, folder_name, scan_options, timeout_option, write_options
+from hedwig.pipeline.command import Job, JobCommand, pass_job
+from hedwig.pipeline.jobs.options import ScanWish, WriteWish, folder_name, scan_options, timeout_option, write_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from pipeline.snapshot import Snapshot
-    from pipeline.tables import Table
+    from hedwig.pipeline.snapshot import Snapshot
+    from hedwig.pipeline.tables import Table
 
 __all__ = ["command"]
 
@@ -53,12 +53,12 @@ def command(
     from which TARGET is written and with which it is compared. The job may be run again after it was ended: with the
     same --through SOURCE is not read again.
     """
-    from pipeline.copying import restore
-    from pipeline.places import session_url
-    from pipeline.policies import Policy
-    from pipeline.reaching import check_reachable, check_readable
-    from pipeline.snapshot import SNAPSHOT_TABLES, is_snapshot
-    from pipeline.tables import Table
+    from hedwig.pipeline.copying import restore
+    from hedwig.pipeline.places import session_url
+    from hedwig.pipeline.policies import Policy
+    from hedwig.pipeline.reaching import check_reachable, check_readable
+    from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, is_snapshot
+    from hedwig.pipeline.tables import Table
 
     if source == target:
         raise click.UsageError("SOURCE and TARGET are the same store")
@@ -97,8 +97,8 @@ class _Wanted:
 
 def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
     """Return it newly made."""
-    from pipeline.snapshot import read_snapshot
-    from pipeline.store_snapshot import take_snapshot
+    from hedwig.pipeline.snapshot import read_snapshot
+    from hedwig.pipeline.store_snapshot import take_snapshot
 
     take_snapshot(job, spark, wanted.source, wanted.tables, wanted.through, wanted.scan, "reading")
     return read_snapshot(spark, wanted.through)
@@ -106,8 +106,8 @@ def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
 
 def _earlier(job: Job, spark: "SparkSession", wanted: _Wanted, target: str) -> "Snapshot":
     """Return that of an earlier run, which is whole. Raises JobError - it is not, or is one of other things."""
-    from pipeline.errors import JobError
-    from pipeline.snapshot import read_snapshot
+    from hedwig.pipeline.errors import JobError
+    from hedwig.pipeline.snapshot import read_snapshot
 
     snapshot = read_snapshot(spark, wanted.through)
     manifest = snapshot.manifest

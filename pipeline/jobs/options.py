@@ -8,7 +8,13 @@ from typing import Any, Final, Self
 import click
 
 from hedwig.names import parse_name
-from pipeline.tables import BATCH_ROWS_MAX, CONNECTIONS_MAX, ROWS_PER_PARTITION, ROWS_PER_PARTITION_MAX, TIMEOUT_MAX_S
+from hedwig.pipeline.tables import (
+    BATCH_ROWS_MAX,
+    CONNECTIONS_MAX,
+    ROWS_PER_PARTITION,
+    ROWS_PER_PARTITION_MAX,
+    TIMEOUT_MAX_S,
+)
 
 __all__ = ["ScanWish", "WriteWish", "corrupt_option", "folder_name", "scan_options", "timeout_option", "write_options"]
 
@@ -95,7 +101,7 @@ _WRITE: Final = {
 def folder_name(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
     """Return the folder that was named. Raises ConfigurationError - Spark would not find it again."""
     if given is not None:
-        from pipeline.reaching import check_folder
+        from hedwig.pipeline.reaching import check_folder
 
         check_folder(given)
     return given

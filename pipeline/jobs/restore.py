@@ -2,8 +2,8 @@
 
 import click
 
-from pipeline.command import Job, JobCommand, pass_job
-from pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
+from hedwig.pipeline.command import Job, JobCommand, pass_job
+from hedwig.pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
 
 __all__ = ["command"]
 
@@ -24,12 +24,12 @@ def command(
     The snapshot is read and held to its manifest first, so a damaged one changes nothing. The same restore may be run
     again: what is there already counts as the same.
     """
-    from pipeline.copying import restore
-    from pipeline.origin import check_origin
-    from pipeline.places import session_url
-    from pipeline.reaching import check_reachable
-    from pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
-    from pipeline.tables import Table
+    from hedwig.pipeline.copying import restore
+    from hedwig.pipeline.origin import check_origin
+    from hedwig.pipeline.places import session_url
+    from hedwig.pipeline.reaching import check_reachable
+    from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
+    from hedwig.pipeline.tables import Table
 
     check_reachable(url, timeout_s)
     write = write.within(timeout_s)

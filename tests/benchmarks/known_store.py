@@ -6,13 +6,13 @@ from typing import Any, Generic, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata.key_ranges import KeyRange
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.managers import TableOwnershipManager, TablePersistenceManager, TableSubscriptionManager
+from hedwig.metadata.operations import Operation, Outcome, RecordKey
+from hedwig.metadata.table import carry_out_all
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW, Version, Versioned
-from metadata.key_ranges import KeyRange
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.managers import TableOwnershipManager, TablePersistenceManager, TableSubscriptionManager
-from metadata.operations import Operation, Outcome, RecordKey
-from metadata.table import carry_out_all
 
 __all__ = ["KnownStore"]
 

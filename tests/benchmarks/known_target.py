@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from benchmarks.load import Load, Observer
-from benchmarks.recording import Summary
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.load import Load, Observer
+from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.workloads import Operation, Workload
 from tests.virtual_time import VirtualTime
 
 __all__ = ["KnownTarget", "measured"]

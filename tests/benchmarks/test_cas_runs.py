@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.cas_cases import CasCases
-from benchmarks.cas_places import given_places
-from benchmarks.cas_suite import OPERATIONS, SMOKE_CAS, cas_cases
-from benchmarks.hub_suite import Case
-from benchmarks.main import main
-from benchmarks.record_clients import DATA, DRIVERS, SUBSCRIBER
-from benchmarks.results import Measurement, Result
-from benchmarks.tables import markdown
-from benchmarks.workloads import Operation, Workload
-from metadata import open_metadata
+from hedwig.benchmarks.cas_cases import CasCases
+from hedwig.benchmarks.cas_places import given_places
+from hedwig.benchmarks.cas_suite import OPERATIONS, SMOKE_CAS, cas_cases
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.record_clients import DATA, DRIVERS, SUBSCRIBER
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.tables import markdown
+from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.metadata import open_metadata
 from tests.benchmarks.processes import processes_over
 from tests.servers import RunningServers
 
@@ -34,7 +34,7 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
     output = tmp_path / "cas.json"
     arguments = ["--sizes", "smoke", "--dir", str(servers.launcher.directory), "--result", str(output)]
     run = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "cas", *arguments, "--data", str(tmp_path / "data")],
+        [sys.executable, "-m", "hedwig.benchmarks", "cas", *arguments, "--data", str(tmp_path / "data")],
         cwd=SOURCES,
         capture_output=True,
         text=True,
@@ -121,7 +121,7 @@ def test_who_ends_a_run_keeps_what_was_measured_and_leaves_no_server(number: sig
     output, data = tmp_path / "result.json", tmp_path / "data"
     arguments = ["read", "update", "--sizes", "smoke", "--driver", "zookeeper-plain", "--rounds", "100000"]
     arguments += ["--data", str(data), "--result", str(output)]
-    command = [sys.executable, "-m", "benchmarks", "cas", *arguments]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "cas", *arguments]
     with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         said = []

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.main import main
+from hedwig.benchmarks.main import main
 
 
 @pytest.mark.parametrize("command", ["cas", "hub", "listing", "migrate", "pipeline", "takeover"])

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.document import parts, section
-from benchmarks.main import main
-from benchmarks.results import Result
+from hedwig.benchmarks.document import parts, section
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.results import Result
 
 SOURCES = Path(__file__).parents[2]
 DOCUMENT = SOURCES / "docs" / "benchmarks.md"
@@ -18,7 +18,7 @@ SMALLEST = min(RESULTS, key=lambda path: path.stat().st_size)
 def test_the_documented_tables_are_those_of_the_committed_results() -> None:
     assert RESULTS
     _, shown, _ = parts(DOCUMENT)
-    again = "python -m benchmarks show --into docs/benchmarks.md benchmarks/results/*.json"
+    again = "python -m hedwig.benchmarks show --into docs/benchmarks.md benchmarks/results/*.json"
     assert shown == section([(path.name, Result.read(path)) for path in RESULTS]), f"run: {again}"
 
 

@@ -10,7 +10,7 @@ _WITHOUT: Final = """
 import sys
 for name in ("aiohttp", "google_crc32c", "happybase", "kazoo", "prometheus_client", "thriftpy2", "uvloop"):
     sys.modules[name] = None
-from benchmarks.main import main
+from hedwig.benchmarks.main import main
 main()
 """
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.hub_places import HEAP_MB
-from benchmarks.hub_suite import LEDGERS, MEASUREMENTS, SMOKE, cases
-from benchmarks.main import main
-from benchmarks.results import Measurement, Result
+from hedwig.benchmarks.hub_places import HEAP_MB
+from hedwig.benchmarks.hub_suite import LEDGERS, MEASUREMENTS, SMOKE, cases
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.results import Measurement, Result
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ DRIVERS = ("raw", "java", LEDGERS)
 
 
 def _command(place: Path, *arguments: str) -> list[str]:
-    command = [sys.executable, "-m", "benchmarks", "hub", "--sizes", "smoke", "--rate", "0", "--warm", "0.2"]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "hub", "--sizes", "smoke", "--rate", "0", "--warm", "0.2"]
     return [*command, "--output", str(place / "result.json"), "--data", str(place / "data"), *arguments]
 
 

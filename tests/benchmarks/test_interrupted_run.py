@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.results import Result
+from hedwig.benchmarks.results import Result
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     arguments = ["publish", "subscribe", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]
     # The second measurement would not end before somebody interrupts it.
     arguments += ["--subscriptions", "10000000", "--data", str(data), "--output", str(output)]
-    command = [sys.executable, "-m", "benchmarks", "hub", *arguments]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "hub", *arguments]
     with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         said = []
@@ -46,7 +46,7 @@ def test_a_run_that_was_ended_goes_on_later(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     arguments = ["publish", "deliver", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]
     arguments += ["--data", str(data), "--output", str(output)]
-    command = [sys.executable, "-m", "benchmarks", "hub", *arguments]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "hub", *arguments]
     with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         for line in run.stderr:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.jvm_flags import flags_of, flags_of_servers, note_flags
-from benchmarks.jvm_heap import (
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.jvm_flags import flags_of, flags_of_servers, note_flags
+from hedwig.benchmarks.jvm_heap import (
     full_heap,
     fullness,
     heap_max_bytes,
@@ -17,7 +17,7 @@ from benchmarks.jvm_heap import (
     out_of_memory,
     used_heap_bytes,
 )
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 
 MIB = 1 << 20
 HEAP_MB = 200

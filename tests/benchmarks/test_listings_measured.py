@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.command_process import run_command
-from benchmarks.errors import BenchmarkError
-from benchmarks.listing_cases import COMMANDS
-from benchmarks.main import main
-from benchmarks.results import Result
-from benchmarks.tables import markdown
+from hedwig.benchmarks.command_process import run_command
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.listing_cases import COMMANDS
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.tables import markdown
 
 TOPICS = 50
 MIB = 1 << 20

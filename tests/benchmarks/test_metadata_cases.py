@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from benchmarks.metadata_cases import MetadataCases
-from benchmarks.metadata_ground import FillTask, Ground
-from benchmarks.metadata_places import MetadataPlaces
-from benchmarks.results import Measurement
-from benchmarks.workloads import Among, Operation, Workload
+from hedwig.benchmarks.metadata_cases import MetadataCases
+from hedwig.benchmarks.metadata_ground import FillTask, Ground
+from hedwig.benchmarks.metadata_places import MetadataPlaces
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Among, Operation, Workload
 
 TOPICS = 200
 OPERATIONS = 20_000

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.generator_process import GeneratorProcess
-from benchmarks.metadata_cases import MetadataCases
-from benchmarks.metadata_ground import FillTask, Ground
-from benchmarks.metadata_places import MetadataPlaces
-from benchmarks.recording import Summary
-from benchmarks.results import Measurement
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.generator_process import GeneratorProcess
+from hedwig.benchmarks.metadata_cases import MetadataCases
+from hedwig.benchmarks.metadata_ground import FillTask, Ground
+from hedwig.benchmarks.metadata_places import MetadataPlaces
+from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Operation, Workload
 
 GROUND = Ground(topics=20, subscribers=1, drawn=20)
 WORKLOAD = Workload(

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from benchmarks.metadata_cases import MetadataCases
-from benchmarks.metadata_climb import Climb
-from benchmarks.metadata_ground import FillTask, Ground
-from benchmarks.metadata_places import MetadataPlaces
-from benchmarks.metadata_progress import Progress
-from benchmarks.metadata_suite import FILL, RESTART, SMOKE, stages
-from benchmarks.metadata_workloads import workload_files
-from benchmarks.results import LEFT_BEHIND, Measurement, Result
-from benchmarks.start_times import StartTimes
-from benchmarks.workloads import Choice, Workload
-from cli.dev import DevError
+from hedwig.benchmarks.metadata_cases import MetadataCases
+from hedwig.benchmarks.metadata_climb import Climb
+from hedwig.benchmarks.metadata_ground import FillTask, Ground
+from hedwig.benchmarks.metadata_places import MetadataPlaces
+from hedwig.benchmarks.metadata_progress import Progress
+from hedwig.benchmarks.metadata_suite import FILL, RESTART, SMOKE, stages
+from hedwig.benchmarks.metadata_workloads import workload_files
+from hedwig.benchmarks.results import LEFT_BEHIND, Measurement, Result
+from hedwig.benchmarks.start_times import StartTimes
+from hedwig.benchmarks.workloads import Choice, Workload
+from hedwig.cli.dev import DevError
 
 BACKENDS = ("zookeeper", "hbase")
 (STAGE,) = stages(workload_files(), ["read-owner", "consume"], replace(SMOKE, topics=(20, 40, 60)), 1)

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.load import Load
-from benchmarks.metadata_client import probe
-from benchmarks.metadata_fill import fill
-from benchmarks.metadata_ground import DATA, PREDECESSOR, SUCCESSOR, FillTask, Ground, wide_count
-from benchmarks.metadata_target import MetadataTarget
-from benchmarks.recording import Summary
-from benchmarks.results import Measurement
-from benchmarks.workloads import Among, Choice, Operation, Workload
+from hedwig.benchmarks.load import Load
+from hedwig.benchmarks.metadata_client import probe
+from hedwig.benchmarks.metadata_fill import fill
+from hedwig.benchmarks.metadata_ground import DATA, PREDECESSOR, SUCCESSOR, FillTask, Ground, wide_count
+from hedwig.benchmarks.metadata_target import MetadataTarget
+from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Among, Choice, Operation, Workload
+from hedwig.metadata.operations import RecordKey
 from hedwig.model import LedgerRanges
 from hedwig.versions import Version, Versioned
-from metadata.operations import RecordKey
 from tests.benchmarks.known_store import KnownStore
 from tests.virtual_time import VirtualTime
 

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.metadata_fill import fill_aloud
-from benchmarks.metadata_ground import FillTask
-from benchmarks.metadata_lines import filling
-from benchmarks.metadata_pace import Pace, Seconds
-from benchmarks.recording import Summary
+from hedwig.benchmarks.metadata_fill import fill_aloud
+from hedwig.benchmarks.metadata_ground import FillTask
+from hedwig.benchmarks.metadata_lines import filling
+from hedwig.benchmarks.metadata_pace import Pace, Seconds
+from hedwig.benchmarks.recording import Summary
 from tests.benchmarks.known_store import KnownStore
 from tests.virtual_time import VirtualTime
 

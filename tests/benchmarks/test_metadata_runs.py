@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.disk_flushes import FLUSHES
-from benchmarks.heaps import HEAP_MB_MIN
-from benchmarks.main import main
-from benchmarks.metadata_cases import MEMORY
-from benchmarks.metadata_places import RESTARTED, MetadataPlaces, children_max, terms
-from benchmarks.metadata_suite import SMOKE, Stage, Step, stages
-from benchmarks.metadata_workloads import ORDER, workload_files
-from benchmarks.report_flushes import flush_section
-from benchmarks.results import Measurement, Result
-from benchmarks.tables import markdown
-from metadata import open_metadata
+from hedwig.benchmarks.disk_flushes import FLUSHES
+from hedwig.benchmarks.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.metadata_cases import MEMORY
+from hedwig.benchmarks.metadata_places import RESTARTED, MetadataPlaces, children_max, terms
+from hedwig.benchmarks.metadata_suite import SMOKE, Stage, Step, stages
+from hedwig.benchmarks.metadata_workloads import ORDER, workload_files
+from hedwig.benchmarks.report_flushes import flush_section
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.tables import markdown
+from hedwig.metadata import open_metadata
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -38,7 +38,17 @@ FEW = ("claim", "consume", "read-subscriptions")
 
 
 def _command(directory: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "benchmarks", "metadata", *arguments, "--sizes", "smoke", "--run", str(directory)]
+    return [
+        sys.executable,
+        "-m",
+        "hedwig.benchmarks",
+        "metadata",
+        *arguments,
+        "--sizes",
+        "smoke",
+        "--run",
+        str(directory),
+    ]
 
 
 def _run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

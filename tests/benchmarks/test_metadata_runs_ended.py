@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.metadata_ground import wide_count
-from benchmarks.metadata_places import MetadataPlaces
-from benchmarks.metadata_suite import SMOKE, stages
-from benchmarks.metadata_workloads import workload_files
-from benchmarks.results import Result
-from cli.dev import DevError, DevServers
-from cli.dev.java import find_java
-from cli.dev.locks import locked
+from hedwig.benchmarks.metadata_ground import wide_count
+from hedwig.benchmarks.metadata_places import MetadataPlaces
+from hedwig.benchmarks.metadata_suite import SMOKE, stages
+from hedwig.benchmarks.metadata_workloads import workload_files
+from hedwig.benchmarks.results import Result
+from hedwig.cli.dev import DevError, DevServers
+from hedwig.cli.dev.java import find_java
+from hedwig.cli.dev.locks import locked
+from hedwig.metadata import open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import open_metadata
 from tests.benchmarks.processes import processes_over
 from tests.signals import born_with
 
@@ -35,7 +35,17 @@ PLANTED = Topic(b"planted")
 
 
 def _command(directory: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "benchmarks", "metadata", *arguments, "--sizes", "smoke", "--run", str(directory)]
+    return [
+        sys.executable,
+        "-m",
+        "hedwig.benchmarks",
+        "metadata",
+        *arguments,
+        "--sizes",
+        "smoke",
+        "--run",
+        str(directory),
+    ]
 
 
 def _started(command: list[str], **given: Any) -> AbstractContextManager["subprocess.Popen[str]"]:

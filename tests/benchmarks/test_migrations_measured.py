@@ -4,9 +4,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from benchmarks.main import main
-from benchmarks.results import Result
-from benchmarks.tables import markdown
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.tables import markdown
 
 TOPICS = 40
 MIB = 1 << 20

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.main import main
-from benchmarks.pipeline_steps import STEPS
-from benchmarks.process_tree import TreeMemory
-from benchmarks.results import Result
-from benchmarks.tables import markdown
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.pipeline_steps import STEPS
+from hedwig.benchmarks.process_tree import TreeMemory
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.tables import markdown
 from tests.benchmarks.processes import processes_over
 
 MIB = 1 << 20

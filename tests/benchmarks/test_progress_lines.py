@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks.progress_lines import ProgressLines
+from hedwig.benchmarks.progress_lines import ProgressLines
 
 
 class _Terminal(io.StringIO):

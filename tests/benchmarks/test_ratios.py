@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.cas_ratios import percentile_ratio, ratio
-from benchmarks.metadata_tables import metadata_tables
-from benchmarks.results import Measurement
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.cas_ratios import percentile_ratio, ratio
+from hedwig.benchmarks.metadata_tables import metadata_tables
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
 SLOW = {"zookeeper": {1: 2_000, 2: 100_000}, "hbase": {1: 113_000, 2: 5_000}}

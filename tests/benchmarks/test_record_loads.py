@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from benchmarks.cpu_time import cpu_s_between, cpu_s_of
-from benchmarks.load import Load
-from benchmarks.record_target import RecordTarget
-from benchmarks.recording import Summary
-from benchmarks.workloads import Operation, Workload, topic_name
+from hedwig.benchmarks.cpu_time import cpu_s_between, cpu_s_of
+from hedwig.benchmarks.load import Load
+from hedwig.benchmarks.record_target import RecordTarget
+from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.workloads import Operation, Workload, topic_name
 from tests.benchmarks.known_records import KnownRecords
 from tests.virtual_time import VirtualTime
 

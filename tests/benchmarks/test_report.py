@@ -14,24 +14,24 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from benchmarks.compare_figures import good
-from benchmarks.figures import is_enough, merged
-from benchmarks.main import main
-from benchmarks.metadata_cases import MEMORY
-from benchmarks.report_command import report
-from benchmarks.report_drawing import Palette
-from benchmarks.report_findings import findings
-from benchmarks.report_growth import rate_charts, stages_of
-from benchmarks.report_latency import percentile_chart, percentile_table
-from benchmarks.report_memory import memory_chart
-from benchmarks.report_page import Chart, Page, html, markdown_page
-from benchmarks.report_parts import report_page
-from benchmarks.report_verdicts import findings_table, leads, summary
-from benchmarks.report_walls import wall_kind
-from benchmarks.report_words import ms
-from benchmarks.results import Measurement, Result, alike
-from benchmarks.stored_suite import FAIL_OVER
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.compare_figures import good
+from hedwig.benchmarks.figures import is_enough, merged
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.metadata_cases import MEMORY
+from hedwig.benchmarks.report_command import report
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_findings import findings
+from hedwig.benchmarks.report_growth import rate_charts, stages_of
+from hedwig.benchmarks.report_latency import percentile_chart, percentile_table
+from hedwig.benchmarks.report_memory import memory_chart
+from hedwig.benchmarks.report_page import Chart, Page, html, markdown_page
+from hedwig.benchmarks.report_parts import report_page
+from hedwig.benchmarks.report_verdicts import findings_table, leads, summary
+from hedwig.benchmarks.report_walls import wall_kind
+from hedwig.benchmarks.report_words import ms
+from hedwig.benchmarks.results import Measurement, Result, alike
+from hedwig.benchmarks.stored_suite import FAIL_OVER
+from hedwig.benchmarks.workloads import Workload
 from hedwig.histograms import PERCENTILES
 from tests.benchmarks.known_times import LONGER, timed
 from tests.benchmarks.pictures import BLUE, GREEN, ORANGE, picture, share
@@ -174,7 +174,7 @@ def test_the_same_results_make_the_same_bytes_whatever_the_users_own_style_is(
 ) -> None:
     (tmp_path / "matplotlibrc").write_text("font.size: 30\naxes.facecolor: black\nsavefig.dpi: 40\n")
     environment = {**os.environ, "PYTHONHASHSEED": "7", "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
-    command = [sys.executable, "-m", "benchmarks", "report", str(OUT_OF_TIME), "-o", str(tmp_path / "again")]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "report", str(OUT_OF_TIME), "-o", str(tmp_path / "again")]
     subprocess.run(command, cwd=SOURCES, env=environment, check=True, timeout=280, capture_output=True)
     again = {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
     assert again == {path.name: path.read_bytes() for path in made_of_walls.iterdir()}

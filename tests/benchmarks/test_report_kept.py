@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.report_growth import Stage, stages_of
-from benchmarks.report_kept import kept_table, kept_words
-from benchmarks.report_parts import report_page
-from benchmarks.results import Measurement
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.report_growth import Stage, stages_of
+from hedwig.benchmarks.report_kept import kept_table, kept_words
+from hedwig.benchmarks.report_parts import report_page
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Workload
 from tests.benchmarks.recorded_results import three_backends
 
 

@@ -2,8 +2,8 @@
 
 import re
 
-from benchmarks.report_parts import report_page
-from benchmarks.results import Result
+from hedwig.benchmarks.report_parts import report_page
+from hedwig.benchmarks.results import Result
 from tests.benchmarks.pictures import BLUE, GREEN, ORANGE, picture, share
 from tests.benchmarks.recorded_results import COMMITTED
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.main import main
-from benchmarks.results import Measurement, Result, alike, failure_words
-from benchmarks.start_times import StartTimes
-from benchmarks.tables import markdown, rows
-from benchmarks.workloads import Choice, Operation, Workload
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.results import Measurement, Result, alike, failure_words
+from hedwig.benchmarks.start_times import StartTimes
+from hedwig.benchmarks.tables import markdown, rows
+from hedwig.benchmarks.workloads import Choice, Operation, Workload
 from hedwig.histograms import Histogram
 from tests.benchmarks.known_target import KnownTarget, measured
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.report_terms import facts
-from benchmarks.results import Result
-from benchmarks.resumption import later_words, note_resumption
-from benchmarks.tables import terms
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.report_terms import facts
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.resumption import later_words, note_resumption
+from hedwig.benchmarks.tables import terms
 from tests.benchmarks.test_results import ENVIRONMENT
 
 CLEAN = ENVIRONMENT | {"is_dirty": False, "cpus_usable": 2, "libraries": {"click": "8", "kazoo": "2"}}

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from benchmarks.hub_suite import Case
-from benchmarks.results import Measurement, Result
-from benchmarks.runs import carry_out
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.runs import carry_out
+from hedwig.benchmarks.workloads import Workload
 from tests.benchmarks.test_results import ENVIRONMENT
 
 CASES = [

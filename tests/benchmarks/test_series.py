@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report_drawing import Palette
-from benchmarks.report_growth import stages_of
-from benchmarks.report_page import Chart
-from benchmarks.report_series import series_chart
-from benchmarks.results import Measurement
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_growth import stages_of
+from hedwig.benchmarks.report_page import Chart
+from hedwig.benchmarks.report_series import series_chart
+from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.workloads import Workload
 from hedwig.histograms import Histogram
 
 STALLED = 2

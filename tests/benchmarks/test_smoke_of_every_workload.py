@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hub_cases import HubCases
-from benchmarks.hub_process import HubProcess
-from benchmarks.hub_suite import MEASUREMENTS, SMOKE, Case, cases
-from benchmarks.results import Measurement, Result
-from benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.hub_cases import HubCases
+from hedwig.benchmarks.hub_process import HubProcess
+from hedwig.benchmarks.hub_suite import MEASUREMENTS, SMOKE, Case, cases
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.workloads import Operation, Workload
 
 SOURCES = Path(__file__).parents[2]
 LATENCIES = ("service", "response")
@@ -19,7 +19,7 @@ LATENCIES = ("service", "response")
 def _bench(place: Path, *arguments: str) -> Result:
     """Run the command as its users do, at tiny sizes."""
     output = place / "result.json"
-    command = [sys.executable, "-m", "benchmarks", "hub", "--sizes", "smoke", "--output", str(output)]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "hub", "--sizes", "smoke", "--output", str(output)]
     run = subprocess.run(
         [*command, "--data", str(place / "data"), *arguments],
         cwd=SOURCES,

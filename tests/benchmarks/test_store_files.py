@@ -4,8 +4,8 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from benchmarks.store_files import disk_bytes, kept_files, occupied
-from cli.dev import DevServers
+from hedwig.benchmarks.store_files import disk_bytes, kept_files, occupied
+from hedwig.cli.dev import DevServers
 
 NODES = 400
 SNAPSHOT_EVERY = 20

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.main import main
-from benchmarks.results import Measurement, Result
-from benchmarks.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
-from benchmarks.tables import markdown
-from benchmarks.workloads import Workload
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
+from hedwig.benchmarks.tables import markdown
+from hedwig.benchmarks.workloads import Workload
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -21,7 +21,16 @@ SIZES = STORED_SIZES["smoke"]
 
 
 def _bench(place: Path, *arguments: str) -> Result:
-    command = [sys.executable, "-m", "benchmarks", "hub", "--sizes", "smoke", "--output", str(place / "result.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "hedwig.benchmarks",
+        "hub",
+        "--sizes",
+        "smoke",
+        "--output",
+        str(place / "result.json"),
+    ]
     run = subprocess.run(
         [*command, "--data", str(place / "data"), *arguments],
         cwd=SOURCES,
@@ -156,7 +165,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(arguments: list[str], reason
 def test_a_run_that_was_ended_goes_on_with_a_store_that_is_filled_again(tmp_path: Path) -> None:
     arguments = ["own", "publish-first", "--on", "zookeeper", "--sizes", "smoke", "--rate", "0"]
     arguments += ["--output", str(tmp_path / "result.json"), "--data", str(tmp_path / "data")]
-    command = [sys.executable, "-m", "benchmarks", "hub", *arguments]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "hub", *arguments]
     with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         for line in run.stderr:

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from benchmarks.takeover_owners import read_owners, write_owners
+from hedwig.benchmarks.takeover_owners import read_owners, write_owners
+from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo
-from metadata import open_metadata
 
 HUBS = {each.name: each for each in (HubInfo(host="hub", port=4080 + number, epoch=7) for number in range(3))}
 

@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from benchmarks.takeover_record import Publish, TakeoverRecord, TakeoverSummary
+from hedwig.benchmarks.takeover_record import Publish, TakeoverRecord, TakeoverSummary
 
 MS: Final = 1_000_000
 S: Final = 1_000 * MS

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.heaps import STORM_HEAP_MB_MIN
-from benchmarks.hub_places import HEAP_MB
-from benchmarks.main import main
-from benchmarks.report_parts import report_page
-from benchmarks.results import Result
-from benchmarks.takeover_sizes import TakeoverSizes
+from hedwig.benchmarks.heaps import STORM_HEAP_MB_MIN
+from hedwig.benchmarks.hub_places import HEAP_MB
+from hedwig.benchmarks.main import main
+from hedwig.benchmarks.report_parts import report_page
+from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.takeover_sizes import TakeoverSizes
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ SIZES = ["--topics", str(TOPICS), "--used", str(USED), "--attached", "20", "--hu
 @pytest.mark.full
 def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
-    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", *SIZES, "--ask", "1"]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "takeover", "--quick", *SIZES, "--ask", "1"]
     command += ["--session-timeout", "2", "--before", "2", "--after", "2"]
     command += ["--result", str(output), "--data", str(data)]
     run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
@@ -69,7 +69,7 @@ def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Pa
 @pytest.mark.full
 def test_with_metadata_in_zookeeper_the_hubs_take_topics_of_a_filled_store_over(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
-    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", *SIZES, "--metadata", "zookeeper"]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "takeover", "--quick", *SIZES, "--metadata", "zookeeper"]
     command += ["--stored", "1000", "--session-timeout", "2", "--before", "2", "--after", "2", "--rounds", "2"]
     command += ["--result", str(output), "--data", str(data)]
     run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
@@ -91,7 +91,18 @@ def test_with_metadata_in_zookeeper_the_hubs_take_topics_of_a_filled_store_over(
 @pytest.mark.parametrize("store", ["zookeeper", "hbase"])
 def test_hubs_take_topics_over_of_which_records_alone_name_the_dead_one(store: str, tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
-    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", *SIZES, "--metadata", store, "--ask", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "hedwig.benchmarks",
+        "takeover",
+        "--quick",
+        *SIZES,
+        "--metadata",
+        store,
+        "--ask",
+        "1",
+    ]
     command += ["--stored", "1000", "--write-owners", "--session-timeout", "2", "--before", "2", "--after", "2"]
     command += ["--result", str(output), "--data", str(data)]
     run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
@@ -109,7 +120,7 @@ def test_hubs_take_topics_over_of_which_records_alone_name_the_dead_one(store: s
 @pytest.mark.timeout(600)
 def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
-    command = [sys.executable, "-m", "benchmarks", "takeover", "--quick", "--topics", "60,120", "--hubs", "2"]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "takeover", "--quick", "--topics", "60,120", "--hubs", "2"]
     command += ["--metadata", "zookeeper", "--metadata", "hbase", "--used", "10", "--attached", "5", "--rate", "20"]
     command += ["--session-timeout", "2", "--before", "1", "--after", "1", "--ask", "1"]
     command += ["--result", str(output), "--data", str(data)]

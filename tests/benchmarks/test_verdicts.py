@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.report_drawing import Palette
-from benchmarks.report_findings import Finding, Outcome, findings
-from benchmarks.report_growth import rates_of, stages_of
-from benchmarks.report_metadata import metadata_sections
-from benchmarks.report_page import Section
-from benchmarks.report_parts import report_page
-from benchmarks.report_verdicts import findings_table, leads, summary
-from benchmarks.report_walls import wall_of, wall_words, walls_table
-from benchmarks.results import Measurement
+from hedwig.benchmarks.report_drawing import Palette
+from hedwig.benchmarks.report_findings import Finding, Outcome, findings
+from hedwig.benchmarks.report_growth import rates_of, stages_of
+from hedwig.benchmarks.report_metadata import metadata_sections
+from hedwig.benchmarks.report_page import Section
+from hedwig.benchmarks.report_parts import report_page
+from hedwig.benchmarks.report_verdicts import findings_table, leads, summary
+from hedwig.benchmarks.report_walls import wall_of, wall_words, walls_table
+from hedwig.benchmarks.results import Measurement
 from hedwig.histograms import Histogram
 from tests.benchmarks.known_times import (
     CONTRARY,

@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.arrivals import Arrivals
-from benchmarks.hub_suite import DELIVER, MEASUREMENTS, PLACES, SMOKE, ZNODES, cases
-from benchmarks.results import Result
+from hedwig.benchmarks.arrivals import Arrivals
+from hedwig.benchmarks.hub_suite import DELIVER, MEASUREMENTS, PLACES, SMOKE, ZNODES, cases
+from hedwig.benchmarks.results import Result
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]
@@ -14,7 +14,7 @@ SOURCES = Path(__file__).parents[2]
 
 def test_every_message_reaches_every_subscriber_once_and_in_order(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
-    command = [sys.executable, "-m", "benchmarks", "hub", "deliver", "--sizes", "smoke", "--driver", ZNODES]
+    command = [sys.executable, "-m", "hedwig.benchmarks", "hub", "deliver", "--sizes", "smoke", "--driver", ZNODES]
     command += ["--driver", "client", "--output", str(output), "--data", str(data), "--warm", "0.2"]
     run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stderr

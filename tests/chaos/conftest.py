@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from tests.faults.sickbay import heal
 
 __all__: list[str] = []

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from cli.dev import DevServers
-from cli.dev.bookkeeper import LEDGERS_ROOT
-from cli.dev.ports import choose_port
-from metadata import StoreOptions, format_metadata
+from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.ports import choose_port
+from hedwig.metadata import StoreOptions, format_metadata
 from tests.chaos.recorded_hub import RECORDS, ROUTES, process_name
 from tests.faults.linearizability.recorder import read_recorded
 from tests.faults.linearizability.versioned_register import CasOperation

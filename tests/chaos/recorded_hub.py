@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-import hub.cluster
-import hub.hub
-from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
-from hub.liveness import LivenessOptions
-from hub.main import main
-from metadata import (
+import hedwig.hub.cluster
+import hedwig.hub.hub
+from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hedwig.hub.liveness import LivenessOptions
+from hedwig.hub.main import main
+from hedwig.metadata import (
     Managers,
     MetadataStore,
     MetadataUrl,
@@ -30,9 +30,9 @@ from metadata import (
     WriteLease,
     open_metadata,
 )
-from metadata.hbase import HBaseFactory
-from metadata.hbase.native import connect
-from metadata.hbase.native.places import Server
+from hedwig.metadata.hbase import HBaseFactory
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.native.places import Server
 from tests.faults.linearizability.recorder import RecordedOwnership
 
 __all__ = ["RECORDS", "ROUTES", "STOPPED_CLOCK", "process_name"]
@@ -95,8 +95,8 @@ async def _resolve_routed(registry: ZookeeperRegistry, bookie: str) -> tuple[str
 if __name__ == "__main__":
     liveness = partial(LivenessOptions, boot_time_s=lambda: 0.0) if STOPPED_CLOCK in os.environ else LivenessOptions
     with (
-        patch.object(hub.cluster, "LivenessOptions", liveness),
-        patch.object(hub.hub, "open_metadata", _open_recorded),
+        patch.object(hedwig.hub.cluster, "LivenessOptions", liveness),
+        patch.object(hedwig.hub.hub, "open_metadata", _open_recorded),
         patch.object(ZookeeperRegistry, "resolve", _resolve_routed),
     ):
         main()

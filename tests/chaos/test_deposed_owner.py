@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import pytest
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
+from hedwig.metadata import open_metadata
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
 from hedwig.wire import Action, Answer, CreateOrAttach, Delivery, Message, Publish, Subscribe, Unsubscribe
-from metadata import open_metadata
 from tests.chaos.history import ChaosHistory
 from tests.chaos.hubs import SESSION_S, Hubs, hubs_on
 from tests.chaos.recorded_hub import STOPPED_CLOCK

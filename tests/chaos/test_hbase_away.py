@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from tests.chaos.history import ChaosHistory, Fault
 from tests.chaos.hubs import hubs_on
 from tests.chaos.turmoil import Healing, too_slow

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from tests.chaos.divider import Divider, Way
 from tests.chaos.history import ChaosHistory, Fault
 from tests.chaos.hubs import SESSION_S, Detour, hubs_on

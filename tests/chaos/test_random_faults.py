@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from tests.chaos.history import ChaosHistory
 from tests.chaos.hubs import hubs_on
 from tests.chaos.java_load import java_load

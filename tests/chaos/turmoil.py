@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cli.dev import DevError, DevServers, ServerState
+from hedwig.cli.dev import DevError, DevServers, ServerState
 from hedwig.errors import MetadataError
+from hedwig.hub.main import ExitCode
+from hedwig.metadata import StoreOptions, open_metadata
 from hedwig.model import SubscriberId, Topic
-from hub.main import ExitCode
-from metadata import StoreOptions, open_metadata
 from tests.chaos.history import Fault
 from tests.chaos.hubs import SESSION_S, Hubs
 from tests.chaos.starvation import waited_most_s, waits_s

@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from click.testing import CliRunner
 
-from cli.main import main
+from hedwig.cli.main import main
 
 __all__ = ["DEADLINE_S", "PROGRAM_TELLING_ITS_PEAK", "Admin", "Ran", "wait_until"]
 
 DEADLINE_S: Final = 60.0
-_PROGRAM: Final = (sys.executable, "-c", "from cli.main import main; main()")
+_PROGRAM: Final = (sys.executable, "-c", "from hedwig.cli.main import main; main()")
 _TELLING_ITS_PEAK: Final = """
 import sys
-from cli.main import main
+from hedwig.cli.main import main
 try:
     main()
 finally:

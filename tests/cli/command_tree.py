@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from cli.main import main
+from hedwig.cli.main import main
 from tests.cli.admin import Admin
 
 __all__ = ["EVERY_COMMAND", "ON_THE_STORE", "SERVED_BY_HUBS", "STARTS_SERVERS", "example_of", "leaves", "prepare"]

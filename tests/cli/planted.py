@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from hedwig.hub.ledgers import LocalLedgerStore
+from hedwig.metadata import MetadataStore, open_metadata
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -18,8 +20,6 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.versions import ANY, NEW
-from hub.ledgers import LocalLedgerStore
-from metadata import MetadataStore, open_metadata
 
 __all__ = [
     "DEAD",

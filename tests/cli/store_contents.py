@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any, Final
 
+from hedwig.metadata import MetadataStore, Outcome, RecordKey, Write, open_metadata
+from hedwig.metadata.kinds import OWNERSHIP
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, Outcome, RecordKey, Write, open_metadata
-from metadata.kinds import OWNERSHIP
 from tests.metadata import samples
 
 __all__ = ["contents", "fill"]

@@ -16,7 +16,11 @@ __all__ = ["COLUMNS", "LINES", "Terminal"]
 
 COLUMNS: Final = 80
 LINES: Final = 24
-_PROGRAM: Final = (sys.executable, "-c", "import sys; sys.argv[0] = 'hedwig-admin'; from cli.main import main; main()")
+_PROGRAM: Final = (
+    sys.executable,
+    "-c",
+    "import sys; sys.argv[0] = 'hedwig-admin'; from hedwig.cli.main import main; main()",
+)
 _END_S: Final = 30.0
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 import pytest
 
-from cli.main import main
+from hedwig.cli.main import main
 from tests.cli.command_tree import EVERY_COMMAND, leaves
 
 PROJECT: Final = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.package_graph import check_package_graph
 from tests.servers import RunningServers

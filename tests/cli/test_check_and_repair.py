@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from cli.errors import ExitCode
-from cli.formats import FORMATS
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.formats import FORMATS
+from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
-from metadata import MetadataStore
 from tests.cli.admin import DEADLINE_S, PROGRAM_TELLING_ITS_PEAK, Admin, Ran
 from tests.cli.agreement import check_agreement
 from tests.cli.planted import (

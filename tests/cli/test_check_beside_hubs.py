@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import SystemClock
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.metadata import MetadataStore
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from metadata import MetadataStore
 from tests.cli.admin import Admin, wait_until
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.planted import in_store

@@ -17,24 +17,24 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from cli.cluster_access import ClusterAccess
-from cli.found import Found
-from cli.ledger_access import LedgerAccess
-from cli.metadata_check import Surroundings, surroundings
-from cli.settings import Settings
-from cli.store_repair import StoreRepair
+from hedwig.cli.cluster_access import ClusterAccess
+from hedwig.cli.found import Found
+from hedwig.cli.ledger_access import LedgerAccess
+from hedwig.cli.metadata_check import Surroundings, surroundings
+from hedwig.cli.settings import Settings
+from hedwig.cli.store_repair import StoreRepair
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.repairs import RepairResult
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from metadata import MetadataStore
-from metadata.findings import FindingKind
-from metadata.repairs import RepairResult
 from tests.cli.admin import Admin
 from tests.cli.command_tree import example_of
 from tests.cli.planted import DEAD, ranges, set_ranges

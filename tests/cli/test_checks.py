@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.errors import ExitCode
-from cli.formats import FORMATS
-from cli.perf_terms import OPERATIONS, SIZES, PerfSize
-from cli.verdicts import CheckExit, Verdict, exit_of
-from metadata import format_metadata
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.formats import FORMATS
+from hedwig.cli.perf_terms import OPERATIONS, SIZES, PerfSize
+from hedwig.cli.verdicts import CheckExit, Verdict, exit_of
+from hedwig.metadata import format_metadata
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.agreement import check_agreement
 from tests.cli.command_tree import example_of

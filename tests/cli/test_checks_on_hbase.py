@@ -10,10 +10,10 @@ from pathlib import Path
 import happybase
 import pytest
 
-from cli.errors import ExitCode
-from cli.perf_terms import OPERATIONS, SIZES
-from cli.verdicts import CheckExit
-from metadata import StoreOptions, format_metadata
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.perf_terms import OPERATIONS, SIZES
+from hedwig.cli.verdicts import CheckExit
+from hedwig.metadata import StoreOptions, format_metadata
 from tests.cli.admin import DEADLINE_S, Admin
 from tests.servers import RunningServers
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, Ran
 from tests.cli.terminal import Terminal
 
-_AS_INSTALLED = "import sys; sys.argv[0] = 'hedwig-admin'; from cli.main import main; main()"
+_AS_INSTALLED = "import sys; sys.argv[0] = 'hedwig-admin'; from hedwig.cli.main import main; main()"
 
 
 def _completed(admin: Admin, *words: str, **environment: str) -> list[str]:
@@ -113,8 +113,17 @@ def test_only_what_is_completed_is_loaded(admin: Admin) -> None:
     seen = f"import os, sys; os._exit = lambda _: print(*sys.modules, file=sys.stderr); {_AS_INSTALLED}"
     words = {"_HEDWIG_ADMIN_COMPLETE": "bash_complete", "COMP_WORDS": "hedwig-admin config sh", "COMP_CWORD": "2"}
     loaded = set(_run_with(admin, seen, words).err.split())
-    assert "cli.config" in loaded
-    unwanted = {"cli.topic", "cli.hub", "cli.publish", "cli.dev", "hedwig.client", "metadata", "kazoo", "ssl"}
+    assert "hedwig.cli.config" in loaded
+    unwanted = {
+        "hedwig.cli.topic",
+        "hedwig.cli.hub",
+        "hedwig.cli.publish",
+        "hedwig.cli.dev",
+        "hedwig.client",
+        "hedwig.metadata",
+        "kazoo",
+        "ssl",
+    }
     assert loaded.isdisjoint(unwanted), loaded & unwanted
 
 

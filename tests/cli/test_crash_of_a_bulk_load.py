@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from cli.bulk_input import BulkInput, RowBatch
-from cli.errors import CommandError, ExitCode
-from cli.result_file import Checkpoint, Load, ResultFile
+from hedwig.cli.bulk_input import BulkInput, RowBatch
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.result_file import Checkpoint, Load, ResultFile
+from hedwig.metadata import RecordKey
+from hedwig.metadata.bulk import RowOutcome, RowResult
 from hedwig.model import Topic
-from metadata import RecordKey
-from metadata.bulk import RowOutcome, RowResult
 from tests.cli.admin import Admin, wait_until
 
 ROWS = 20_000

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
+from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import open_metadata
 from tests.cli.admin import Admin
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.hub.admin_client import AdminClient

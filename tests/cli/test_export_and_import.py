@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.store_contents import contents, fill
 from tests.cli.terminal import Terminal

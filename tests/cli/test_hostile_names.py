@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from cli.errors import ExitCode
-from cli.formats import FORMATS
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.formats import FORMATS
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Message

@@ -17,9 +17,9 @@ from typing import IO, Any, Final
 import click
 import pytest
 
-from cli.errors import ExitCode
-from cli.formats import FORMATS
-from cli.main import main
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.formats import FORMATS
+from hedwig.cli.main import main
 from hedwig.client import HubAddress
 from hedwig.wire import CloseSubscription, Request
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
@@ -208,7 +208,7 @@ def test_ids_go_to_their_file_past_the_progress(admin: Admin, topic: str) -> Non
 def _on_terminal(admin: Admin, command: str) -> Ran:
     """Run a command that reads 400 lines from a pipe and writes to a terminal; return what that shows."""
     on_terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', sys.argv[1]])))"
-    hedwig_admin = f"{shlex.quote(sys.executable)} -c 'from cli.main import main; main()' {command}"
+    hedwig_admin = f"{shlex.quote(sys.executable)} -c 'from hedwig.cli.main import main; main()' {command}"
     return admin.run_apart(f"seq 1 400 | {hedwig_admin}", program=(sys.executable, "-c", on_terminal), TERM="xterm")
 
 

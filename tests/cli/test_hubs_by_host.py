@@ -2,11 +2,11 @@
 
 import pytest
 
-from cli.cluster_access import ClusterAccess, pick_hub
-from cli.errors import CommandError, ExitCode
-from cli.settings import Settings
+from hedwig.cli.cluster_access import ClusterAccess, pick_hub
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.settings import Settings
+from hedwig.hub.liveness import LiveHub
 from hedwig.model import HubInfo
-from hub.liveness import LiveHub
 
 LIVE = [LiveHub(HubInfo(host=host, port=port, epoch=1)) for host, port in (("one", 4080), ("two", 4080), ("two", 4090))]
 CLUSTER = ClusterAccess(given="zookeeper://zk:2181/hedwig/eu")

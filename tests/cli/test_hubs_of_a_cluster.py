@@ -12,14 +12,14 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
-from cli.errors import ExitCode
-from cli.formats import FORMATS
-from cli.hub import hub as hub_group
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.formats import FORMATS
+from hedwig.cli.hub import hub as hub_group
+from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId
 from hedwig.status import StatusCode
 from hedwig.wire import Subscribe
-from metadata import format_metadata
 from tests.cli.admin import Admin, wait_until
 from tests.cli.agreement import check_agreement
 from tests.cli.screen import shown_on_terminal
@@ -181,7 +181,11 @@ def test_shells_complete_the_hubs_that_are_alive(pair: Pair) -> None:
         _HEDWIG_ADMIN_COMPLETE="bash_complete",
         COMP_WORDS="hedwig-admin hub show 127",
         COMP_CWORD="3",
-        program=(sys.executable, "-c", "import sys; sys.argv[0] = 'hedwig-admin'; from cli.main import main; main()"),
+        program=(
+            sys.executable,
+            "-c",
+            "import sys; sys.argv[0] = 'hedwig-admin'; from hedwig.cli.main import main; main()",
+        ),
     )
     assert ran.out.split() == sorted(f"plain,{hub.address}" for hub in pair.hubs)
 

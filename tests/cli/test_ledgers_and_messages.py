@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import Admin
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.hub.admin_client import AdminClient

@@ -12,15 +12,15 @@ from typing import Final
 
 import pytest
 
-from cli.access import with_store_to_write
-from cli.errors import CommandError, ExitCode
-from cli.settings import Settings
+from hedwig.cli.access import with_store_to_write
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.settings import Settings
 from hedwig.clock import SystemClock
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.freeze_watch import FreezeWatch, StoreFrozenError
+from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, open_metadata
-from metadata.freeze_watch import FreezeWatch, StoreFrozenError
-from metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.store_contents import contents, fill
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.verdicts import CheckExit
+from hedwig.cli.verdicts import CheckExit
 from tests.cli.admin import Admin
 
 

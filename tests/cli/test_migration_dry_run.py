@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from cli.errors import ExitCode
-from metadata import open_metadata
-from metadata.freezing import RECORD_NAME as FREEZE
-from metadata.migration import RECORD_NAME as MIGRATION
-from metadata.standalone import RECORD_NAME as STANDALONE
+from hedwig.cli.errors import ExitCode
+from hedwig.metadata import open_metadata
+from hedwig.metadata.freezing import RECORD_NAME as FREEZE
+from hedwig.metadata.migration import RECORD_NAME as MIGRATION
+from hedwig.metadata.standalone import RECORD_NAME as STANDALONE
 from tests.cli.admin import Admin, Ran
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.store_contents import contents, fill

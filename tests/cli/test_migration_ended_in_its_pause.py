@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from hedwig.errors import ServiceDownError
-from metadata.migration import RECORD_NAME
+from hedwig.metadata.migration import RECORD_NAME
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.held_admin import HeldAdmin
 from tests.cli.hub_and_admin import HubAndAdmin

@@ -9,13 +9,13 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers
-from cli.errors import ExitCode
+from hedwig.cli.dev import DevServers
+from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import ServiceDownError
+from hedwig.metadata import MetadataUrl, open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import MetadataUrl, open_metadata
 from tests.cli.admin import Admin, Ran, wait_until
 from tests.cli.store_contents import contents, fill
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step

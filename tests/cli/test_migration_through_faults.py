@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import ExitCode
-from metadata import open_metadata
+from hedwig.cli.errors import ExitCode
+from hedwig.metadata import open_metadata
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.store_contents import contents, fill
 from tests.servers import RunningServers

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.perf_runs import PerfRuns
-from cli.perf_terms import PerfSize
-from cli.scratch_topics import ScratchTopics
-from cli.settings import Settings
+from hedwig.cli.perf_runs import PerfRuns
+from hedwig.cli.perf_terms import PerfSize
+from hedwig.cli.scratch_topics import ScratchTopics
+from hedwig.cli.settings import Settings
 from hedwig.errors import MetadataUnavailableError
-from metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
 from tests.faults.waiting import until
 
 SIZE = PerfSize(topics=1000, operations=200, callers=64)

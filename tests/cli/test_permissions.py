@@ -15,12 +15,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from cli.errors import ExitCode
-from cli.verdicts import CheckExit
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.verdicts import CheckExit
 from tests.cli.admin import DEADLINE_S, Admin, Ran
 from tests.servers import RunningServers
 
-_PROGRAM: Final = (sys.executable, "-c", "from cli.main import main; main()")
+_PROGRAM: Final = (sys.executable, "-c", "from hedwig.cli.main import main; main()")
 _KEEPER: Final = ("keeper", "secret")
 
 

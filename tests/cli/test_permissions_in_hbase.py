@@ -9,19 +9,19 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
-from cli.errors import ExitCode
-from cli.verdicts import CheckExit
+from hedwig.cli.dev import DevServers
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.verdicts import CheckExit
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
+from hedwig.metadata import MetadataUrl, StoreOptions
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.native.identity import Identity
+from hedwig.metadata.hbase.schema import Tables
+from hedwig.metadata.kinds import PERSISTENCE
 from hedwig.model import SubscriberId, Topic
 from hedwig.outcomes import ForbiddenError
-from metadata import MetadataUrl, StoreOptions
-from metadata.hbase.native import connect
-from metadata.hbase.native.identity import Identity
-from metadata.hbase.schema import Tables
-from metadata.kinds import PERSISTENCE
 from tests.cli.admin import Admin, Ran, wait_until
 from tests.cli.store_contents import contents, fill
 from tests.hbase_rights import GATEWAY_USER, KEEPER, RIGHTS_ARE_CHECKED, grant, revoke

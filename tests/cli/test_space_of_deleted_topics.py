@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import wait_until
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.hub.admin_client import AdminClient

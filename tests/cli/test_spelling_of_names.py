@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import TopicBusyError
 from hedwig.model import SubscriberId, Topic

@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import Admin, Ran
 
-_PROGRAM: Final = shlex.join((sys.executable, "-c", "from cli.main import main; main()"))
+_PROGRAM: Final = shlex.join((sys.executable, "-c", "from hedwig.cli.main import main; main()"))
 
 
 def _in_shell(admin: Admin, line: str) -> Ran:

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingSubscription
 from hedwig.errors import SubscriptionClosedError
 from hedwig.model import SubscriberId, Topic

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
+from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW, Version
-from metadata import open_metadata
 from tests.cli.admin import Admin, wait_until
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.hub.admin_client import AdminClient

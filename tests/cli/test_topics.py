@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from cli.topic_deletion import delete_topic, read_topic
+from hedwig.cli.topic_deletion import delete_topic, read_topic
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata import MetadataStore, RecordKey, Write, open_metadata
+from hedwig.metadata.freeze_watch import FreezeWatch
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -21,8 +23,6 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.versions import ANY, NEW
-from metadata import MetadataStore, RecordKey, Write, open_metadata
-from metadata.freeze_watch import FreezeWatch
 from tests.cli.admin import Admin
 from tests.endings import end_all
 

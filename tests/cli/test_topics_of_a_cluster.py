@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
-from cli.errors import ExitCode
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
-from metadata import open_metadata
 from tests.cli.command_tree import example_of
 from tests.cli.test_hubs_of_a_cluster import Pair
 from tests.hub.admin_client import AdminClient

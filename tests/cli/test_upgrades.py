@@ -10,11 +10,11 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
-from cli.errors import ExitCode
-from cli.formats import FORMATS
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.formats import FORMATS
+from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import pubsub_pb2 as pb
-from metadata import format_metadata
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.agreement import check_agreement
 from tests.cli.store_contents import contents

@@ -16,7 +16,7 @@ import click
 import pytest
 import yaml
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import DEADLINE_S, Admin
 from tests.cli.command_tree import EVERY_COMMAND, leaves
 from tests.cli.terminal import Terminal

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from tests.cli.admin import Admin, Ran
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.store_contents import contents, fill

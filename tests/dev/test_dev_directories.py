@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevError, DevServers, ServerState
-from cli.dev.bookkeeper import LEDGERS_ROOT
-from cli.dev.classpath import ClasspathCache, user_cache
-from cli.dev.zookeeper_wire import four_letter_word
+from hedwig.cli.dev import DevError, DevServers, ServerState
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.classpath import ClasspathCache, user_cache
+from hedwig.cli.dev.zookeeper_wire import four_letter_word
 from tests.dev.conditions import wait_until
 from tests.dev.listening import listening_addresses, processes_naming
 
-COMMAND = [sys.executable, "-c", "from cli.main import main; main()", "dev"]
+COMMAND = [sys.executable, "-c", "from hedwig.cli.main import main; main()", "dev"]
 LOOPBACK_HEX = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 

@@ -14,8 +14,8 @@ import happybase
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevError, DevServers, NotAnsweringError, ServerState, UnknownServerError
-from cli.dev.thrift_wire import thrift2_finds_table
+from hedwig.cli.dev import DevError, DevServers, NotAnsweringError, ServerState, UnknownServerError
+from hedwig.cli.dev.thrift_wire import thrift2_finds_table
 from tests.dev.conditions import wait_until
 from tests.dev.listening import listening_addresses, processes_naming
 

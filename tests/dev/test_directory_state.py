@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from cli.dev.errors import DevError
-from cli.dev.locks import locked
-from cli.dev.processes import ProcessIdentity
-from cli.dev.server_directory import ServerDirectory
-from cli.dev.services import KINDS
-from cli.dev.state import ServerRecord, Settings, State, read_state, write_state
+from hedwig.cli.dev.errors import DevError
+from hedwig.cli.dev.locks import locked
+from hedwig.cli.dev.processes import ProcessIdentity
+from hedwig.cli.dev.server_directory import ServerDirectory
+from hedwig.cli.dev.services import KINDS
+from hedwig.cli.dev.state import ServerRecord, Settings, State, read_state, write_state
 from tests.dev.conditions import wait_until
 
 HOLD_LOCK = """
 import sys, time
 from pathlib import Path
-from cli.dev.locks import locked
+from hedwig.cli.dev.locks import locked
 with locked(Path(sys.argv[1]), 5):
     print("held", flush=True)
     time.sleep(600)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.dev import processes
-from cli.dev.errors import DevError
-from cli.dev.processes import (
+from hedwig.cli.dev import processes
+from hedwig.cli.dev.errors import DevError
+from hedwig.cli.dev.processes import (
     ProcessIdentity,
     identify_child,
     is_paused,

@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hub.configuration import Configuration, from_environment
-from hub.option_keys import keys, variable
-from hub.quantities import duration_s
-from metadata import MetadataUrl
+from hedwig.hub.configuration import Configuration, from_environment
+from hedwig.hub.option_keys import keys, variable
+from hedwig.hub.quantities import duration_s
+from hedwig.metadata import MetadataUrl
 from tests.docker.compose_file import DOCKER, PROJECT, is_one_shot, read_compose_file
 
 COMPOSE: Final = read_compose_file()

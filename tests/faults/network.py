@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from metadata import MetadataUrl
+from hedwig.metadata import MetadataUrl
 from tests.faults.proxy import Plan, Proxy
 from tests.faults.wires import ThriftWire, Wire, ZooKeeperWire
 from tests.metadata.hbase.native.wire import WRITE, HBaseWire

@@ -1,7 +1,7 @@
 """What the store itself holds of a record, past all code under test, compared with what was acknowledged."""
 
+from hedwig.metadata import RecordKey
 from hedwig.versions import Version
-from metadata import RecordKey
 from tests.metadata.doors import Call
 from tests.metadata.probe import Probe
 

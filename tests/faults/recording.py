@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hedwig.errors import BadVersionError, MetadataUnavailableError, NoRecordError, UncertainStateError
+from hedwig.metadata import MetadataStore
 from hedwig.versions import NEW, Version, Versioned
-from metadata import MetadataStore
 from tests.faults.history import ABSENT, Call, Delete, Done, Operation, Outcome, Put, Read, Saw, Unknown, unexplained
 from tests.faults.numbers import number_of, shown
 from tests.faults.waiting import TIMEOUT_S

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from cli.dev import DevServers, ServerState
+from hedwig.cli.dev import DevServers, ServerState
 
 __all__ = ["heal", "tended"]
 

@@ -12,8 +12,8 @@ import sys
 from typing import Any, Final
 
 from hedwig.errors import HedwigError
+from hedwig.metadata import StoreOptions, open_metadata
 from hedwig.versions import NEW
-from metadata import StoreOptions, open_metadata
 from tests.metadata.doors import CALLS
 
 __all__ = ["fill"]

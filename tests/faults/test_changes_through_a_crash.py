@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
+from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
+from hedwig.metadata.changes import ChangedRecord, Changes
+from hedwig.metadata.kinds import OWNERSHIP
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW
-from metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
-from metadata.changes import ChangedRecord, Changes
-from metadata.kinds import OWNERSHIP
 from tests.faults.network import NETWORKED, Networked
 from tests.metadata import samples
 from tests.metadata.clients import Clients, Names

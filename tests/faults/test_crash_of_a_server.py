@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from metadata import StoreOptions
+from hedwig.metadata import StoreOptions
 from tests.faults.history import Done, Saw
 from tests.faults.network import Networked
 from tests.faults.raw import assert_stored

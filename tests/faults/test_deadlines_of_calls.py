@@ -14,10 +14,10 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, open_metadata
+from hedwig.metadata.write_gate import WriteGate
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version
-from metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, open_metadata
-from metadata.write_gate import WriteGate
 from tests.faults.network import Networked
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.metadata import samples

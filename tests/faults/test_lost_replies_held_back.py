@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from metadata import StoreOptions
+from hedwig.metadata import StoreOptions
 from tests.faults.history import Done, Unknown
 from tests.faults.network import Networked
 from tests.faults.proxy import PASS, Action, Step, scripted

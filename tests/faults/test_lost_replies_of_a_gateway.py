@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from hedwig.clock import Deadline
-from metadata import StoreOptions
-from metadata.hbase.thrift2 import driver
-from metadata.hbase.thrift2.connection import Connection
+from hedwig.metadata import StoreOptions
+from hedwig.metadata.hbase.thrift2 import driver
+from hedwig.metadata.hbase.thrift2.connection import Connection
 from tests.faults.network import NETWORKED
 from tests.faults.sickbay import tended
 from tests.faults.waiting import until

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from hedwig.errors import TopicPersistenceInfoExistsError
+from hedwig.metadata import RecordKey, Write
 from hedwig.model import LedgerRange, LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import RecordKey, Write
 from tests.faults.network import Networked
 from tests.faults.proxy import Action, Step, scripted
 from tests.metadata.clients import Clients, Names

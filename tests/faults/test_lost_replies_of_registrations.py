@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import pytest
 
 from hedwig.errors import MetadataUnavailableError, StandaloneHubExistsError, UncertainStateError
-from metadata import MetadataStore, StandaloneHub, StoreOptions
+from hedwig.metadata import MetadataStore, StandaloneHub, StoreOptions
 from tests.faults.network import Networked
 from tests.faults.proxy import Action, Step, mute_from, scripted
 from tests.metadata.clients import Clients

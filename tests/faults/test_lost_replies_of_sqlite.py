@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.versions import NEW
-from metadata import MetadataStore, StoreOptions, open_metadata
 from tests.faults.numbers import number_of
 from tests.faults.raw import assert_stored
 from tests.metadata.doors import CALLS

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
-from metadata import MetadataUrl, StoreOptions
+from hedwig.metadata import MetadataUrl, StoreOptions
 from tests.faults.history import Done, Unknown
 from tests.faults.network import NETWORKED, Networked
 from tests.faults.proxy import PASS, Action, Step, at_random, scripted

@@ -12,9 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import UncertainStateError
+from hedwig.metadata import MetadataUrl
+from hedwig.metadata.hbase.schema import Tables
 from hedwig.versions import NEW
-from metadata import MetadataUrl
-from metadata.hbase.schema import Tables
 from tests.faults.network import NETWORKED, Networked
 from tests.faults.proxy import PASS, Action, Step, scripted
 from tests.metadata.clients import Clients

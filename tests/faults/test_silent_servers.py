@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.metadata import StoreOptions
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import StoreOptions
 from tests.faults.network import NETWORKED, Networked
 from tests.metadata.clients import Clients, Names
 from tests.metadata.place import Place

@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.metadata import MetadataStore, StoreOptions, SubscriptionDataManager
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import Versioned
-from metadata import MetadataStore, StoreOptions, SubscriptionDataManager
 from tests.faults.network import Networked
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.metadata import samples

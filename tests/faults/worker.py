@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hedwig.errors import BadVersionError
+from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.versions import NEW, Versioned
-from metadata import MetadataStore, StoreOptions, open_metadata
 from tests.faults.linearizability.contender import contend_in_process
 from tests.faults.numbers import number_of, shown
 from tests.metadata.doors import CALLS, Call

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hedwig.errors import MetadataUnavailableError
-from metadata import MetadataStore
+from hedwig.metadata import MetadataStore
 from tests.faults.history import Done, Saw
 from tests.faults.recording import Recorder, RecordingClient
 from tests.faults.waiting import until

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hub.hub import Hub
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hub.options import HubOptions
+from hedwig.hub.hub import Hub
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.options import HubOptions
 from tests.hub.ledgers.faulty_disk import FaultyDisk
 from tests.hub.wire_client import WireClient
 

@@ -15,13 +15,13 @@ from hedwig.errors import (
     MetadataUnavailableError,
     UncertainStateError,
 )
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.ledgers import InDoubt, LocalLedgerStore
+from hedwig.hub.log_store import LogStore
+from hedwig.metadata import MetadataStore
 from hedwig.model import LedgerRanges, RegionSeqId, Topic
 from hedwig.versions import Version
 from hedwig.wire import Message
-from hub.durable_log import DurableLog
-from hub.ledgers import InDoubt, LocalLedgerStore
-from hub.log_store import LogStore
-from metadata import MetadataStore
 from tests.hub.wire_client import DEADLINE_S
 
 __all__ = ["Faults", "FaultyLedgers", "FaultyPersistence", "Listener", "Owner", "T"]

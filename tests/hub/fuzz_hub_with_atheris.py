@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hub.hub import Hub
-from hub.ledgers import LocalLedgerOptions
-from hub.options import HubOptions
+from hedwig.hub.hub import Hub
+from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.options import HubOptions
 from tests.hub.wire_client import WireClient, eventually
 
 __all__: list[str] = []
 
-_INSTRUMENTED = ("hedwig.wire", "hub")
+_INSTRUMENTED = ("hedwig.wire", "hedwig.hub")
 _NEIGHBOUR = b"neighbour"
 
 

@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 
-from hub.hub import Hub
+from hedwig.hub.hub import Hub
 
 __all__ = ["locked"]
 

@@ -41,7 +41,7 @@ class RunningHub:
         *settings: str,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
-        module: str = "hub.main",
+        module: str = "hedwig.hub.main",
         launcher: Sequence[str] = (),
     ) -> None:
         """Prepare a hub. `arguments` are further ones of the command line; `module` is what is run with all of them.
@@ -159,7 +159,7 @@ class RunningHub:
 
     @property
     def _log_file(self) -> Path:
-        return self.directory / "hub.log"
+        return self.directory / "hedwig.hub.log"
 
     def _log_of_this_start(self) -> str:
         with self._log_file.open("rb") as log:

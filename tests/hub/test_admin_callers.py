@@ -6,9 +6,9 @@ import pytest
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError
+from hedwig.hub.hub import Hub
+from hedwig.hub.options import HubOptions
 from hedwig.model import Topic
-from hub.hub import Hub
-from hub.options import HubOptions
 from tests.hub.admin_client import AdminClient
 from tests.hub.conftest import StartHub
 

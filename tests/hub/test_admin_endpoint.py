@@ -19,14 +19,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError, ServiceDownError, UncertainStateError
+from hedwig.hub.admin_server import AdminServer
+from hedwig.hub.hub import Hub
+from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.name_page import NamePage, page_token, start_of
+from hedwig.hub.option_keys import keys
+from hedwig.hub.options import HubOptions
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import show_name
-from hub.admin_server import AdminServer
-from hub.hub import Hub
-from hub.ledgers import LocalLedgerOptions
-from hub.name_page import NamePage, page_token, start_of
-from hub.option_keys import keys
-from hub.options import HubOptions
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient, Told
 

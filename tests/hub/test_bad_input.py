@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ServiceError
+from hedwig.hub.channel import Channel
+from hedwig.hub.hub import Hub
+from hedwig.hub.options import HubOptions
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import (
@@ -31,9 +34,6 @@ from hedwig.wire import (
     encode_request,
 )
 from hedwig.wire import pubsub_pb2 as pb
-from hub.channel import Channel
-from hub.hub import Hub
-from hub.options import HubOptions
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.locked_metadata import locked
 from tests.hub.wire_client import WireClient, eventually, raw_request
@@ -365,7 +365,9 @@ STREAMS = st.lists(
 
 def test_whatever_arrives_a_neighbour_is_served(hub_options: HubOptions, caplog: pytest.LogCaptureFixture) -> None:
     """Streams of good and damaged requests against one living hub: no crash, no hang, no growth without bound."""
-    caplog.set_level(logging.ERROR, "hub.channel")  # What is captured holds errors, and with them channels, in memory.
+    caplog.set_level(
+        logging.ERROR, "hedwig.hub.channel"
+    )  # What is captured holds errors, and with them channels, in memory.
     options = replace(hub_options, non_durable_topics=("live.*",), ledger_messages_max=5)
     with asyncio.Runner() as runner:
         errors: list[dict[str, object]] = []

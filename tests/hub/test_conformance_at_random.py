@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Delivery, Message, Publish, Subscribe
-from hub.hub import Hub
 from tests.hub.conftest import StartHub
 from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import ANY
 from hedwig.wire import CreateOrAttach, Subscribe
-from hub.hub import Hub
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.locked_metadata import locked
 from tests.hub.wire_client import WireClient, eventually

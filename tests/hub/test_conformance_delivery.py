@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from hedwig.hub.hub import Hub
+from hedwig.hub.log import TopicLog
 from hedwig.model import (
     MessageSeqId,
     SubscriberId,
@@ -17,8 +19,6 @@ from hedwig.status import StatusCode
 from hedwig.versions import ANY
 from hedwig.wire import Answer, Delivery, Message, Publish
 from hedwig.wire import pubsub_pb2 as pb
-from hub.hub import Hub
-from hub.log import TopicLog
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.wire_client import WireClient
 

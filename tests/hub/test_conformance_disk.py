@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Message, Publish
-from hub.hub import Hub
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.ledgers.faulty_disk import FaultyDisk, size_of
 from tests.hub.wire_client import WireClient, eventually

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import LedgerRange, MessageSeqId, RegionSeqId, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, CreateOrAttach, Message, Publish
 from hedwig.wire import pubsub_pb2 as pb
-from hub.hub import Hub
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.wire_client import WireClient, eventually
 

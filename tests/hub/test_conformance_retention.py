@@ -2,6 +2,7 @@
 
 import asyncio
 
+from hedwig.hub.hub import Hub
 from hedwig.model import (
     LedgerRange,
     MessageSeqId,
@@ -12,7 +13,6 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.versions import ANY
-from hub.hub import Hub
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.wire_client import WireClient, eventually
 

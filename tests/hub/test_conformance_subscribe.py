@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import ANY, Versioned
@@ -21,7 +22,6 @@ from hedwig.wire import (
     Unsubscribe,
 )
 from hedwig.wire import pubsub_pb2 as pb
-from hub.hub import Hub
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.locked_metadata import locked
 from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
@@ -268,7 +268,7 @@ async def test_a_channel_whose_subscriptions_others_take_over_without_end_is_clo
     hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has to know all of them for as long as it lives, so they are bounded."""
-    monkeypatch.setattr("hub.channel._TOLD_MAX", 3)
+    monkeypatch.setattr("hedwig.hub.channel._TOLD_MAX", 3)
     other = await connect(hub)
     for number in range(4):
         await client.subscribed(T, b"taken-%d" % number)

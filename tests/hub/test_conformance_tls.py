@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ConfigurationError
-from hub.hub import Hub
+from hedwig.hub.hub import Hub
 from tests.hub.conftest import StartHub
 from tests.hub.tls_client import make_certificate, trusting
 from tests.hub.wire_channel import WireChannel

@@ -11,6 +11,9 @@ from hedwig.errors import (
     MetadataUnavailableError,
     StandaloneHubExistsError,
 )
+from hedwig.hub import standalone
+from hedwig.hub.hub import Hub
+from hedwig.metadata import format_metadata, open_metadata
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -25,9 +28,6 @@ from hedwig.status import StatusCode
 from hedwig.versions import ANY, NEW
 from hedwig.wire import Action, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
 from hedwig.wire import pubsub_pb2 as pb
-from hub import standalone
-from hub.hub import Hub
-from metadata import format_metadata, open_metadata
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.locked_metadata import locked
 from tests.hub.wire_client import ChannelClosedError, WireClient, eventually

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from hedwig.metadata import open_metadata
 from hedwig.model import Topic
-from metadata import open_metadata
 from tests.hub.crash_workload import CrashWorkload
 from tests.hub.delivery_history import HubEnd, Promise, violations
 from tests.hub.running import RunningHub

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ServiceDownError
+from hedwig.hub.hub import Hub
+from hedwig.hub.topic import OwnedTopic
 from hedwig.model import MessageSeqId, RegionSeqId, Topic
 from hedwig.wire import Message, Publish
 from hedwig.wire import pubsub_pb2 as pb
-from hub.hub import Hub
-from hub.topic import OwnedTopic
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.test_conformance_retention import make
 from tests.hub.wire_client import WireClient, eventually

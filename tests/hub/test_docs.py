@@ -8,8 +8,8 @@ import pytest
 
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import InvalidMessageFilterError
+from hedwig.hub.option_keys import keys
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
-from hub.option_keys import keys
 from tests.hub.running import RunningHub
 
 SOURCES: Final = Path(__file__).parents[2]

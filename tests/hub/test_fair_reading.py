@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from hub.fair_reading import FairReading
+from hedwig.hub.fair_reading import FairReading
 from tests.hub.wire_client import eventually
 
 

@@ -17,11 +17,11 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
+from hedwig.hub.hub import Hub
+from hedwig.metadata import open_metadata
+from hedwig.metadata.freezing import FreezeLostError, FreezeState, StoreFreeze, read_freeze
+from hedwig.metadata.write_gate import WriteGate
 from hedwig.model import SubscriberId, Topic
-from hub.hub import Hub
-from metadata import open_metadata
-from metadata.freezing import FreezeLostError, FreezeState, StoreFreeze, read_freeze
-from metadata.write_gate import WriteGate
 from tests.hub.admin_client import AdminClient
 from tests.hub.conftest import StartHub
 from tests.hub.test_admin_endpoint import locked

@@ -12,20 +12,20 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError, MalformedRequestError, RecordTooLargeError, ServiceDownError
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.ledger_deletions import LedgerDeletions
+from hedwig.hub.ledger_ranges import to_store
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.tail import TailMemory
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.kinds import RECORD_BYTES_MAX
+from hedwig.metadata.range_sizes import stored_bytes
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, Topic, UnknownFields
 from hedwig.status import StatusCode
 from hedwig.versions import ANY, NEW, Version
 from hedwig.wire import Message
-from hub.durable_log import DurableLog
-from hub.ledger_deletions import LedgerDeletions
-from hub.ledger_ranges import to_store
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hub.log_store import LogStore
-from hub.options import HubOptions
-from hub.tail import TailMemory
-from metadata import MetadataStore, open_metadata
-from metadata.kinds import RECORD_BYTES_MAX
-from metadata.range_sizes import stored_bytes
 from tests.hub.wire_client import DEADLINE_S, eventually
 
 T = Topic(b"T")

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.hub.main import ExitCode
+from hedwig.metadata import open_metadata
 from hedwig.model import SubscriberId, Topic
-from hub.main import ExitCode
-from metadata import open_metadata
 from tests.cli.admin import Admin
 from tests.client.tls import make_certificate
 from tests.faults.waiting import until_blocking
@@ -73,7 +73,7 @@ def failed_start(hub: RunningHub) -> str:
 
 
 def run(*arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "hub.main", *arguments]
+    command = [sys.executable, "-m", "hedwig.hub.main", *arguments]
     sources = str(Path(__file__).parents[2])
     return subprocess.run(
         command,

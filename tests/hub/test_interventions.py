@@ -12,13 +12,13 @@ import pytest
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Message, Subscription
 from hedwig.errors import SubscriptionClosedError
+from hedwig.hub.hub import Hub
+from hedwig.hub.interventions import Interventions
+from hedwig.hub.options import HubOptions
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import ANY
 from hedwig.wire import Subscribe
-from hub.hub import Hub
-from hub.interventions import Interventions
-from hub.options import HubOptions
 from tests.hub.conftest import Connect
 from tests.hub.locked_metadata import locked
 from tests.hub.test_admin_endpoint import RunHub

@@ -8,9 +8,9 @@ import pytest
 import uvloop
 
 from hedwig.errors import ConfigurationError
-from hub.channel import Channel
-from hub.listening import Listener, serve
-from hub.tls_listener import TlsListener
+from hedwig.hub.channel import Channel
+from hedwig.hub.listening import Listener, serve
+from hedwig.hub.tls_listener import TlsListener
 
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "TLS"])

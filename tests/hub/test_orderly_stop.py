@@ -10,11 +10,11 @@ from pathlib import Path
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import CouldNotConnectError, HedwigError, ServiceDownError
+from hedwig.hub.main import ExitCode
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish, Subscribe
 from hedwig.wire import pubsub_pb2 as pb
-from hub.main import ExitCode
 from tests.endings import end_all
 from tests.faults.waiting import until
 from tests.hub.running import RunningHub

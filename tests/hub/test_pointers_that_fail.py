@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from hedwig.errors import InvalidArgumentError, MetadataUnavailableError, RecordTooLargeError
+from hedwig.hub.hub import Hub
+from hedwig.metadata import Operation, Outcome
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, SubscriptionData, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Consume
-from hub.hub import Hub
-from metadata import Operation, Outcome
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.locked_metadata import locked
 from tests.hub.wire_client import DEADLINE_S, WireClient, eventually

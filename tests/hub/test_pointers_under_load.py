@@ -4,10 +4,10 @@ import asyncio
 from typing import Final
 
 from hedwig.clock import SystemClock
+from hedwig.hub.hub import Hub
+from hedwig.hub.options import HubOptions
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Subscribe
-from hub.hub import Hub
-from hub.options import HubOptions
 from tests.hub.conftest import Connect
 from tests.hub.wire_client import eventually
 

@@ -13,19 +13,19 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError, HedwigError, MetadataError, ServiceDownError, UncertainStateError
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.hub import Hub
+from hedwig.hub.ledger_deletions import LedgerDeletions
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.tail import TailMemory
+from hedwig.hub.topic import OwnedTopic
+from hedwig.metadata import MetadataStore, format_metadata, open_metadata
+from hedwig.metadata.managers import TablePersistenceManager
 from hedwig.model import LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import Version, Versioned
 from hedwig.wire import Message
-from hub.durable_log import DurableLog
-from hub.hub import Hub
-from hub.ledger_deletions import LedgerDeletions
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hub.log_store import LogStore
-from hub.options import HubOptions
-from hub.tail import TailMemory
-from hub.topic import OwnedTopic
-from metadata import MetadataStore, format_metadata, open_metadata
-from metadata.managers import TablePersistenceManager
 from tests.faults.waiting import until
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.wire_client import DEADLINE_S, WireClient

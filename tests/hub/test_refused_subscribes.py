@@ -2,10 +2,10 @@
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import CreateOrAttach
-from hub.hub import Hub
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.test_conformance_subscribe import detached, record_of
 from tests.hub.wire_client import WireClient, eventually

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hedwig.errors import ServiceDownError
+from hedwig.hub.cursor import Cursor
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.hub import Hub
+from hedwig.hub.interventions import Edge, Interventions, Sought
+from hedwig.hub.topic import OwnedTopic
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
-from hub.cursor import Cursor
-from hub.durable_log import DurableLog
-from hub.hub import Hub
-from hub.interventions import Edge, Interventions, Sought
-from hub.topic import OwnedTopic
 from tests.hub.conftest import Connect, StartHub
 from tests.hub.locked_metadata import locked
 from tests.hub.test_conformance_retention import S, T, held, settled

@@ -13,14 +13,14 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import NotResponsibleForTopicError
+from hedwig.hub.known_owners import KnownOwners
+from hedwig.hub.ownership import Ownership
+from hedwig.hub.standalone import StandaloneLiveness
+from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW
 from hedwig.wire import CreateOrAttach, Delivery
-from hub.known_owners import KnownOwners
-from hub.ownership import Ownership
-from hub.standalone import StandaloneLiveness
-from metadata import open_metadata
 from tests.faults.waiting import until
 from tests.hub.running import RunningHub
 from tests.hub.wire_channel import WireChannel

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, NoSuchLedgerError, UncertainStateError
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.small_ranges import FAN, LargeLedgers, find_mergeable, messages_of
+from hedwig.metadata.range_sizes import stored_bytes
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId
 from hedwig.wire import Message
-from hub.durable_log import DurableLog
-from hub.log_store import LogStore
-from hub.small_ranges import FAN, LargeLedgers, find_mergeable, messages_of
-from metadata.range_sizes import stored_bytes
 from tests.hub.test_full_ranges import Place, place, publish
 from tests.hub.wire_client import DEADLINE_S
 

@@ -11,6 +11,12 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import MetadataUnavailableError, RecordTooLargeError, UncertainStateError
+from hedwig.hub.options import HubOptions
+from hedwig.hub.pointers import Pointers
+from hedwig.hub.tail import Tail, TailMemory
+from hedwig.hub.topic import OwnedTopic, Subscription, TopicState
+from hedwig.hub.turns import Turns
+from hedwig.metadata import MetadataStore, Operation, Outcome, format_metadata, open_metadata
 from hedwig.model import (
     MessageSeqId,
     RegionSeqId,
@@ -21,12 +27,6 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.versions import ANY, NEW, Version
-from hub.options import HubOptions
-from hub.pointers import Pointers
-from hub.tail import Tail, TailMemory
-from hub.topic import OwnedTopic, Subscription, TopicState
-from hub.turns import Turns
-from metadata import MetadataStore, Operation, Outcome, format_metadata, open_metadata
 from tests.hub.wire_client import DEADLINE_S, eventually
 
 T, S = Topic(b"T"), SubscriberId(b"s")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from cli.dev.ports import choose_port
+from hedwig.cli.dev.ports import choose_port
 from tests.hub.running import RunningHub
 from tests.java_client.client import JavaClient
 from tests.java_client.driver import JavaClientDriver, Value, java_client_driver

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.dev.ports import choose_port
+from hedwig.cli.dev.ports import choose_port
 from tests.hub.running import RunningHub
 from tests.java_client import language_filter
 from tests.java_client.client import PATIENCE_S, JavaClient, JavaSubscription

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from kazoo.client import KazooClient
 
+from hedwig.metadata import MetadataStore, format_metadata, open_metadata
 from hedwig.model import LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, format_metadata, open_metadata
 from tests.java_hedwig.escaped_names import ESCAPED_SUBSCRIBER, ESCAPED_TOPICS
 from tests.java_hedwig.stack import JavaStack
 

@@ -10,7 +10,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from tests.java_hedwig.fixture import FIXTURE_PATH, write_fixture
 from tests.java_hedwig.scenario import play
 from tests.java_hedwig.stack import HUB_PROPERTIES, REGION_PATH, JavaStack

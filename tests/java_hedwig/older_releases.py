@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cli.dev.java import find_java, jvm_flags
-from cli.dev.log4j import write_log4j
-from cli.dev.ports import choose_port
+from hedwig.cli.dev.java import find_java, jvm_flags
+from hedwig.cli.dev.log4j import write_log4j
+from hedwig.cli.dev.ports import choose_port
 from tests.java_hedwig.hub_client import HubClient
 from tests.java_hedwig.stack import REGION_PATH, JavaStack, eventually
 from tests.java_hedwig.znodes import Znode, read_tree
@@ -139,13 +139,13 @@ def _hub(release: str, stack: JavaStack, directory: Path) -> Iterator[int]:
         "bk_ensemble_size=1\nbk_quorum_size=1\nconsume_interval=1\n"
     )
     jars = f"{directory}{os.pathsep}{_jars(release, directory)}"
-    with (directory / "hub.log").open("wb") as log:
+    with (directory / "hedwig.hub.log").open("wb") as log:
         command = [find_java(), *jvm_flags(256, hosts), "-cp", jars, str(_PROGRAM), str(settings)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
 
         def answers() -> bool:
-            assert process.poll() is None, (directory / "hub.log").read_text()[-3000:]
+            assert process.poll() is None, (directory / "hedwig.hub.log").read_text()[-3000:]
             try:
                 HubClient(port).__exit__(None, None, None)
             except OSError:
@@ -165,7 +165,7 @@ def _jars(release: str, directory: Path) -> str:
     """Return the class path of a release, by Maven and the pom of release 4.3.2."""
     maven = shutil.which("mvn")
     assert maven is not None, "Maven (mvn) is not installed"
-    pom = importlib.resources.files("cli.dev").joinpath("poms", "hedwig43.xml").read_text()
+    pom = importlib.resources.files("hedwig.cli.dev").joinpath("poms", "hedwig43.xml").read_text()
     (directory / "pom.xml").write_text(pom.replace("4.3.2", release))
     out = directory / "classpath"
     goal = ("dependency:build-classpath", f"-Dmdep.outputFile={out}", "-Dmdep.includeScope=runtime")

@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers, ServerState
+from hedwig.cli.dev import DevServers, ServerState
 from hedwig.model import HubInfo
 from tests.java_hedwig.hub_client import HubClient
 from tests.servers import UNSYNCED

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
+from hedwig.metadata import MetadataStore
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -22,7 +23,6 @@ from hedwig.model import (
 )
 from hedwig.versions import NEW
 from hedwig.wire import pubsub_pb2 as pb
-from metadata import MetadataStore
 from tests.java_hedwig.escaped_names import ESCAPED_SUBSCRIBER, ESCAPED_TOPICS
 from tests.java_hedwig.hub_client import RefusedByHubError, preferences
 from tests.java_hedwig.scenario import EXISTING_FILTER

@@ -13,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import BadVersionError, LayoutMismatchError, SubscriptionStateExistsError
+from hedwig.metadata import MetadataStore, format_metadata, open_metadata
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -26,7 +27,6 @@ from hedwig.model import (
 )
 from hedwig.versions import NEW
 from hedwig.wire import pubsub_pb2 as pb
-from metadata import MetadataStore, format_metadata, open_metadata
 from tests.java_hedwig.fixture import Stage, read_fixture
 from tests.java_hedwig.znodes import make_tree
 from tests.servers import RunningServers

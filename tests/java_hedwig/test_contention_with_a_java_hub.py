@@ -15,6 +15,7 @@ from hedwig.errors import (
     TopicOwnerInfoExistsError,
     UncertainStateError,
 )
+from hedwig.metadata import MetadataStore
 from hedwig.model import (
     HubInfo,
     LedgerRanges,
@@ -27,7 +28,6 @@ from hedwig.model import (
 )
 from hedwig.versions import NEW, Version, Versioned
 from hedwig.wire import pubsub_pb2 as pb
-from metadata import MetadataStore
 from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
 from tests.java_hedwig.stack import REGION_PATH, JavaStack, eventually
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.errors import ExitCode
+from hedwig.cli.errors import ExitCode
 from hedwig.model import Topic
 from tests.cli.admin import Admin
 from tests.cli.store_contents import contents

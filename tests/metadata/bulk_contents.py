@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from hedwig.metadata import MetadataStore, RecordKey, ScannedRecord, Write
+from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, RecordKey, ScannedRecord, Write
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from tests.metadata import samples
 from tests.metadata.doors import CALLS
 

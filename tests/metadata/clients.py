@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from metadata import MetadataStore, StoreOptions
+from hedwig.metadata import MetadataStore, StoreOptions
 from tests.metadata.place import Place
 from tests.metadata.probe import Probe
 

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 from kazoo.protocol import connection as kazoo_connection
 
+from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions
 from hedwig.versions import ANY
-from metadata import Delete, MetadataStore, RecordKey, StoreOptions
 from tests.metadata.bulk_contents import Contents, fill, filled_contents
 from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS, DOORS, Call, Door

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, Read, RecordKey, Write
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW, Version, Versioned
-from metadata import Delete, MetadataStore, Operation, Outcome, Read, RecordKey, Write
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from tests.metadata import samples
 
 __all__ = ["CALLS", "DOORS", "Call", "Door"]

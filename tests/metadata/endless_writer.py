@@ -5,9 +5,9 @@ import itertools
 import os
 import sys
 
+from hedwig.metadata import open_metadata
 from hedwig.model import Topic
 from hedwig.versions import NEW
-from metadata import open_metadata
 from tests.metadata import samples
 
 __all__: list[str] = []

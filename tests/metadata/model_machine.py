@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
 from hedwig.errors import BadVersionError, HedwigError, InvalidArgumentError, NoRecordError
+from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, Read, RecordKey, Write
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import Delete, MetadataStore, Operation, Outcome, Read, RecordKey, Write
 from tests.metadata.doors import CALLS, DOORS, Call, Door
 
 __all__ = ["TwoClients"]

@@ -14,11 +14,11 @@ from typing import Final, Protocol, Self
 
 import pytest
 
-from metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, open_metadata
-from metadata.hbase import HBaseFactory
-from metadata.hbase.native import connect
-from metadata.hbase.native.links import Route
-from metadata.hbase.native.places import Server
+from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata.hbase import HBaseFactory
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.native.links import Route
+from hedwig.metadata.hbase.native.places import Server
 from tests.metadata.hbase.native.tables import drop_tables
 from tests.metadata.probe import Probe
 from tests.metadata.probe_hbase import HBaseProbe

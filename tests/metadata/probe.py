@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from hedwig.metadata import RecordKey
+from hedwig.metadata.kinds import RecordKind
 from hedwig.model import SubscriberId, Topic
-from metadata import RecordKey
-from metadata.kinds import RecordKind
 
 __all__ = ["GARBAGE", "Cell", "Probe"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 import happybase
 import msgpack
 
+from hedwig.metadata import RecordKey
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
-from metadata import RecordKey
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from tests.metadata.msgpack_records import added_to_record, found_in_record
 from tests.metadata.probe import GARBAGE, Cell
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from typing import Any, Final
 
+from hedwig.metadata import MetadataStore, RecordKey
+from hedwig.metadata.kinds import PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
-from metadata import MetadataStore, RecordKey
-from metadata.kinds import PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from tests.metadata.msgpack_records import added_to_record, found_in_record
 from tests.metadata.probe import GARBAGE, Cell
 

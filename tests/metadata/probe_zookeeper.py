@@ -9,10 +9,10 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from hedwig.metadata import RecordKey
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import pubsub_pb2 as pb
-from metadata import RecordKey
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from tests.metadata.probe import GARBAGE, Cell
 
 __all__ = ["ZooKeeperProbe"]

@@ -7,9 +7,9 @@ import pytest
 
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError, MetadataError, MetadataUnavailableError, UncertainStateError
+from hedwig.metadata.attempts import Attempts, Refusal, Verdict
+from hedwig.metadata.backend import StoreOptions
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from metadata.attempts import Attempts, Refusal, Verdict
-from metadata.backend import StoreOptions
 
 
 class FakeClock:

@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata import MetadataStore, RecordKey, open_metadata
+from hedwig.metadata.changes import ChangedRecord, Changes
+from hedwig.metadata.kinds import SUBSCRIPTIONS
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, RecordKey, open_metadata
-from metadata.changes import ChangedRecord, Changes
-from metadata.kinds import SUBSCRIPTIONS
 
 NEWS: Final = Topic(b"news\x00'")
 READER: Final = SubscriberId(b"reader\xff")

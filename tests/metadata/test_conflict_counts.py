@@ -3,9 +3,9 @@
 import pytest
 
 from hedwig.errors import BadVersionError, NoTopicOwnerInfoError, TopicOwnerInfoExistsError
+from hedwig.metadata import Delete, Operation, Read, RecordKey, StoreOptions, Write, open_metadata
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import NEW
-from metadata import Delete, Operation, Read, RecordKey, StoreOptions, Write, open_metadata
 
 TOPIC = Topic(b"news")
 HUB = HubInfo(host="hub.example", port=4080)

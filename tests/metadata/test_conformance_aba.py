@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import MetadataStore, RecordKey, StoreOptions, Write
 from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS, Call, Door
 from tests.metadata.place import BackendRow, Place

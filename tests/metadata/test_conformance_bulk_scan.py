@@ -7,11 +7,11 @@ from typing import Any, Final
 import pytest
 
 from hedwig.errors import CorruptRecordError, MetadataUnavailableError
+from hedwig.metadata import Delete, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
+from hedwig.metadata.kinds import KINDS, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.scan import SCAN_ROWS
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW, Versioned
-from metadata import Delete, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
-from metadata.kinds import KINDS, SUBSCRIPTIONS, RecordKind
-from metadata.scan import SCAN_ROWS
 from tests.metadata import samples
 from tests.metadata.bulk_contents import PREFIXES, TOPICS, Contents, contents, fill
 from tests.metadata.clients import Clients

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-import metadata
+import hedwig
 from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError, NoRecordError
+from hedwig.metadata import Delete, MetadataStore, Operation, Read, RecordKey, StoreOptions, Write
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import Delete, MetadataStore, Operation, Read, RecordKey, StoreOptions, Write
 from tests.metadata import samples
 from tests.metadata.clients import Clients, Names
 from tests.metadata.doors import CALLS, Call
@@ -251,7 +251,7 @@ async def test_listing_left_in_its_middle_holds_nothing_up(place: Place, clients
 def test_interrupted_program_ends_and_leaves_the_store_sound(kept_place: Place) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.metadata.endless_writer", kept_place.url],
-        cwd=Path(metadata.__file__).parent.parent,
+        cwd=Path(hedwig.__file__).parents[1],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 
 from hedwig.errors import BadVersionError, MetadataUnavailableError, NoRecordError
+from hedwig.metadata import Delete, MetadataStore, RecordKey, Write
+from hedwig.metadata.changes import ChangedRecord, Changes, ChangesLostError
+from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW
-from metadata import Delete, MetadataStore, RecordKey, Write
-from metadata.changes import ChangedRecord, Changes, ChangesLostError
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from tests.metadata import samples
 from tests.metadata.awkward_names import AWKWARD
 from tests.metadata.clients import Names

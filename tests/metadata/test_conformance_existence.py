@@ -1,8 +1,8 @@
 """Prove that a topic exists for a store while any manager has a record of it, whoever wrote that, and no longer."""
 
+from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore
 from tests.metadata.clients import Names
 from tests.metadata.doors import Door
 

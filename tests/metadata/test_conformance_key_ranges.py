@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from hedwig.errors import CorruptRecordError, InvalidArgumentError
+from hedwig.metadata import Delete, KeyRange, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
+from hedwig.metadata.kinds import KINDS, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.operations import Outcome
+from hedwig.metadata.packed import PackedColumns, PackedValues
+from hedwig.metadata.packing import part_codec
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import Delete, KeyRange, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
-from metadata.kinds import KINDS, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from metadata.operations import Outcome
-from metadata.packed import PackedColumns, PackedValues
-from metadata.packing import part_codec
 from tests.metadata import samples
 from tests.metadata.awkward_names import AWKWARD, LONGEST
 from tests.metadata.bulk_contents import PREFIXES, Contents, contents, fill

@@ -15,9 +15,9 @@ from hedwig.errors import (
     LayoutMissingError,
     MetadataUnavailableError,
 )
+from hedwig.metadata import StoreOptions, format_metadata, open_metadata
+from hedwig.metadata.layout import FORMAT_MAJOR
 from hedwig.versions import NEW, Versioned
-from metadata import StoreOptions, format_metadata, open_metadata
-from metadata.layout import FORMAT_MAJOR
 from tests.metadata.clients import Clients
 from tests.metadata.doors import CALLS
 from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hedwig.errors import NameLimitError
+from hedwig.metadata import Delete, MetadataStore, Read, RecordKey, Write
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import NAME_BYTES_MAX
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import Delete, MetadataStore, Read, RecordKey, Write
 from tests.metadata import samples
 from tests.metadata.awkward_names import AWKWARD, LONGEST, MOST_COMPONENTS, looks_like
 from tests.metadata.clients import Clients, Names

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-import metadata
+import hedwig
 from hedwig.errors import BadVersionError, CorruptRecordError, InvalidArgumentError, RecordTooLargeError
+from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -22,7 +23,6 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.versions import ANY, NEW, Versioned
-from metadata import MetadataStore, RecordKey
 from tests.metadata import samples
 from tests.metadata.clients import Names
 from tests.metadata.doors import CALLS, Call
@@ -349,7 +349,7 @@ async def test_moving_the_state_leaves_the_stored_preferences_alone(
 
 def test_whether_updates_are_partial_is_information_only() -> None:
     """Nobody may decide anything by it: the managers behave the same either way."""
-    root = Path(metadata.__file__).parent.parent
+    root = Path(hedwig.__file__).parents[1]
     folders = ("hedwig", "metadata", "hub", "cli", "pipeline", "benchmarks", "tests")
     sources = [path for folder in folders for path in root.joinpath(folder).rglob("*.py")]
     assert sources

@@ -6,13 +6,8 @@ from typing import Any
 import pytest
 
 from hedwig.errors import BadVersionError, NoRecordError
-from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, SubscriberId, Topic
-from hedwig.model import SubscriptionData as Data
-from hedwig.model import SubscriptionPreferences as Preferences
-from hedwig.model import SubscriptionState as State
-from hedwig.versions import NEW, Version
-from metadata import MetadataStore, RecordKey, StoreOptions
-from metadata.findings import (
+from hedwig.metadata import MetadataStore, RecordKey, StoreOptions
+from hedwig.metadata.findings import (
     Finding,
     FindingKind,
     find_lone_subscriptions,
@@ -20,8 +15,8 @@ from metadata.findings import (
     find_unreadable,
     pages,
 )
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from metadata.repairs import (
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.repairs import (
     Renewals,
     RepairResult,
     delete_unreadable,
@@ -29,6 +24,11 @@ from metadata.repairs import (
     release_dead_owner,
     reset_pointer,
 )
+from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, SubscriberId, Topic
+from hedwig.model import SubscriptionData as Data
+from hedwig.model import SubscriptionPreferences as Preferences
+from hedwig.model import SubscriptionState as State
+from hedwig.versions import NEW, Version
 from tests.metadata import samples
 from tests.metadata.clients import Clients
 from tests.metadata.place import Place

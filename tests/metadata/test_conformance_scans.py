@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from hedwig.errors import InvalidArgumentError
+from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW
-from metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
 from tests.metadata import samples
 from tests.metadata.clients import Clients
 from tests.metadata.doors import CALLS, Call

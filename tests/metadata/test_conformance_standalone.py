@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from hedwig.errors import CorruptRecordError, InvalidArgumentError, StandaloneHubExistsError
-from metadata import MetadataStore, StandaloneHub
+from hedwig.metadata import MetadataStore, StandaloneHub
 from tests.metadata.clients import Clients
 from tests.metadata.place import Place
 from tests.metadata.probe import GARBAGE, Probe

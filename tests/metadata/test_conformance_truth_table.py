@@ -16,8 +16,8 @@ from hedwig.errors import (
     TopicOwnerInfoExistsError,
     TopicPersistenceInfoExistsError,
 )
+from hedwig.metadata import Delete, MetadataStore, Operation, Read, RecordKey, Write
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import Delete, MetadataStore, Operation, Read, RecordKey, Write
 from tests.metadata.clients import Names
 from tests.metadata.doors import CALLS, Call, Door
 from tests.metadata.probe import Probe

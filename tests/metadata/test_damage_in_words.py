@@ -4,10 +4,10 @@ import msgpack
 import pytest
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata import RecordKey
+from hedwig.metadata.kinds import PERSISTENCE
+from hedwig.metadata.packing import pack_ledger_ranges, part_codec
 from hedwig.model import LedgerRanges, Topic
-from metadata import RecordKey
-from metadata.kinds import PERSISTENCE
-from metadata.packing import pack_ledger_ranges, part_codec
 
 WHOLE = pack_ledger_ranges(LedgerRanges())
 

@@ -15,11 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import ExportFileError
+from hedwig.metadata import RecordKey
+from hedwig.metadata.export_file import (
+    MAGIC,
+    MAJOR,
+    ExportEnd,
+    ExportHeader,
+    ExportReader,
+    ExportWriter,
+    PlainRecord,
+    verify,
+)
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.unknown_fields import foreign_fields
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic, UnknownFields
-from metadata import RecordKey
-from metadata.export_file import MAGIC, MAJOR, ExportEnd, ExportHeader, ExportReader, ExportWriter, PlainRecord, verify
-from metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from metadata.unknown_fields import foreign_fields
 from tests.metadata import samples
 
 HEADER: Final = ExportHeader(url="sqlite:///x.db", kind="sqlite", store_id="1", at="2026-01-01T00:00:00+00:00")

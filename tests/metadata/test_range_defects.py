@@ -2,8 +2,8 @@
 
 import pytest
 
+from hedwig.metadata.ranges import RangeFault, held_ledgers, mend_ranges, range_defects, without_lost
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId
-from metadata.ranges import RangeFault, held_ledgers, mend_ranges, range_defects, without_lost
 
 REMOTE = (RegionSeqId(b"eu", 7),)
 

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hedwig.metadata.packing import pack_ledger_ranges
+from hedwig.metadata.range_sizes import stored_bytes
+from hedwig.metadata.zookeeper.records import LEDGER_RANGES
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, UnknownFields
-from metadata.packing import pack_ledger_ranges
-from metadata.range_sizes import stored_bytes
-from metadata.zookeeper.records import LEDGER_RANGES
 
 _NUMBERS = st.integers(0, 64).flatmap(lambda bits: st.integers(0, (1 << bits) - 1))
 _REMOTE = st.lists(st.builds(RegionSeqId, st.binary(max_size=300), _NUMBERS), max_size=20).map(tuple)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import LayoutMissingError, MetadataUnavailableError
-from metadata import StoreOptions, format_metadata, open_metadata
-from metadata.sqlite.reading import ReadOnlyLane
+from hedwig.metadata import StoreOptions, format_metadata, open_metadata
+from hedwig.metadata.sqlite.reading import ReadOnlyLane
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import pytest
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
+from hedwig.metadata import Delete, Operation, Read, RecordKey, StoreOptions, Write, open_metadata
+from hedwig.metadata.attempts import Attempts, Refusal, Verdict
+from hedwig.metadata.table import TableOver, VersionedTable
+from hedwig.metadata.write_gate import WriteGate
+from hedwig.metadata.write_lease import LeasedTable
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import ANY, NEW, Version
-from metadata import Delete, Operation, Read, RecordKey, StoreOptions, Write, open_metadata
-from metadata.attempts import Attempts, Refusal, Verdict
-from metadata.table import TableOver, VersionedTable
-from metadata.write_gate import WriteGate
-from metadata.write_lease import LeasedTable
 from tests.metadata.test_attempts import FakeClock
 
 TOPIC = Topic(b"news")

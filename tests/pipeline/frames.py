@@ -6,8 +6,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.spark_types import spark_schema
-from pipeline.tables import Table
+from hedwig.pipeline.spark_types import spark_schema
+from hedwig.pipeline.tables import Table
 
 __all__ = ["ledgers", "owners", "seq_id", "subscriptions", "table_of"]
 

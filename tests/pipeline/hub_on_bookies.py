@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import SystemClock
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from metadata import format_metadata
 from tests.hub.ledgers.bookkeeper.sessions import session_with
 from tests.hub.running import RunningHub
 from tests.servers import RunningServers

@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from hedwig.metadata import KeyRange, MetadataStore, MetadataUrl, RecordKey, StoreOptions, open_metadata
+from hedwig.metadata.table import VersionedTable
+from hedwig.pipeline.plan import ScanConfig, plan
+from hedwig.pipeline.scan import scan
+from hedwig.pipeline.tables import Table
 from hedwig.versions import Versioned
-from metadata import KeyRange, MetadataStore, MetadataUrl, RecordKey, StoreOptions, open_metadata
-from metadata.table import VersionedTable
-from pipeline.plan import ScanConfig, plan
-from pipeline.scan import scan
-from pipeline.tables import Table
 
 __all__ = ["break_one", "check_pauses", "new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]
 

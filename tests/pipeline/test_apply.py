@@ -13,6 +13,9 @@ from msgpack import packb
 
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, InvalidArgumentError, MetadataUnavailableError, UncertainStateError
+from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, RecordKey, StoreOptions, Write, open_metadata
+from hedwig.metadata.freezing import StoreFreeze
+from hedwig.metadata.operations import Read
 from hedwig.model import (
     LedgerRanges,
     SubscriberId,
@@ -22,15 +25,12 @@ from hedwig.model import (
     Topic,
     UnknownFields,
 )
+from hedwig.pipeline.apply import ApplyConfig, TargetFrozenError, apply, apply_batches, prepare
+from hedwig.pipeline.policies import Policy, Result
+from hedwig.pipeline.schemas import batch_of
+from hedwig.pipeline.statistics import STATISTICS_SCHEMA, Statistics
+from hedwig.pipeline.tables import Table
 from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import Delete, MetadataStore, Operation, Outcome, RecordKey, StoreOptions, Write, open_metadata
-from metadata.freezing import StoreFreeze
-from metadata.operations import Read
-from pipeline.apply import ApplyConfig, TargetFrozenError, apply, apply_batches, prepare
-from pipeline.policies import Policy, Result
-from pipeline.schemas import batch_of
-from pipeline.statistics import STATISTICS_SCHEMA, Statistics
-from pipeline.tables import Table
 from tests.metadata import samples
 from tests.pipeline.stores import new_store, records, with_store
 

@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.errors import InvalidArgumentError
+from hedwig.metadata.findings import FindingKind
 from hedwig.model import HubInfo
-from metadata.findings import FindingKind
-from pipeline import findings, standing
-from pipeline.audit import AuditInput, audit
-from pipeline.audit_page import audit_html
-from pipeline.living_hubs import hubs_frame, named_hub
-from pipeline.open_ledgers import open_ledgers
-from pipeline.tables import Table
+from hedwig.pipeline import findings, standing
+from hedwig.pipeline.audit import AuditInput, audit
+from hedwig.pipeline.audit_page import audit_html
+from hedwig.pipeline.living_hubs import hubs_frame, named_hub
+from hedwig.pipeline.open_ledgers import open_ledgers
+from hedwig.pipeline.tables import Table
 from tests.pipeline.frames import ledgers, owners, subscriptions
 
 SOUND = [(1, 1, 10), (2, 11, 20), (3, 21, None)]

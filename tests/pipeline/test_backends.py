@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
-from metadata import StoreOptions, format_metadata
-from pipeline.main import jobs
+from hedwig.metadata import StoreOptions, format_metadata
+from hedwig.pipeline.main import jobs
 from tests.servers import RunningServers
 
 DATA = Path(__file__).parents[2] / "examples" / "data"

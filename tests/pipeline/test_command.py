@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore, RecordKey
 from hedwig.model import (
     LedgerRanges,
     MessageSeqId,
@@ -27,12 +28,11 @@ from hedwig.model import (
     Topic,
     UnknownFields,
 )
+from hedwig.pipeline.errors import explain
+from hedwig.pipeline.main import jobs
+from hedwig.pipeline.snapshot import Snapshot
+from hedwig.pipeline.tables import Table
 from hedwig.versions import ANY, NEW
-from metadata import MetadataStore, RecordKey
-from pipeline.errors import explain
-from pipeline.main import jobs
-from pipeline.snapshot import Snapshot
-from pipeline.tables import Table
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, records, with_store
 
@@ -182,7 +182,7 @@ def test_a_diff_tells_how_far_it_has_come_from_the_first_file_on(
 
     store = new_store(tmp_path)
     run("snapshot", store, tmp_path / "snapshot")
-    monkeypatch.setattr("pipeline.progress.progress", recorded)
+    monkeypatch.setattr("hedwig.pipeline.progress.progress", recorded)
     monkeypatch.setattr(Snapshot, "verify", verified)
     run("diff", tmp_path / "snapshot", store)
     assert under == ["diff: checking snapshots"]
@@ -215,7 +215,7 @@ def test_an_audit_looks_at_its_options_before_it_reads_anything(
     ):
         # That the folder is not empty is told once Spark is there, before a store is read.
         assert words in run("audit", store, full, *option, code=code), option
-    monkeypatch.setitem(sys.modules, "hub.ledgers.bookkeeper.inspector", None)
+    monkeypatch.setitem(sys.modules, "hedwig.hub.ledgers.bookkeeper.inspector", None)
     said = run("audit", store, full, "--bookkeeper", nobody, code=ExitCode.USAGE)
     assert "pip install '.[zookeeper,bookkeeper]'" in said
     assert "nothing is overwritten" in run("audit", store, full, code=ExitCode.USAGE)

@@ -14,19 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.taskcontext import TaskContext
 
+from hedwig.metadata import MetadataStore, RecordKey, Write
+from hedwig.metadata.stamps import Stamp
 from hedwig.model import LedgerRanges, Topic, UnknownFields
+from hedwig.pipeline.apply import ApplyConfig
+from hedwig.pipeline.datasource import HedwigWriter, KnownSession, RowsNotWrittenError, TaskReport, register, source_of
+from hedwig.pipeline.policies import Policy, Result
+from hedwig.pipeline.source_options import OnConflict
+from hedwig.pipeline.spark_types import spark_schema
+from hedwig.pipeline.speculation import is_speculating
+from hedwig.pipeline.statistics import Statistics
+from hedwig.pipeline.tables import Table
+from hedwig.pipeline.writing import apply_rows
 from hedwig.versions import ANY, NEW
-from metadata import MetadataStore, RecordKey, Write
-from metadata.stamps import Stamp
-from pipeline.apply import ApplyConfig
-from pipeline.datasource import HedwigWriter, KnownSession, RowsNotWrittenError, TaskReport, register, source_of
-from pipeline.policies import Policy, Result
-from pipeline.source_options import OnConflict
-from pipeline.spark_types import spark_schema
-from pipeline.speculation import is_speculating
-from pipeline.statistics import Statistics
-from pipeline.tables import Table
-from pipeline.writing import apply_rows
 from tests.metadata import samples
 from tests.metadata.bulk_contents import fill
 from tests.pipeline.stores import new_store, records, rows_of_table, with_store

@@ -7,15 +7,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from hedwig.metadata.ranges import range_defects
 from hedwig.model import Topic
 from hedwig.names import NAME_BYTES_MAX
-from metadata.ranges import range_defects
-from pipeline.checksum import checksum_of
-from pipeline.generate import Recipe, generate
-from pipeline.input_rows import rows_of
-from pipeline.popularity import Popularity, Shuffle
-from pipeline.spark_types import spark_schema
-from pipeline.tables import Table
+from hedwig.pipeline.checksum import checksum_of
+from hedwig.pipeline.generate import Recipe, generate
+from hedwig.pipeline.input_rows import rows_of
+from hedwig.pipeline.popularity import Popularity, Shuffle
+from hedwig.pipeline.spark_types import spark_schema
+from hedwig.pipeline.tables import Table
 
 RECIPE = Recipe(topics=2_000, subscriptions=6_000, seed=7, with_history=True)
 

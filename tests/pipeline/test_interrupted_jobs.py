@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-import pipeline
+import hedwig.pipeline
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore, RecordKey, Write
 from hedwig.model import HubInfo, LedgerRanges, Topic
+from hedwig.pipeline.tables import Table
 from hedwig.versions import NEW
-from metadata import MetadataStore, RecordKey, Write
-from pipeline.tables import Table
 from tests.pipeline.stores import new_store, records, with_store
 
 START_S = 120.0
@@ -43,7 +43,7 @@ def _filled(folder: Path) -> str:
 
 def _start(*arguments: object, temporary: Path | None = None) -> "subprocess.Popen[str]":
     how = ("--master", "local[1]", "--conf", "spark.driver.memory=512m")
-    words = [sys.executable, "-m", "pipeline", *map(str, arguments), *how]
+    words = [sys.executable, "-m", "hedwig.pipeline", *map(str, arguments), *how]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
     if temporary is not None:
         environment["TMPDIR"] = str(temporary)
@@ -132,7 +132,7 @@ def test_a_job_whose_virtual_machine_was_killed_says_so_in_a_line(tmp_path: Path
         _kill_all_of(job)
     assert job.returncode == ExitCode.FAILED, err
     # PySpark's server for accumulators may tell of its own connection by a traceback.
-    assert f"{Path(pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
+    assert f"{Path(hedwig.pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
     *_, warned, last = err.splitlines()
     assert warned.startswith(f"warning: {place} is not whole and could not be deleted, remove it: ")
     assert last.startswith("error: Spark's Java process has ended: it was killed, ")
@@ -151,7 +151,7 @@ def test_ctrl_c_that_ends_the_virtual_machine_too_is_ctrl_c(tmp_path: Path) -> N
     finally:
         _kill_all_of(job)
     assert job.returncode == ExitCode.INTERRUPTED, err
-    assert f"{Path(pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
+    assert f"{Path(hedwig.pipeline.__file__).parent}{os.sep}" not in err, "no traceback of ours"
     assert f"warning: {place} is not whole and could not be deleted, remove it: " in err
     assert err.endswith("interrupted; to go on, run the same job again\n")
 

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import interruption, running_tasks
-from pipeline.folder import Folder
-from pipeline.interruption import ending_queries
-from pipeline.side_by_side import side_by_side
+from hedwig.pipeline import interruption, running_tasks
+from hedwig.pipeline.folder import Folder
+from hedwig.pipeline.interruption import ending_queries
+from hedwig.pipeline.side_by_side import side_by_side
 from tests.pipeline.interrupting import interrupted_once
 
 FOR_EVER_S: Final = 20.0

@@ -24,10 +24,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
+from hedwig.pipeline.tables import Table
 from hedwig.versions import ANY, NEW, Version
-from metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata
-from pipeline.tables import Table
 from tests.metadata.place import BACKENDS, Place, Surroundings
 from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.pipeline.stores import new_store, records, with_store
@@ -83,7 +83,7 @@ def _job(
         **more,
     }
     how = [f"--conf={name}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "pipeline", *map(str, words), "--master", cluster.url, *how, "--json"]
+    command = [sys.executable, "-m", "hedwig.pipeline", *map(str, words), "--master", cluster.url, *how, "--json"]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as job:
@@ -131,7 +131,7 @@ def _snapshot_of_rows(tmp_path: Path) -> Path:
     """Return a snapshot of a store that has them, taken on this machine alone."""
     store, taken = new_store(tmp_path), tmp_path / "taken"
     with_store(store, _fill)
-    command = [sys.executable, "-m", "pipeline", "snapshot", store, str(taken)]
+    command = [sys.executable, "-m", "hedwig.pipeline", "snapshot", store, str(taken)]
     subprocess.run(command, check=True, capture_output=True, timeout=JOB_S)
     return taken
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hedwig.exit_codes import ExitCode
-from pipeline.origin import is_same_store
-from pipeline.tables import Table
+from hedwig.pipeline.origin import is_same_store
+from hedwig.pipeline.tables import Table
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, records
 

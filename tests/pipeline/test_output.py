@@ -9,12 +9,12 @@ import pytest
 from msgpack import packb
 
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore
 from hedwig.model import LedgerRanges, Topic, UnknownFields
+from hedwig.pipeline.command import Job
+from hedwig.pipeline.main import jobs
+from hedwig.pipeline.output import write_result
 from hedwig.versions import NEW
-from metadata import MetadataStore
-from pipeline.command import Job
-from pipeline.main import jobs
-from pipeline.output import write_result
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, with_store
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata import RecordKey
+from hedwig.metadata.packed import PackedColumns
+from hedwig.metadata.packing import part_codec
+from hedwig.metadata.unknown_fields import has_unknown_fields
 from hedwig.model import SubscriberId, Topic
+from hedwig.pipeline.packed_batch import UnusualError, packed_batch
+from hedwig.pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, batch_of
+from hedwig.pipeline.tables import Table
 from hedwig.versions import Version, Versioned
-from metadata import RecordKey
-from metadata.packed import PackedColumns
-from metadata.packing import part_codec
-from metadata.unknown_fields import has_unknown_fields
-from pipeline.packed_batch import UnusualError, packed_batch
-from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, batch_of
-from pipeline.tables import Table
 from tests.metadata import samples
 
 RECORDS: Final[dict[Table, st.SearchStrategy[Any]]] = {

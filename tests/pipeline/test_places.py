@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ConfigurationError, LayoutMissingError
-from metadata import KeyRange
-from metadata.kinds import OWNERSHIP
-from pipeline.apply import ApplyConfig, apply, prepare
-from pipeline.places import url_for_tasks
-from pipeline.plan import ScanConfig
-from pipeline.scan import scan
-from pipeline.tables import Table
+from hedwig.metadata import KeyRange
+from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.pipeline.apply import ApplyConfig, apply, prepare
+from hedwig.pipeline.places import url_for_tasks
+from hedwig.pipeline.plan import ScanConfig
+from hedwig.pipeline.scan import scan
+from hedwig.pipeline.tables import Table
 
 
 @pytest.mark.parametrize(

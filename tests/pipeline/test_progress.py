@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.clock import SystemClock
-from pipeline.progress import _Sight, _Watching, progress
-from pipeline.side_by_side import side_by_side
+from hedwig.pipeline.progress import _Sight, _Watching, progress
+from hedwig.pipeline.side_by_side import side_by_side
 
 _WITHIN_S: Final = 60.0
 

@@ -10,13 +10,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.exit_codes import ExitCode
+from hedwig.hub.liveness import ClusterLiveness, LivenessOptions
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.url import zookeeper_place
 from hedwig.model import HubInfo, Topic
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.living_hubs import cluster_hubs
 from hedwig.versions import ANY, NEW
-from hub.liveness import ClusterLiveness, LivenessOptions
-from metadata import MetadataStore
-from metadata.url import zookeeper_place
-from pipeline.errors import JobError
-from pipeline.living_hubs import cluster_hubs
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.planted import ranges, set_ranges
 from tests.pipeline.conftest import Run

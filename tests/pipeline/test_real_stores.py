@@ -8,13 +8,13 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
+from hedwig.metadata.url import zookeeper_place
+from hedwig.metadata.zookeeper.listing import Listing
 from hedwig.model import Topic
-from metadata.url import zookeeper_place
-from metadata.zookeeper.listing import Listing
-from pipeline import store_snapshot
-from pipeline.manifest import Manifest
-from pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
-from pipeline.tables import Table
+from hedwig.pipeline import store_snapshot
+from hedwig.pipeline.manifest import Manifest
+from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
+from hedwig.pipeline.tables import Table
 from tests.metadata.bulk_contents import fill
 from tests.metadata.place import BACKENDS, BackendRow, Place, Surroundings
 from tests.pipeline.conftest import Run

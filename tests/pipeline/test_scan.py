@@ -11,12 +11,12 @@ import msgpack
 import pytest
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError, LayoutMissingError
-from metadata import MetadataUrl
-from pipeline.input_rows import rows_of
-from pipeline.plan import NameRange, ScanConfig, plan
-from pipeline.scan import scan
-from pipeline.schemas import UNKNOWN_FIELDS, arrow_schema
-from pipeline.tables import OnCorrupt, Table
+from hedwig.metadata import MetadataUrl
+from hedwig.pipeline.input_rows import rows_of
+from hedwig.pipeline.plan import NameRange, ScanConfig, plan
+from hedwig.pipeline.scan import scan
+from hedwig.pipeline.schemas import UNKNOWN_FIELDS, arrow_schema
+from hedwig.pipeline.tables import OnCorrupt, Table
 from tests.pipeline.stores import break_one, check_pauses, new_store, records, rows_of_table, scanned
 
 

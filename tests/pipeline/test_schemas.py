@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from hedwig.errors import InvalidArgumentError
+from hedwig.metadata import RecordKey
+from hedwig.metadata.comparison import plain_record
 from hedwig.model import SubscriberId, Topic
+from hedwig.pipeline.input_rows import rows_of
+from hedwig.pipeline.schemas import arrow_schema, batch_of
+from hedwig.pipeline.spark_types import spark_schema
+from hedwig.pipeline.tables import Table
 from hedwig.versions import Version, Versioned
-from metadata import RecordKey
-from metadata.comparison import plain_record
-from pipeline.input_rows import rows_of
-from pipeline.schemas import arrow_schema, batch_of
-from pipeline.spark_types import spark_schema
-from pipeline.tables import Table
 from tests.metadata import samples
 
 NAMES: Final = st.binary(min_size=1, max_size=8)

@@ -16,7 +16,7 @@ JOB_S: Final = 180.0
 DRIVER: Final = textwrap.dedent(
     """
     from pyspark.taskcontext import TaskContext
-    from pipeline.session import SessionWish, open_session
+    from hedwig.pipeline.session import SessionWish, open_session
 
     def at_the_second_attempt(batches):
         if TaskContext.get().attemptNumber() == 0:
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.full
 
 COLLECTOR: Final = textwrap.dedent(
     """
-    from pipeline.session import SessionWish, open_session
+    from hedwig.pipeline.session import SessionWish, open_session
 
     wish = SessionWish(settings={"spark.driver.memory": "512m"} | SETTINGS)
     with open_session("test", wish, lambda text: None) as spark:
@@ -60,7 +60,7 @@ def test_a_task_that_fails_once_ends_no_job() -> None:
 def test_what_fails_each_time_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "bad.tsv").write_text("topic without a subscriber\n")
     how = ("--subscriptions", tmp_path / "bad.tsv", "--conf", "spark.driver.memory=512m")
-    ran = _run("-m", "pipeline", "load", new_store(tmp_path), *how)
+    ran = _run("-m", "hedwig.pipeline", "load", new_store(tmp_path), *how)
     assert ran.returncode == ExitCode.USAGE, ran.stderr
     assert ran.stdout == ""
     lines = ran.stderr.splitlines()

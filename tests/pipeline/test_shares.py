@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from metadata import KeyRange
-from pipeline.datasource import Share
-from pipeline.shares import frame_of_shares, shares_in
+from hedwig.metadata import KeyRange
+from hedwig.pipeline.datasource import Share
+from hedwig.pipeline.shares import frame_of_shares, shares_in
 
 _WITHIN_S: Final = 60.0
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ConfigurationError
-from pipeline import source_options
-from pipeline.apply import ApplyConfig
-from pipeline.plan import NameRange, ScanConfig
-from pipeline.policies import Policy
-from pipeline.source_options import OnConflict, SourceOptions
-from pipeline.tables import OnCorrupt, Table
+from hedwig.pipeline import source_options
+from hedwig.pipeline.apply import ApplyConfig
+from hedwig.pipeline.plan import NameRange, ScanConfig
+from hedwig.pipeline.policies import Policy
+from hedwig.pipeline.source_options import OnConflict, SourceOptions
+from hedwig.pipeline.tables import OnCorrupt, Table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
 PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}

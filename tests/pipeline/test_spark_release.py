@@ -10,7 +10,7 @@ import pyspark
 import pytest
 
 from hedwig.exit_codes import ExitCode
-from pipeline.spark_release import RELEASE
+from hedwig.pipeline.spark_release import RELEASE
 from tests.pipeline.conftest import Run
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -50,7 +50,7 @@ def test_nothing_else_of_it_is_needed_to_say_so(tmp_path: Path) -> None:
     place.mkdir()
     (place / "__init__.py").touch()
     (place / "version.py").write_text('__version__ = "3.5.6"\n')
-    words = [sys.executable, "-m", "pipeline", "load", f"sqlite://{tmp_path}/x.db", "--topics", "topics.tsv"]
+    words = [sys.executable, "-m", "hedwig.pipeline", "load", f"sqlite://{tmp_path}/x.db", "--topics", "topics.tsv"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
     environment["PYTHONPATH"] = str(tmp_path)
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)

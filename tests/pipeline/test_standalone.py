@@ -20,11 +20,11 @@ from typing import Any, Final
 import pytest
 
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, format_metadata
+from hedwig.metadata.zookeeper.versions import identity_of
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
+from hedwig.pipeline.tables import Table
 from hedwig.versions import ANY, NEW, Versioned
-from metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, format_metadata
-from metadata.zookeeper.versions import identity_of
-from pipeline.tables import Table
 from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.pipeline.stores import records, with_store
 from tests.servers import RunningServers
@@ -203,7 +203,7 @@ def test_a_file_of_one_machine_is_refused(cluster: StandaloneCluster, tmp_path: 
     words = ["load", url, "--topics", str(tmp_path / "topics.tsv"), "--master", cluster.url]
     settings = ["--conf=spark.driver.host=127.0.0.1", "--conf=spark.driver.memory=512m"]
     ran = subprocess.run(
-        [sys.executable, "-m", "pipeline", *words, *settings],
+        [sys.executable, "-m", "hedwig.pipeline", *words, *settings],
         capture_output=True,
         text=True,
         timeout=JOB_S,

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyspark
 import pytest
 
-from metadata import StoreOptions, format_metadata
+from hedwig.metadata import StoreOptions, format_metadata
 from tests.pipeline.hub_on_bookies import hub_on_bookies
 from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
@@ -50,8 +50,8 @@ def _documented(first: str) -> str:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout in which the commands of the document were run: hedwig.zip, env and env.tar.gz are in it."""
     folder = tmp_path_factory.mktemp("checkout")
-    for package in ("hedwig", "metadata", "hub", "pipeline", "pyspark_hedwig"):
-        shutil.copytree(SOURCES / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("hedwig", "pyspark_hedwig"):
+        shutil.copytree(SOURCES / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "results"))
     commands = [
         _documented("python3.11 -m zipfile"),
         _documented("python3.11 -m venv"),
@@ -80,7 +80,7 @@ def _submit(cluster: StandaloneCluster, place: Path, *arguments: str) -> Any:
         command += ["--conf", f"{name}={value}"]
     environment = os.environ | {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./env/bin/python"}
     ran = subprocess.run(
-        [*command, "pipeline/__main__.py", *arguments, "--json"],
+        [*command, "hedwig/pipeline/__main__.py", *arguments, "--json"],
         cwd=place,
         env=environment,
         capture_output=True,

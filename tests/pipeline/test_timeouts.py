@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from metadata import StoreOptions
-from pipeline.apply import ApplyConfig
-from pipeline.tables import Table
+from hedwig.metadata import StoreOptions
+from hedwig.pipeline.apply import ApplyConfig
+from hedwig.pipeline.tables import Table
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store
 
@@ -17,7 +17,7 @@ from tests.pipeline.stores import new_store
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """The timeouts of all that was read, written and opened."""
-    from pipeline import copying, sides, store_snapshot, store_tables
+    from hedwig.pipeline import copying, sides, store_snapshot, store_tables
 
     found: set[float] = set()
 

@@ -7,10 +7,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
+from hedwig.metadata import RecordKey
+from hedwig.metadata.findings import FindingKind
 from hedwig.model import SubscriberId, Topic
-from metadata import RecordKey
-from metadata.findings import FindingKind
-from pipeline.tables import Table
+from hedwig.pipeline.tables import Table
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import break_one, new_store, records
 

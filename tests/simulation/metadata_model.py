@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar, cast
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
-from metadata import MetadataStore, MetadataUrl, StoreOptions
-from metadata.kinds import KINDS
-from metadata.layout import Layout
-from metadata.sqlite.factory import SqliteBackend
-from metadata.sqlite.lane import Lane
-from metadata.sqlite.tables import table_schema
+from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions
+from hedwig.metadata.kinds import KINDS
+from hedwig.metadata.layout import Layout
+from hedwig.metadata.sqlite.factory import SqliteBackend
+from hedwig.metadata.sqlite.lane import Lane
+from hedwig.metadata.sqlite.tables import table_schema
 
 __all__ = ["ModelWay", "open_model", "open_tables"]
 

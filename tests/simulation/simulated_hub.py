@@ -8,20 +8,20 @@ from typing import Any, Final, cast
 
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError
+from hedwig.hub.channel import Channel
+from hedwig.hub.filters import FilterRegistry
+from hedwig.hub.hub import Hub
+from hedwig.hub.interventions import Interventions
+from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.shape import Shape
+from hedwig.hub.topic import OwnedTopic
+from hedwig.metadata import StoreOptions
 from hedwig.model import HubInfo
 from hedwig.versions import Version, Versioned
-from hub.channel import Channel
-from hub.filters import FilterRegistry
-from hub.hub import Hub
-from hub.interventions import Interventions
-from hub.ledgers.bookkeeper.cluster import Cluster
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hub.options import HubOptions
-from hub.shape import Shape
-from hub.topic import OwnedTopic
-from metadata import StoreOptions
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
 from tests.simulation.liveness_model import LivenessModel, Register
 from tests.simulation.metadata_model import ModelWay, open_model

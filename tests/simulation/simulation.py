@@ -12,9 +12,9 @@ from typing import Any, Final
 from hedwig.client import ClientOptions, HedwigClient
 from hedwig.client.options import HubAddress
 from hedwig.errors import BadVersionError, HedwigError
+from hedwig.hub.interventions import Edge, Sought
+from hedwig.hub.topic import OwnedTopic
 from hedwig.model import SubscriberId, Topic
-from hub.interventions import Edge, Sought
-from hub.topic import OwnedTopic
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata
 from tests.simulation.clients import Publisher, Subscriber, at
 from tests.simulation.faults import Turmoil
@@ -331,7 +331,7 @@ def _told_defects(history: History) -> Iterator[None]:
                 history.broken("no defect", f"{record.getMessage()}: {record.exc_info[1]!r}")
 
     handler = Handler(logging.WARNING)
-    loggers = [logging.getLogger(name) for name in ("hub", "hedwig", "metadata")]
+    loggers = [logging.getLogger(name) for name in ("hedwig",)]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

@@ -12,15 +12,15 @@ from unittest.mock import patch
 
 from hedwig.client.attachments import Attachments
 from hedwig.client.channel import Channel as ClientChannel
+from hedwig.hub.cursor import Cursor
+from hedwig.hub.durable_log import DurableLog
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.range_record import IsOwned, RangeRecord
+from hedwig.hub.requests import _TRIES, Requests, _Attempt
+from hedwig.hub.starts import Starts
+from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.turns import Turns
 from hedwig.model import LedgerRange, Topic
-from hub.cursor import Cursor
-from hub.durable_log import DurableLog
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hub.range_record import IsOwned, RangeRecord
-from hub.requests import _TRIES, Requests, _Attempt
-from hub.starts import Starts
-from hub.topic import OwnedTopic
-from hub.turns import Turns
 
 __all__ = ["TAKEN_OUT", "without_mend"]
 

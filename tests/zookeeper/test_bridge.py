@@ -10,9 +10,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline, SystemClock
+from hedwig.metadata.zookeeper.requests import create, exists, get
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, BridgeOptions, Connection
-from metadata.zookeeper.requests import create, exists, get
 from tests.faults.proxy import Action, Proxy, Step, scripted
 from tests.faults.wires import ZooKeeperWire
 from tests.servers import RunningServers

@@ -7,7 +7,7 @@ answer as bookies write it, and all else is left to protobuf.
 import struct
 from typing import Final
 
-from hub.ledgers.bookkeeper.requests import AddEntry
+from hedwig.hub.ledgers.bookkeeper.requests import AddEntry
 
 __all__ = ["FIRST_TRANSACTION", "added_transaction", "encode_add", "varint"]
 

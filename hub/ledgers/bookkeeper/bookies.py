@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Protocol
 
-from hub.ledgers.bookkeeper.requests import Answer, Done, Request
+from hedwig.hub.ledgers.bookkeeper.requests import Answer, Done, Request
 
 __all__ = ["Addresses", "Bookies", "Registry", "ask"]
 

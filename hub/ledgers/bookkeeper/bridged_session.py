@@ -4,9 +4,9 @@ from typing import Any
 
 from hedwig.clock import Deadline
 from hedwig.errors import LedgerStoreUnavailableError, LedgerWriteError
+from hedwig.hub.ledgers.bookkeeper.zookeeper import Request
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge
-from hub.ledgers.bookkeeper.zookeeper import Request
 
 __all__ = ["BridgedSession"]
 

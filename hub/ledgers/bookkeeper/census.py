@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from hedwig.errors import CorruptRecordError, NoSuchLedgerError
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hub.ledgers.bookkeeper.zookeeper_metadata import Glance, ZookeeperLedgerMetadata
-from hub.ledgers.census import LedgerEntry
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import Glance, ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.census import LedgerEntry
 
 __all__ = ["BookkeeperLedgerCensus"]
 

@@ -12,11 +12,11 @@ from typing import Final, assert_never
 from google.protobuf.message import DecodeError
 
 from hedwig.errors import InvalidArgumentError, RemoteProtocolError
+from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
+from hedwig.hub.ledgers.bookkeeper.add_messages import added_transaction, encode_add
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.requests import AddEntry, Answer, ReadEntry, ReadLac, Request, WriteLac
 from hedwig.wire.frames import LENGTH_BYTES, encode_frame
-from hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
-from hub.ledgers.bookkeeper.add_messages import added_transaction, encode_add
-from hub.ledgers.bookkeeper.outcomes import Outcome
-from hub.ledgers.bookkeeper.requests import AddEntry, Answer, ReadEntry, ReadLac, Request, WriteLac
 
 __all__ = ["FRAME_BYTES_MAX", "PAYLOAD_BYTES_MAX", "AnswerDecoder", "encode_parts", "encode_request"]
 

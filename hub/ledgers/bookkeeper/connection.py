@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Self, cast
 
 from hedwig.errors import ProtocolError
-from hub.ledgers.bookkeeper.add_messages import FIRST_TRANSACTION
-from hub.ledgers.bookkeeper.codec import AnswerDecoder, encode_parts
-from hub.ledgers.bookkeeper.outcomes import Outcome
-from hub.ledgers.bookkeeper.requests import Answer, Done, Request
+from hedwig.hub.ledgers.bookkeeper.add_messages import FIRST_TRANSACTION
+from hedwig.hub.ledgers.bookkeeper.codec import AnswerDecoder, encode_parts
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.requests import Answer, Done, Request
 
 __all__ = ["BYTES_IN_FLIGHT_MAX", "REQUESTS_IN_FLIGHT_MAX", "Connection"]
 

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from hub.ledgers.bookkeeper.digests import Digest
+from hedwig.hub.ledgers.bookkeeper.digests import Digest
 
 __all__ = ["Entry", "UnverifiedError", "decode_entry", "decode_lac", "encode_entry", "encode_fields", "encode_lac"]
 

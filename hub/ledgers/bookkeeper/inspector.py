@@ -7,16 +7,16 @@ from random import Random
 from typing import Final, Self
 
 from hedwig.clock import Clock
-from hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
-from hub.ledgers.bookkeeper.digests import Digest, DigestKind
-from hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.links import BookieLinks
-from hub.ledgers.bookkeeper.reading import read_payloads
-from hub.ledgers.bookkeeper.zookeeper import Session
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
-from hub.ledgers.inspection import LedgerFacts
+from hedwig.hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.digests import Digest, DigestKind
+from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.links import BookieLinks
+from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
+from hedwig.hub.ledgers.bookkeeper.zookeeper import Session
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hedwig.hub.ledgers.inspection import LedgerFacts
 
 __all__ = ["BookkeeperLedgerInspector"]
 

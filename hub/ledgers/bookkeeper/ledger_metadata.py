@@ -5,8 +5,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
 
 __all__ = ["Ensemble", "LedgerMetadata", "LedgerState"]
 

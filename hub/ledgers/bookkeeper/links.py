@@ -5,11 +5,11 @@ import logging
 from collections import deque
 from typing import Final
 
-from hub.ledgers.bookkeeper.bookies import Addresses
-from hub.ledgers.bookkeeper.codec import encode_request
-from hub.ledgers.bookkeeper.connection import REQUESTS_IN_FLIGHT_MAX, Connection
-from hub.ledgers.bookkeeper.outcomes import Outcome
-from hub.ledgers.bookkeeper.requests import Answer, Done, Request
+from hedwig.hub.ledgers.bookkeeper.bookies import Addresses
+from hedwig.hub.ledgers.bookkeeper.codec import encode_request
+from hedwig.hub.ledgers.bookkeeper.connection import REQUESTS_IN_FLIGHT_MAX, Connection
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.requests import Answer, Done, Request
 
 __all__ = ["BookieLinks"]
 

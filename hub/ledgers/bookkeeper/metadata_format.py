@@ -11,11 +11,11 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
 from hedwig.errors import ConfigurationError, CorruptRecordError
-from hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
-from hub.ledgers.bookkeeper.add_messages import varint
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
+from hedwig.hub.ledgers.bookkeeper.add_messages import varint
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
 
 __all__ = ["decode_metadata", "encode_metadata"]
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
 from hedwig.errors import BadVersionError, LedgerStoreUnavailableError, LedgerWriteError
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hedwig.versions import Version, Versioned
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 
 __all__ = ["Change", "LedgerMetadataStore", "update"]
 

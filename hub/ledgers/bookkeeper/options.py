@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
-from hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
 
 __all__ = ["BookkeeperOptions"]
 

@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
+from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.digests import Digest
+from hedwig.hub.ledgers.bookkeeper.entries import Entry
+from hedwig.hub.ledgers.bookkeeper.last_confirmed import fence
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.metadata_store import Change, update
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.reading import ReadAhead, ask_for_entry, read_entry
+from hedwig.hub.ledgers.bookkeeper.writer import LedgerWriter
 from hedwig.versions import Versioned
-from hub.ledgers.bookkeeper.cluster import Cluster
-from hub.ledgers.bookkeeper.digests import Digest
-from hub.ledgers.bookkeeper.entries import Entry
-from hub.ledgers.bookkeeper.last_confirmed import fence
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.metadata_store import Change, update
-from hub.ledgers.bookkeeper.outcomes import Outcome
-from hub.ledgers.bookkeeper.reading import ReadAhead, ask_for_entry, read_entry
-from hub.ledgers.bookkeeper.writer import LedgerWriter
 
 __all__ = ["recover"]
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
+from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
 
 __all__ = ["parse_address"]
 

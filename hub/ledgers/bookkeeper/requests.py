@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
 
 __all__ = ["LAST_ENTRY", "NO_ENTRY_ID", "AddEntry", "Answer", "Done", "ReadEntry", "ReadLac", "Request", "WriteLac"]
 

@@ -25,22 +25,22 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
+from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.digests import Digest, master_key
+from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.links import BookieLinks
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.placement import choose_ensemble
+from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
+from hedwig.hub.ledgers.bookkeeper.recovery import recover
+from hedwig.hub.ledgers.bookkeeper.writer import LedgerWriter
+from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout
+from hedwig.hub.ledgers.bookkeeper.zookeeper import Session
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hedwig.hub.ledgers.store import InDoubt, LedgerStoreStats
 from hedwig.versions import Versioned
-from hub.ledgers.bookkeeper.cluster import Cluster
-from hub.ledgers.bookkeeper.digests import Digest, master_key
-from hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.links import BookieLinks
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.placement import choose_ensemble
-from hub.ledgers.bookkeeper.reading import read_payloads
-from hub.ledgers.bookkeeper.recovery import recover
-from hub.ledgers.bookkeeper.writer import LedgerWriter
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
-from hub.ledgers.bookkeeper.zookeeper import Session
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
-from hub.ledgers.store import InDoubt, LedgerStoreStats
 
 __all__ = ["BookkeeperLedgerStore"]
 

@@ -28,18 +28,18 @@ from hedwig.errors import (
     LedgerStoreUnavailableError,
     LedgerWriteError,
 )
+from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.digests import Digest
+from hedwig.hub.ledgers.bookkeeper.entries import encode_fields, encode_lac
+from hedwig.hub.ledgers.bookkeeper.lac_teller import LacTeller
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.metadata_store import update
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.placement import choose_replacements
+from hedwig.hub.ledgers.bookkeeper.quorums import write_sets
+from hedwig.hub.ledgers.bookkeeper.requests import AddEntry, Answer, WriteLac
 from hedwig.versions import Versioned
-from hub.ledgers.bookkeeper.cluster import Cluster
-from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
-from hub.ledgers.bookkeeper.digests import Digest
-from hub.ledgers.bookkeeper.entries import encode_fields, encode_lac
-from hub.ledgers.bookkeeper.lac_teller import LacTeller
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.metadata_store import update
-from hub.ledgers.bookkeeper.outcomes import Outcome
-from hub.ledgers.bookkeeper.placement import choose_replacements
-from hub.ledgers.bookkeeper.quorums import write_sets
-from hub.ledgers.bookkeeper.requests import AddEntry, Answer, WriteLac
 
 __all__ = ["LedgerWriter"]
 

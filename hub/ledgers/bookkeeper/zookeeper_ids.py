@@ -6,8 +6,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from hedwig.clock import Deadline
 from hedwig.errors import LedgerStoreUnavailableError
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
-from hub.ledgers.bookkeeper.zookeeper import (
+from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout
+from hedwig.hub.ledgers.bookkeeper.zookeeper import (
     Request,
     Session,
     children,

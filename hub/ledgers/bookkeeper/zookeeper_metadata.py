@@ -18,11 +18,10 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
-from hedwig.versions import Version, Versioned
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
-from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text, parse_layout
-from hub.ledgers.bookkeeper.zookeeper import (
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
+from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text, parse_layout
+from hedwig.hub.ledgers.bookkeeper.zookeeper import (
     Request,
     Session,
     children,
@@ -34,7 +33,8 @@ from hub.ledgers.bookkeeper.zookeeper import (
     glance,
     set_at,
 )
-from hub.ledgers.bookkeeper.zookeeper_ids import LedgerIds
+from hedwig.hub.ledgers.bookkeeper.zookeeper_ids import LedgerIds
+from hedwig.versions import Version, Versioned
 
 __all__ = ["Glance", "ZookeeperLedgerMetadata"]
 

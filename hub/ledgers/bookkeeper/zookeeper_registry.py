@@ -9,8 +9,8 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LedgerStoreUnavailableError
-from hub.ledgers.bookkeeper.registration import parse_address
-from hub.ledgers.bookkeeper.zookeeper import Session, children, get
+from hedwig.hub.ledgers.bookkeeper.registration import parse_address
+from hedwig.hub.ledgers.bookkeeper.zookeeper import Session, children, get
 
 __all__ = ["ZookeeperRegistry"]
 

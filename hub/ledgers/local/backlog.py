@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from hub.ledgers.local.jobs import RecordJob
+from hedwig.hub.ledgers.local.jobs import RecordJob
 
 __all__ = ["Backlog"]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hub.ledgers.local.index import MemoryIndex
-from hub.ledgers.local.index_file import DiskIndex
-from hub.ledgers.local.records import FIRST_RECORD
+from hedwig.hub.ledgers.local.index import MemoryIndex
+from hedwig.hub.ledgers.local.index_file import DiskIndex
+from hedwig.hub.ledgers.local.records import FIRST_RECORD
 
 __all__ = ["Catalog", "Segment"]
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from hub.ledgers.census import LedgerEntry
-from hub.ledgers.local.inspector import LocalLedgerInspector
+from hedwig.hub.ledgers.census import LedgerEntry
+from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
 __all__ = ["LocalLedgerCensus"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from hub.ledgers.local.records import RECORD_HEADER_BYTES, RecordKind
+from hedwig.hub.ledgers.local.records import RECORD_HEADER_BYTES, RecordKind
 
 __all__ = [
     "DELETE_KEY",

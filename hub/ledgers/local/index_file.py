@@ -20,8 +20,8 @@ from typing import Final
 from zlib import crc32
 
 from hedwig.errors import ConfigurationError
-from hub.ledgers.local.disk import Disk
-from hub.ledgers.local.index import (
+from hedwig.hub.ledgers.local.disk import Disk
+from hedwig.hub.ledgers.local.index import (
     DELETE_KEY,
     MARKS,
     Holding,

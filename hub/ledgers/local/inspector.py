@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptEntryError, LedgerStoreUnavailableError, NoSuchLedgerError
-from hub.ledgers.inspection import LedgerFacts
-from hub.ledgers.local.catalog import Catalog, Segment
-from hub.ledgers.local.directory import StoreFiles
-from hub.ledgers.local.index import SegmentIndex
-from hub.ledgers.local.index_file import DamagedIndexError, DiskIndex
-from hub.ledgers.local.reading import Reader
-from hub.ledgers.local.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
-from hub.ledgers.local.scanning import index_segment
+from hedwig.hub.ledgers.inspection import LedgerFacts
+from hedwig.hub.ledgers.local.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.directory import StoreFiles
+from hedwig.hub.ledgers.local.index import SegmentIndex
+from hedwig.hub.ledgers.local.index_file import DamagedIndexError, DiskIndex
+from hedwig.hub.ledgers.local.reading import Reader
+from hedwig.hub.ledgers.local.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
+from hedwig.hub.ledgers.local.scanning import index_segment
 
 __all__ = ["LocalLedgerInspector"]
 

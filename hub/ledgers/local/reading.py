@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError, NoSuchLedgerError
-from hub.ledgers.local.catalog import Catalog, Segment
-from hub.ledgers.local.index import Holding, MemoryIndex, SegmentIndex
-from hub.ledgers.local.index_file import DamagedIndexError
-from hub.ledgers.local.records import RECORD_HEADER_BYTES, RecordKind, parse_record_header
+from hedwig.hub.ledgers.local.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.index import Holding, MemoryIndex, SegmentIndex
+from hedwig.hub.ledgers.local.index_file import DamagedIndexError
+from hedwig.hub.ledgers.local.records import RECORD_HEADER_BYTES, RecordKind, parse_record_header
 
 __all__ = ["LedgerState", "Reader"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hedwig.errors import CorruptEntryError
-from hub.ledgers.local.catalog import Catalog, Segment
-from hub.ledgers.local.directory import StoreDirectory
-from hub.ledgers.local.disk import Disk
-from hub.ledgers.local.index_file import DamagedIndexError, DiskIndex
-from hub.ledgers.local.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
-from hub.ledgers.local.scanning import Scan, index_segment
-from hub.ledgers.local.upkeep import place_segment
+from hedwig.hub.ledgers.local.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.directory import StoreDirectory
+from hedwig.hub.ledgers.local.disk import Disk
+from hedwig.hub.ledgers.local.index_file import DamagedIndexError, DiskIndex
+from hedwig.hub.ledgers.local.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
+from hedwig.hub.ledgers.local.scanning import Scan, index_segment
+from hedwig.hub.ledgers.local.upkeep import place_segment
 
 __all__ = ["Recovered", "recover"]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hub.ledgers.local.disk import Disk
+from hedwig.hub.ledgers.local.disk import Disk
 
 __all__ = ["Reserve"]
 

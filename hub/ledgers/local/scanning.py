@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from hub.ledgers.local.index import MemoryIndex, row_of
-from hub.ledgers.local.records import (
+from hedwig.hub.ledgers.local.index import MemoryIndex, row_of
+from hedwig.hub.ledgers.local.records import (
     FIRST_RECORD,
     MARKER,
     RECORD_HEADER_BYTES,

@@ -20,19 +20,19 @@ from hedwig.errors import (
     LedgerStoreUnavailableError,
     NoSuchLedgerError,
 )
-from hub.ledgers.local.backlog import Backlog
-from hub.ledgers.local.catalog import Catalog
-from hub.ledgers.local.directory import StoreDirectory
-from hub.ledgers.local.disk import Disk
-from hub.ledgers.local.jobs import JobQueue, NewRecord, RecordJob
-from hub.ledgers.local.options import LocalLedgerOptions
-from hub.ledgers.local.reading import LedgerState, Reader
-from hub.ledgers.local.records import RecordKind
-from hub.ledgers.local.recovery import recover
-from hub.ledgers.local.reserve import Reserve
-from hub.ledgers.local.upkeep import Upkeep
-from hub.ledgers.local.writer import Writer
-from hub.ledgers.store import InDoubt, LedgerStoreStats
+from hedwig.hub.ledgers.local.backlog import Backlog
+from hedwig.hub.ledgers.local.catalog import Catalog
+from hedwig.hub.ledgers.local.directory import StoreDirectory
+from hedwig.hub.ledgers.local.disk import Disk
+from hedwig.hub.ledgers.local.jobs import JobQueue, NewRecord, RecordJob
+from hedwig.hub.ledgers.local.options import LocalLedgerOptions
+from hedwig.hub.ledgers.local.reading import LedgerState, Reader
+from hedwig.hub.ledgers.local.records import RecordKind
+from hedwig.hub.ledgers.local.recovery import recover
+from hedwig.hub.ledgers.local.reserve import Reserve
+from hedwig.hub.ledgers.local.upkeep import Upkeep
+from hedwig.hub.ledgers.local.writer import Writer
+from hedwig.hub.ledgers.store import InDoubt, LedgerStoreStats
 
 __all__ = ["LocalLedgerStore"]
 

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.errors import HedwigError, LedgerStoreFullError, LedgerStoreUnavailableError, LedgerWriteError
-from hub.ledgers.local.catalog import Catalog, Segment
-from hub.ledgers.local.directory import StoreDirectory
-from hub.ledgers.local.disk import Disk
-from hub.ledgers.local.index import MemoryIndex, row_of
-from hub.ledgers.local.jobs import CopyJob, Job, JobQueue, NewRecord, RecordJob
-from hub.ledgers.local.options import LocalLedgerOptions
-from hub.ledgers.local.records import (
+from hedwig.hub.ledgers.local.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.directory import StoreDirectory
+from hedwig.hub.ledgers.local.disk import Disk
+from hedwig.hub.ledgers.local.index import MemoryIndex, row_of
+from hedwig.hub.ledgers.local.jobs import CopyJob, Job, JobQueue, NewRecord, RecordJob
+from hedwig.hub.ledgers.local.options import LocalLedgerOptions
+from hedwig.hub.ledgers.local.records import (
     RECORD_HEADER_BYTES,
     RecordKind,
     SegmentHeader,
     encode_record,
 )
-from hub.ledgers.local.reserve import Reserve
-from hub.ledgers.local.upkeep import Upkeep
+from hedwig.hub.ledgers.local.reserve import Reserve
+from hedwig.hub.ledgers.local.upkeep import Upkeep
 
 __all__ = ["Writer"]
 

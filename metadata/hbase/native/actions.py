@@ -9,14 +9,14 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from hedwig.errors import MetadataError
+from hedwig.metadata.hbase.driver import Row
+from hedwig.metadata.hbase.durability import Durability
+from hedwig.metadata.hbase.native.codec import delimited, varint
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import GetResponse, MutateResponse, RegionActionResult
+from hedwig.metadata.hbase.native.places import Region
+from hedwig.metadata.hbase.native.scanning import row_of
 from hedwig.outcomes import OutcomeUnknownError
-from metadata.hbase.driver import Row
-from metadata.hbase.durability import Durability
-from metadata.hbase.native.codec import delimited, varint
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import GetResponse, MutateResponse, RegionActionResult
-from metadata.hbase.native.places import Region
-from metadata.hbase.native.scanning import row_of
 
 __all__ = ["Action", "Change", "Look", "condition", "delete_of", "get_of", "put_of", "stated"]
 

@@ -6,11 +6,10 @@ from typing import Final
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from hedwig.outcomes import ForbiddenError, NotAppliedError
-from metadata.hbase.driver import TableDescription, TableSpec
-from metadata.hbase.native.cluster import Cluster
-from metadata.hbase.native.failures import Meaning, ServerFailure
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.driver import TableDescription, TableSpec
+from hedwig.metadata.hbase.native.cluster import Cluster
+from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     BytesBytesPair,
     ClusterStatusRequest,
     ClusterStatusResponse,
@@ -32,7 +31,8 @@ from metadata.hbase.native.hbase_pb2 import (
     TableStateRequest,
     TableStateResponse,
 )
-from metadata.hbase.native.places import table_name
+from hedwig.metadata.hbase.native.places import table_name
+from hedwig.outcomes import ForbiddenError, NotAppliedError
 
 __all__ = ["Administration"]
 

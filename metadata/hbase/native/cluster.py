@@ -5,16 +5,16 @@ from typing import Final, NoReturn, TypeVar
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
+from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.identity import Identity
+from hedwig.metadata.hbase.native.lanes import Gathering, Lane
+from hedwig.metadata.hbase.native.links import DATA, MASTER, Links, Route
+from hedwig.metadata.hbase.native.locations import Locations
+from hedwig.metadata.hbase.native.meta import find_region, has_table, list_regions, meta_region
+from hedwig.metadata.hbase.native.places import META_TABLE, NowhereError, Region, Server
+from hedwig.metadata.hbase.native.registry import Registry
 from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
-from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.failures import Meaning, ServerFailure
-from metadata.hbase.native.identity import Identity
-from metadata.hbase.native.lanes import Gathering, Lane
-from metadata.hbase.native.links import DATA, MASTER, Links, Route
-from metadata.hbase.native.locations import Locations
-from metadata.hbase.native.meta import find_region, has_table, list_regions, meta_region
-from metadata.hbase.native.places import META_TABLE, NowhereError, Region, Server
-from metadata.hbase.native.registry import Registry
 
 __all__ = ["Cluster"]
 

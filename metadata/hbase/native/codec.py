@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from hedwig.errors import LocalProtocolError, RemoteProtocolError
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import ConnectionHeader, ResponseHeader, UserInformation, VersionInfo
 from hedwig.wire.frames import FrameDecoder
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import ConnectionHeader, ResponseHeader, UserInformation, VersionInfo
 
 __all__ = ["CALL_BYTES_MAX", "FATAL_CALL", "Reply", "ReplyDecoder", "delimited", "encode_call", "greeting", "varint"]
 

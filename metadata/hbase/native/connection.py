@@ -19,10 +19,10 @@ from typing import Any, Final, Self, TypeAlias, cast
 
 from hedwig.clock import Deadline
 from hedwig.errors import ProtocolError
+from hedwig.metadata.hbase.native.codec import FATAL_CALL, Reply, ReplyDecoder, encode_call, greeting
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.places import Server
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from metadata.hbase.native.codec import FATAL_CALL, Reply, ReplyDecoder, encode_call, greeting
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.places import Server
 
 __all__ = ["CALLS_MAX", "Connection", "Done"]
 

@@ -25,12 +25,12 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from metadata.hbase.driver import LONG_AGO_MS
-from metadata.hbase.native.actions import Change, condition, delete_of
-from metadata.hbase.native.codec import delimited
-from metadata.hbase.native.failures import Meaning, ServerFailure
-from metadata.hbase.native.hbase_pb2 import CoprocessorServiceResponse, MutateRowsResponse
-from metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.driver import LONG_AGO_MS
+from hedwig.metadata.hbase.native.actions import Change, condition, delete_of
+from hedwig.metadata.hbase.native.codec import delimited
+from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import CoprocessorServiceResponse, MutateRowsResponse
+from hedwig.metadata.hbase.native.places import Region, Server
 
 __all__ = ["METHOD", "Creations", "is_for_good", "probe_of", "request_of", "were_made"]
 

@@ -11,10 +11,9 @@ from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LocalProtocolError, MetadataError
-from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from metadata.attempts import Attempts, Refusal
-from metadata.backend import StoreOptions
-from metadata.hbase.driver import (
+from hedwig.metadata.attempts import Attempts, Refusal
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.driver import (
     LONG_AGO_MS,
     ConditionalPut,
     Row,
@@ -23,19 +22,20 @@ from metadata.hbase.driver import (
     TableDescription,
     TableSpec,
 )
-from metadata.hbase.durability import Durability
-from metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of, stated
-from metadata.hbase.native.administration import Administration
-from metadata.hbase.native.cluster import Cluster
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import Scan
-from metadata.hbase.native.identity import Identity
-from metadata.hbase.native.lanes import GATHERING, Gathering
-from metadata.hbase.native.links import Links, Route
-from metadata.hbase.native.places import Region, Server
-from metadata.hbase.native.registry import Registry
-from metadata.hbase.native.scanning import row_of, scan_of, scan_region, values_of
-from metadata.hbase.native.streams import CellStream
+from hedwig.metadata.hbase.durability import Durability
+from hedwig.metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of, stated
+from hedwig.metadata.hbase.native.administration import Administration
+from hedwig.metadata.hbase.native.cluster import Cluster
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import Scan
+from hedwig.metadata.hbase.native.identity import Identity
+from hedwig.metadata.hbase.native.lanes import GATHERING, Gathering
+from hedwig.metadata.hbase.native.links import Links, Route
+from hedwig.metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.native.registry import Registry
+from hedwig.metadata.hbase.native.scanning import row_of, scan_of, scan_region, values_of
+from hedwig.metadata.hbase.native.streams import CellStream
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 __all__ = ["NativeDriver"]
 

@@ -7,7 +7,7 @@ import enum
 import re
 from typing import Final, Self
 
-from metadata.hbase.native.hbase_pb2 import ExceptionResponse, NameBytesPair
+from hedwig.metadata.hbase.native.hbase_pb2 import ExceptionResponse, NameBytesPair
 
 __all__ = ["Meaning", "ServerFailure"]
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from metadata.hbase.driver import ScanRange
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.driver import ScanRange
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     EQUAL,
     BinaryComparator,
     ByteArrayComparable,

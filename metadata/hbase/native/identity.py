@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
-from metadata.url import MetadataUrl
+from hedwig.metadata.url import MetadataUrl
 
 __all__ = ["USER", "Identity"]
 

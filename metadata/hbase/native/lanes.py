@@ -23,13 +23,12 @@ from google.protobuf.message import DecodeError
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import HedwigError
-from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from metadata.hbase.native.actions import Action, Change, condition
-from metadata.hbase.native.codec import delimited
-from metadata.hbase.native.connection import Connection, Done
-from metadata.hbase.native.creations import METHOD, Creations, is_for_good, probe_of, request_of, were_made
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.native.actions import Action, Change, condition
+from hedwig.metadata.hbase.native.codec import delimited
+from hedwig.metadata.hbase.native.connection import Connection, Done
+from hedwig.metadata.hbase.native.creations import METHOD, Creations, is_for_good, probe_of, request_of, were_made
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     DELETE_ONE_VERSION,
     ColumnValue,
     MultiResponse,
@@ -37,8 +36,9 @@ from metadata.hbase.native.hbase_pb2 import (
     QualifierValue,
     RegionActionResult,
 )
-from metadata.hbase.native.links import Link
-from metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.links import Link
+from hedwig.metadata.hbase.native.places import Server
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 
 __all__ = ["GATHERING", "Gathering", "Lane", "tell"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from hedwig.clock import Deadline
+from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.shared_work import SharedWork
 from hedwig.outcomes import AbortedError, NotAppliedError
 from hedwig.reasons import reason_of
-from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.places import Server
-from metadata.hbase.native.shared_work import SharedWork
 
 __all__ = ["ADMIN", "DATA", "MASTER", "REGISTRY", "Link", "Links", "Route"]
 

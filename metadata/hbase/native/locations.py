@@ -4,9 +4,9 @@ from bisect import bisect_right, insort
 from typing import Final, Protocol
 
 from hedwig.clock import Clock, Deadline
+from hedwig.metadata.hbase.native.places import NowhereError, Region, Server
+from hedwig.metadata.hbase.native.shared_work import SharedWork
 from hedwig.outcomes import NotAppliedError
-from metadata.hbase.native.places import NowhereError, Region, Server
-from metadata.hbase.native.shared_work import SharedWork
 
 __all__ = ["Directory", "Locations"]
 

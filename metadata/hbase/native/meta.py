@@ -8,12 +8,12 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from hedwig.clock import Deadline
+from hedwig.metadata.hbase.driver import Row
+from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.hbase_pb2 import Column, RegionInfo, Scan
+from hedwig.metadata.hbase.native.places import META_TABLE, NowhereError, Region, Server
+from hedwig.metadata.hbase.native.scanning import row_of, scan_region
 from hedwig.outcomes import NotAppliedError
-from metadata.hbase.driver import Row
-from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.hbase_pb2 import Column, RegionInfo, Scan
-from metadata.hbase.native.places import META_TABLE, NowhereError, Region, Server
-from metadata.hbase.native.scanning import row_of, scan_region
 
 __all__ = ["find_region", "has_table", "list_regions", "meta_region"]
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from hedwig.metadata.hbase.native.codec import delimited
+from hedwig.metadata.hbase.native.hbase_pb2 import TableName
 from hedwig.outcomes import NotAppliedError
-from metadata.hbase.native.codec import delimited
-from metadata.hbase.native.hbase_pb2 import TableName
 
 __all__ = ["META_TABLE", "NowhereError", "Region", "Server", "table_name"]
 

@@ -10,12 +10,18 @@ from typing import Final, Protocol
 from google.protobuf.message import DecodeError
 
 from hedwig.clock import Clock, Deadline
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import (
+    ActiveMaster,
+    ClusterId,
+    MetaRegionLocations,
+    ServerName,
+    ZooKeeperServer,
+)
+from hedwig.metadata.hbase.native.links import REGISTRY, Links
+from hedwig.metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.znodes import read_node
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import ActiveMaster, ClusterId, MetaRegionLocations, ServerName, ZooKeeperServer
-from metadata.hbase.native.links import REGISTRY, Links
-from metadata.hbase.native.places import Server
-from metadata.hbase.native.znodes import read_node
 
 __all__ = ["Registry", "RpcRegistry", "ZooKeeperRegistry"]
 

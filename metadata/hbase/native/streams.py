@@ -19,16 +19,16 @@ from google.protobuf.message import DecodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import RemoteProtocolError
+from hedwig.metadata.hbase.cell_blocks import CellBlock
+from hedwig.metadata.hbase.driver import ScanRange
+from hedwig.metadata.hbase.keys import after
+from hedwig.metadata.hbase.native.cluster import Cluster
+from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import RegionSpecifier, Scan, ScanRequest, ScanResponse
+from hedwig.metadata.hbase.native.places import Region
+from hedwig.metadata.hbase.native.scanning import METHOD, is_at_its_end, let_go, scan_of
 from hedwig.outcomes import OutcomeUnknownError
-from metadata.hbase.cell_blocks import CellBlock
-from metadata.hbase.driver import ScanRange
-from metadata.hbase.keys import after
-from metadata.hbase.native.cluster import Cluster
-from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import RegionSpecifier, Scan, ScanRequest, ScanResponse
-from metadata.hbase.native.places import Region
-from metadata.hbase.native.scanning import METHOD, is_at_its_end, let_go, scan_of
 
 __all__ = ["CellStream"]
 

@@ -3,11 +3,11 @@
 from typing import Final
 
 from hedwig.errors import ConfigurationError
-from metadata.backend import StoreOptions
-from metadata.hbase.backend import HBaseFactory
-from metadata.hbase.durability import DURABILITY, Durability
-from metadata.hbase.thrift2.driver import Thrift2Driver
-from metadata.url import MetadataUrl
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.backend import HBaseFactory
+from hedwig.metadata.hbase.durability import DURABILITY, Durability
+from hedwig.metadata.hbase.thrift2.driver import Thrift2Driver
+from hedwig.metadata.url import MetadataUrl
 
 __all__ = ["FACTORY", "Thrift2Driver"]
 

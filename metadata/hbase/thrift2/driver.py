@@ -15,10 +15,9 @@ from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
-from metadata.attempts import Refusal
-from metadata.backend import StoreOptions
-from metadata.hbase.driver import (
+from hedwig.metadata.attempts import Refusal
+from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.hbase.driver import (
     LONG_AGO_MS,
     TIME_MAX_MS,
     Cell,
@@ -29,9 +28,10 @@ from metadata.hbase.driver import (
     TableDescription,
     TableSpec,
 )
-from metadata.hbase.durability import Durability
-from metadata.hbase.thrift2.connection import GATEWAY, Connection
-from metadata.hbase.thrift2.pool import ConnectionPool
+from hedwig.metadata.hbase.durability import Durability
+from hedwig.metadata.hbase.thrift2.connection import GATEWAY, Connection
+from hedwig.metadata.hbase.thrift2.pool import ConnectionPool
+from hedwig.outcomes import ForbiddenError, NotAppliedError, OutcomeUnknownError
 
 __all__ = ["Thrift2Driver"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hedwig.clock import Deadline
+from hedwig.metadata.hbase.thrift2.connection import Connection
+from hedwig.metadata.jobs import Job, JobQueue, NotBegunError, QueueClosedError, UnfinishedError
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
-from metadata.hbase.thrift2.connection import Connection
-from metadata.jobs import Job, JobQueue, NotBegunError, QueueClosedError, UnfinishedError
 
 __all__ = ["ConnectionPool"]
 

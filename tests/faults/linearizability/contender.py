@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from hedwig.errors import BadVersionError, MetadataUnavailableError, NoRecordError
+from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo, Topic
 from hedwig.names import as_topic
 from hedwig.versions import NEW, Version, Versioned
-from metadata import MetadataStore
 from tests.faults.linearizability.recorder import RecordedOwnership
 
 __all__ = ["OwnerRecords", "contend", "contend_in_process"]

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from hedwig.errors import BadVersionError, HedwigError, InvalidArgumentError, MetadataUnavailableError, NoRecordError
+from hedwig.metadata import Delete, Operation, Outcome, Read, TopicOwnershipManager, Write
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import Version, Versioned
-from metadata import Delete, Operation, Outcome, Read, TopicOwnershipManager, Write
 from tests.faults.linearizability import versioned_register as cas
 from tests.faults.linearizability.operations import NOT_APPLIED, UNKNOWN, Unanswered
 from tests.faults.linearizability.operations import Operation as Recorded

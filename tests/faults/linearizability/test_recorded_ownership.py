@@ -16,10 +16,7 @@ from typing import Any, Final
 import pytest
 
 from hedwig.errors import BadVersionError, MetadataUnavailableError, UncertainStateError
-from hedwig.model import HubInfo, Topic
-from hedwig.names import as_topic
-from hedwig.versions import ANY, NEW, Version, Versioned
-from metadata import (
+from hedwig.metadata import (
     Delete,
     MetadataStore,
     Operation,
@@ -31,6 +28,9 @@ from metadata import (
     format_metadata,
     open_metadata,
 )
+from hedwig.model import HubInfo, Topic
+from hedwig.names import as_topic
+from hedwig.versions import ANY, NEW, Version, Versioned
 from tests.faults.linearizability import (
     NOT_APPLIED,
     UNKNOWN,

@@ -11,18 +11,18 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import TopicPersistenceInfoExistsError
+from hedwig.hub.cluster import Cluster
+from hedwig.hub.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.hub import Hub
+from hedwig.hub.liveness import ClusterLiveness
+from hedwig.hub.options import HubOptions
+from hedwig.metadata import MetadataStore, StoreOptions
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import NEW
 from hedwig.wire import Answer, CloseSubscription
 from hedwig.wire import pubsub_pb2 as pb
-from hub.cluster import Cluster
-from hub.cluster_options import BookieOptions, ClusterOptions
-from hub.hub import Hub
-from hub.liveness import ClusterLiveness
-from hub.options import HubOptions
-from metadata import MetadataStore, StoreOptions
 from tests.faults.network import NETWORKED, Networked
 from tests.faults.proxy import PASS, Plan, Proxy
 from tests.faults.waiting import until
@@ -98,7 +98,7 @@ class Deployment:
             return await there.open(options)
 
         with self._patch.context() as patch:
-            patch.setattr("hub.hub.open_metadata", open_there)
+            patch.setattr("hedwig.hub.hub.open_metadata", open_there)
             hub = await Hub.start(self.options(**changes))
         self._stack.push_async_callback(hub.close)
         return hub

@@ -10,15 +10,15 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.clock import SystemClock
+from hedwig.hub.balance import Balance
+from hedwig.hub.cluster_options import ClusterOptions
+from hedwig.hub.given_up import GivenUp
+from hedwig.hub.hub import Hub
+from hedwig.hub.liveness import LivenessOptions
+from hedwig.hub.liveness.live_hub import decode_load
+from hedwig.hub.topic import TopicState
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
-from hub.balance import Balance
-from hub.cluster_options import ClusterOptions
-from hub.given_up import GivenUp
-from hub.hub import Hub
-from hub.liveness import LivenessOptions
-from hub.liveness.live_hub import decode_load
-from hub.topic import TopicState
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.admin_client import AdminClient
@@ -94,7 +94,7 @@ async def test_hub_above_its_share_has_an_excess_and_no_more_than_its_batch(depl
 async def test_hub_decides_on_loads_of_now(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has not heard of the other's topics yet when the time comes to look whether it has too many itself."""
     raw = deployment.raw()
-    monkeypatch.setattr("hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
+    monkeypatch.setattr("hedwig.hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
     one, other = [await deployment.start() for _ in range(2)]
     await _know_each_other(one, other)
     await _own(deployment, one, TOPICS[:22])
@@ -119,7 +119,7 @@ async def test_hub_gives_no_more_up_while_what_it_gave_up_is_not_claimed_yet(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has asked for it so far, so the mean is less than it will be."""
-    monkeypatch.setattr("hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
+    monkeypatch.setattr("hedwig.hub.cluster.LivenessOptions", partial(LivenessOptions, refresh_s=3600.0))
     one = await deployment.start(cluster={"rebalance_interval_s": 0.1})
     await _own(deployment, one, TOPICS)
     other = await deployment.start()

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
 from hedwig.wire import Answer, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
-from hub.hub import Hub
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire

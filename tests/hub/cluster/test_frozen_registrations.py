@@ -3,10 +3,10 @@
 from random import Random
 
 from hedwig.clock import SystemClock
+from hedwig.hub.hub import Hub
+from hedwig.metadata.freezing import StoreFreeze
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from hub.hub import Hub
-from metadata.freezing import StoreFreeze
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.cluster.deployment import Deployment

@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
+from hedwig.hub.hub import Hub
+from hedwig.hub.topic import OwnedTopic
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
-from hub.hub import Hub
-from hub.topic import OwnedTopic
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both

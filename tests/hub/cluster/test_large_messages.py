@@ -4,10 +4,10 @@ from typing import Final
 
 import pytest
 
+from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
 from tests.hub.cluster.deployment import Deployment
 
 _MIB: Final = 1 << 20

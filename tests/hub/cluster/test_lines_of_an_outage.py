@@ -12,12 +12,12 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
 from hedwig.errors import HedwigError
+from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
-from metadata import format_metadata
 from tests.endings import end_all
 from tests.faults.waiting import until
 from tests.hub.running import RunningHub

@@ -6,11 +6,11 @@ from collections import Counter
 from typing import Final
 
 from hedwig.clock import SystemClock
+from hedwig.hub.known_owners import KnownOwners
+from hedwig.hub.ownership import Ownership
+from hedwig.hub.pace import Pace
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
-from hub.known_owners import KnownOwners
-from hub.ownership import Ownership
-from hub.pace import Pace
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both, on_zookeeper_first

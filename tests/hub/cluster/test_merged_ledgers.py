@@ -5,8 +5,8 @@ from typing import Final
 import pytest
 
 from hedwig.errors import NoSuchLedgerError
+from hedwig.hub.hub import Hub
 from hedwig.model import Topic
-from hub.hub import Hub
 from tests.faults.waiting import until
 from tests.hub.cluster.deployment import Deployment
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import pytest
 
+from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import pubsub_pb2 as pb
-from hub.hub import Hub
 from tests.faults.waiting import until
 from tests.hub.cluster.deployment import Deployment, liveness_of
 

@@ -8,12 +8,12 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.model import Topic
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire

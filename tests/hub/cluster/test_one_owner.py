@@ -5,6 +5,8 @@ from typing import Final
 
 import pytest
 
+from hedwig.hub.liveness import Registration
+from hedwig.metadata import MetadataUrl
 from hedwig.model import HubInfo, MessageSeqId, SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW
@@ -18,8 +20,6 @@ from hedwig.wire import (
     Subscribe,
     Unsubscribe,
 )
-from hub.liveness import Registration
-from metadata import MetadataUrl
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.both import on_both

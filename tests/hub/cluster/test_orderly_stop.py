@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, Topic
-from hub.hub import Hub
 from tests.faults.proxy import PASS, Action, Exchange, Step
 from tests.faults.waiting import until
 from tests.hub.cluster.deployment import Deployment, liveness_of

@@ -7,11 +7,11 @@ import uuid
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.hub.cluster_options import BookieOptions
+from hedwig.hub.main import ExitCode, main
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from hub.cluster_options import BookieOptions
-from hub.main import ExitCode, main
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
 from tests.hub.cluster.deployment import Deployment

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from hedwig.errors import LedgerStoreFullError
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from tests.hub.ledgers.contents import payload
 
 __all__: list[str] = []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.ledgers import LedgerStore, LocalLedgerOptions, LocalLedgerStore
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers import LedgerStore, LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
 from tests.hub.ledgers.faulty_disk import FaultyDisk
 from tests.servers import RunningServers

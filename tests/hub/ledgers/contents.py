@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from hub.ledgers import LedgerStore
+from hedwig.hub.ledgers import LedgerStore
 
 __all__ = ["fill", "payload", "read_all"]
 

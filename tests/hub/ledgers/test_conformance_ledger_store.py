@@ -12,7 +12,7 @@ from hedwig.errors import (
     LedgerStoreClosedError,
     NoSuchLedgerError,
 )
-from hub.ledgers import LedgerStore, LocalLedgerStore
+from hedwig.hub.ledgers import LedgerStore, LocalLedgerStore
 from tests.hub.ledgers.conftest import OpenAnyStore
 from tests.hub.ledgers.contents import fill, payload, read_all
 

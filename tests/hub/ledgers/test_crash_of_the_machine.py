@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import CorruptEntryError
-from hub.ledgers import LocalLedgerStore
-from hub.ledgers.local.records import FIRST_RECORD, RECORD_HEADER_BYTES
+from hedwig.hub.ledgers import LocalLedgerStore
+from hedwig.hub.ledgers.local.records import FIRST_RECORD, RECORD_HEADER_BYTES
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all

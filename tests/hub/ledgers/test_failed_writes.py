@@ -17,8 +17,8 @@ from hedwig.errors import (
     LedgerStoreUnavailableError,
     LedgerWriteError,
 )
-from hub.ledgers import LocalLedgerStore
-from hub.ledgers.local.reserve import Reserve
+from hedwig.hub.ledgers import LocalLedgerStore
+from hedwig.hub.ledgers.local.reserve import Reserve
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all

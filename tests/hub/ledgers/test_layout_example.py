@@ -5,7 +5,7 @@ import re
 import struct
 from pathlib import Path
 
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 
 PAGE = Path(__file__).parents[3] / "docs" / "local-ledgers.md"
 EXAMPLE = re.compile(r"^    (\d+)  +([0-9a-f ]+)$", re.MULTILINE)

@@ -12,15 +12,15 @@ from kazoo.client import KazooClient
 
 from hedwig.clock import SystemClock
 from hedwig.errors import NoSuchLedgerError
-from hub.ledgers import LocalLedgerStore
-from hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from hub.ledgers.census import LedgerCensus, LedgerEntry
-from hub.ledgers.local.census import LocalLedgerCensus
+from hedwig.hub.ledgers import LocalLedgerStore
+from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
+from hedwig.hub.ledgers.local.census import LocalLedgerCensus
 from tests.hub.ledgers.bookkeeper.sessions import session_with
 from tests.servers import RunningServers
 

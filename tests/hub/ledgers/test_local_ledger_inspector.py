@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ConfigurationError, CorruptEntryError, LedgerStoreUnavailableError, NoSuchLedgerError
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hub.ledgers.inspection import LedgerFacts
-from hub.ledgers.local.inspector import LocalLedgerInspector
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.ledgers.inspection import LedgerFacts
+from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
 OPTIONS = LocalLedgerOptions(segment_bytes=4096, reserve_bytes=1 << 16, upkeep_interval_s=0.01)
 

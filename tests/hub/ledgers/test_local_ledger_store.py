@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ConfigurationError, EntryOrderError, InvalidArgumentError, LedgerClosedError
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all
 

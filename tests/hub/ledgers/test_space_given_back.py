@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import CorruptEntryError
-from hub.ledgers import LocalLedgerStore
+from hedwig.hub.ledgers import LocalLedgerStore
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all

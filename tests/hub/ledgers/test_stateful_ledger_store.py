@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from hedwig.errors import CorruptEntryError, LedgerClosedError, LedgerFencedError, NoSuchLedgerError
-from hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from tests.hub.ledgers.faulty_disk import FaultyDisk
 
 T = TypeVar("T")

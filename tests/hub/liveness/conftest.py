@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers
-from hub.liveness import LivenessOptions
+from hedwig.cli.dev import DevServers
+from hedwig.hub.liveness import LivenessOptions
 from tests.hub.liveness.hubs import SESSION_S, Hubs
 from tests.servers import RunningServers
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from cli.dev import ServerStatus
+from hedwig.cli.dev import ServerStatus
+from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Registration
+from hedwig.hub.liveness.boot_clock import boot_time_s
 from hedwig.model import HubInfo
-from hub.liveness import ClusterLiveness, LivenessOptions, Registration
-from hub.liveness.boot_clock import boot_time_s
 from tests.faults.waiting import until
 
 __all__ = ["SESSION_S", "Apart", "Hubs", "Member", "czxid_of", "gone_at", "hub_at", "is_leader", "proven_until"]

@@ -47,7 +47,7 @@ async def test_live_set_that_cannot_go_on_is_told(
     hubs: Hubs, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     member = await hubs.start(1)
-    monkeypatch.setattr("hub.liveness.live_set.read_hosts", _Defect(error))
+    monkeypatch.setattr("hedwig.hub.liveness.live_set.read_hosts", _Defect(error))
     await until(lambda: member.failed, "it is told")
     assert member.failed == ["following the live hubs ended; the log says why"]
     assert member.liveness.is_proven(), "until it is closed, it may finish what it has begun"

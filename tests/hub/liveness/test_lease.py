@@ -2,7 +2,7 @@
 
 import pytest
 
-from hub.liveness.lease import Lease
+from hedwig.hub.liveness.lease import Lease
 
 SESSION_S = 9.0
 

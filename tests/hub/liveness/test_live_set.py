@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
+from hedwig.hub.liveness import LivenessOptions
+from hedwig.hub.liveness.boot_clock import boot_time_s
+from hedwig.hub.liveness.live_hub import decode_load
 from hedwig.model import HubInfo
-from hub.liveness import LivenessOptions
-from hub.liveness.boot_clock import boot_time_s
-from hub.liveness.live_hub import decode_load
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
@@ -43,7 +43,7 @@ async def test_load_that_others_must_know_at_once_does_not_wait_for_the_next_pro
     hubs: Hubs, raw: KazooClient, options: LivenessOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Later than the end of the registration.
-    monkeypatch.setattr("hub.liveness.cluster._BEAT_SHARE", 10.0)
+    monkeypatch.setattr("hedwig.hub.liveness.cluster._BEAT_SHARE", 10.0)
     member = await hubs.start(1, session_timeout_s=40.0)
     node = f"{options.prefix}/hosts/{hub_at(1).address}"
     await until(lambda: raw.get(node)[1].version == 1, "it has proved once that it lives")

@@ -8,8 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import ServiceDownError
-from hub.liveness import LivenessOptions
-from hub.liveness.boot_clock import boot_time_s
+from hedwig.hub.liveness import LivenessOptions
+from hedwig.hub.liveness.boot_clock import boot_time_s
 from tests.faults.waiting import until
 from tests.hub.liveness.hubs import SESSION_S, Hubs, czxid_of, hub_at
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from hedwig.hub.liveness.live_hub import DRAINING_LOAD, LiveHub
+from hedwig.hub.liveness.placement import Placement, choose
 from hedwig.model import HubInfo
-from hub.liveness.live_hub import DRAINING_LOAD, LiveHub
-from hub.liveness.placement import Placement, choose
 
 DRAWS = 20_000
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hub.liveness.process import ProcessMark, has_ended, this_process
+from hedwig.hub.liveness.process import ProcessMark, has_ended, this_process
 
 CHILD = "import hub.liveness.process as p, sys; print(repr(p.this_process()), flush=True); sys.stdin.read()"
 

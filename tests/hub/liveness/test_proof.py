@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from hedwig.errors import ServiceDownError
-from hub.liveness import LivenessOptions
-from hub.liveness.boot_clock import boot_time_s
+from hedwig.hub.liveness import LivenessOptions
+from hedwig.hub.liveness.boot_clock import boot_time_s
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step, scripted
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire

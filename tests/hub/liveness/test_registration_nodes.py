@@ -8,11 +8,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import ConfigurationError, ServiceDownError
+from hedwig.hub.liveness import DRAINING_LOAD, ClusterLiveness, LivenessOptions, read_hubs
+from hedwig.hub.liveness.live_hub import Endpoint, decode_load, encode_load
+from hedwig.hub.ownership import Liveness
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, BridgeOptions
-from hub.liveness import DRAINING_LOAD, ClusterLiveness, LivenessOptions, read_hubs
-from hub.liveness.live_hub import Endpoint, decode_load, encode_load
-from hub.ownership import Liveness
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from hedwig.errors import ServiceDownError
+from hedwig.hub.liveness import LivenessOptions, Registration
+from hedwig.hub.liveness.boot_clock import boot_time_s
+from hedwig.hub.liveness.directory import read_hubs
+from hedwig.hub.liveness.lease import Lease
+from hedwig.hub.liveness.live_set import LiveSet
+from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.zookeeper import Bridge, BridgeOptions
-from hub.liveness import LivenessOptions, Registration
-from hub.liveness.boot_clock import boot_time_s
-from hub.liveness.directory import read_hubs
-from hub.liveness.lease import Lease
-from hub.liveness.live_set import LiveSet
-from hub.liveness.places import Places
-from hub.liveness.verdicts import Verdicts
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire

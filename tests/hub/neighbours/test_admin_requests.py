@@ -27,10 +27,9 @@ CHUNK: Final = b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK)
 
 SHORT_DEADLINES: Final = """
 
-import hub.admin_connection
-import hub.admin_server
+from hedwig.hub import admin_connection, admin_server
 
-hub.admin_connection._TAKE_S = hub.admin_server._IDLE_S = hub.admin_server._BODY_S = 1.0
+admin_connection._TAKE_S = admin_server._IDLE_S = admin_server._BODY_S = 1.0
 """
 
 

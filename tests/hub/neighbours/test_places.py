@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hedwig.hub.places import Places
 from hedwig.status import StatusCode
-from hub.places import Places
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
 from tests.hub.neighbours.clients import SETTINGS, attach, open_channel

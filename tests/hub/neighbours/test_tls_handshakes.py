@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import pytest
 import uvloop
 
-import hub.tls_listener
+import hedwig.hub.tls_listener
+from hedwig.hub.hub import Hub
+from hedwig.hub.options import HubOptions
 from hedwig.status import StatusCode
-from hub.hub import Hub
-from hub.options import HubOptions
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
 from tests.hub.neighbours.clients import SETTINGS, before_hub
@@ -178,7 +178,7 @@ def test_oldest_of_too_many_handshakes_makes_room(
         await eventually(lambda: len(secure.places) == 2, "it is forgotten")
         assert secure.counters()["failed_handshakes"] == 1
 
-    monkeypatch.setattr(hub.tls_listener, "_HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(hedwig.hub.tls_listener, "_HANDSHAKES_MAX", 3)
     with_hub(crowd)
     assert "its own is the oldest" in caplog.text
 

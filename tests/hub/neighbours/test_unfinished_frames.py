@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
+from hedwig.hub.hub import Hub
+from hedwig.hub.unfinished_frames import UnfinishedFrames
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, Message, Publish, Request, encode_frame, encode_request
-from hub.hub import Hub
-from hub.unfinished_frames import UnfinishedFrames
 from tests.faults.waiting import until
 from tests.hub.conftest import StartHub
 from tests.hub.locked_metadata import locked

@@ -9,12 +9,12 @@ from typing import Final, Self
 from google.protobuf import text_format
 from kazoo.exceptions import NoNodeError
 
-from cli.dev.ports import choose_port
+from hedwig.cli.dev.ports import choose_port
 from hedwig.client import BlockingClient
 from hedwig.errors import ClientNotSubscribedError, ServiceError
+from hedwig.metadata import format_metadata
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.wire import pubsub_pb2 as pb
-from metadata import format_metadata
 from tests.hub.running import RunningHub
 from tests.java_hedwig.hub_client import HubClient
 from tests.java_hedwig.stack import REGION_PATH, JavaStack, eventually

@@ -9,12 +9,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import SystemClock
+from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as bk
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout
 from hedwig.wire import pubsub_pb2 as pb
-from hub.ledgers.bookkeeper import bookkeeper_pb2 as bk
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout
 from tests.hub.ledgers.bookkeeper.sessions import session_with
 from tests.java_hedwig.together.deployment import QUORUMS, Deployment
 from tests.java_hedwig.together.traffic import Traffic

@@ -3,7 +3,7 @@
 import signal
 from typing import Final, Protocol
 
-from cli.dev import ServerState
+from hedwig.cli.dev import ServerState
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from tests.hub.admin_client import AdminClient
 from tests.hub.running import RunningHub

@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
+from hedwig.metadata import open_metadata
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.wire import pubsub_pb2 as pb
-from metadata import open_metadata
 from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
 from tests.java_hedwig.together.deployment import Deployment
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from metadata.hbase.cell_blocks import CellBlock
+from hedwig.metadata.hbase.cell_blocks import CellBlock
 
 __all__ = ["Row", "block_of", "cell"]
 

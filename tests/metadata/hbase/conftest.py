@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import happybase
 import pytest
 
-from metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
 from tests.servers import RunningServers
 
 

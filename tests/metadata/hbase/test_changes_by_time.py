@@ -11,21 +11,21 @@ import pytest
 
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata import MetadataStore, MetadataUrl, RecordKey, StoreOptions, Write, format_metadata, open_metadata
+from hedwig.metadata.changes import ChangedRecord, Changes
+from hedwig.metadata.hbase.change_reader import ChangeReader, ReaderRecord
+from hedwig.metadata.hbase.changes import MARGIN_MS, HBaseChanges
+from hedwig.metadata.hbase.driver import HBaseDriver, Row, ScanRange
+from hedwig.metadata.hbase.keys import BUCKETS, bucket_of, bucket_start, topic_key
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.recent_rows import RecentTable
+from hedwig.metadata.hbase.schema import Tables
+from hedwig.metadata.hbase.thrift2 import Thrift2Driver
+from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE
+from hedwig.metadata.stamps import Stamp, make_token
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.outcomes import OutcomeUnknownError
 from hedwig.versions import NEW
-from metadata import MetadataStore, MetadataUrl, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from metadata.changes import ChangedRecord, Changes
-from metadata.hbase.change_reader import ChangeReader, ReaderRecord
-from metadata.hbase.changes import MARGIN_MS, HBaseChanges
-from metadata.hbase.driver import HBaseDriver, Row, ScanRange
-from metadata.hbase.keys import BUCKETS, bucket_of, bucket_start, topic_key
-from metadata.hbase.native import connect
-from metadata.hbase.recent_rows import RecentTable
-from metadata.hbase.schema import Tables
-from metadata.hbase.thrift2 import Thrift2Driver
-from metadata.kinds import OWNERSHIP, PERSISTENCE
-from metadata.stamps import Stamp, make_token
 from tests.metadata.hbase.conftest import Namespace
 from tests.servers import RunningServers
 

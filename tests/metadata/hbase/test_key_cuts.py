@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.hbase.key_cuts import END, bucket_from, cuts
-from metadata.hbase.keys import BUCKETS, bucket_of, bucket_start, split_points, topic_key
+from hedwig.metadata.hbase.key_cuts import END, bucket_from, cuts
+from hedwig.metadata.hbase.keys import BUCKETS, bucket_of, bucket_start, split_points, topic_key
 
 EDGES = st.lists(
     st.one_of(st.binary(max_size=6), st.integers(0, BUCKETS).map(bucket_start), st.binary(min_size=1).map(topic_key)),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.hbase.keys import (
+from hedwig.metadata.hbase.keys import (
     BUCKETS,
     after,
     bucket_start,

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hedwig.clock import Deadline, SystemClock
+from hedwig.metadata import MetadataStore, StoreOptions
+from hedwig.metadata.hbase.driver import ConditionalPut
+from hedwig.metadata.hbase.keys import topic_key
+from hedwig.metadata.hbase.thrift2.driver import Thrift2Driver
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, StoreOptions
-from metadata.hbase.driver import ConditionalPut
-from metadata.hbase.keys import topic_key
-from metadata.hbase.thrift2.driver import Thrift2Driver
 from tests.metadata.hbase.conftest import Namespace
 
 OPTIONS = StoreOptions(operation_timeout_s=1.0)

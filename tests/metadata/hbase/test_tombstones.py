@@ -7,10 +7,10 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import InvalidArgumentError, NoTopicOwnerInfoError
+from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
+from hedwig.metadata.hbase.keys import topic_key
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, StoreOptions, open_metadata
-from metadata.hbase.keys import topic_key
 from tests.metadata.hbase.conftest import Namespace
 
 HUB = HubInfo(host="hub-1", port=4080, epoch=1)

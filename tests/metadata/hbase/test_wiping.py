@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from hedwig.errors import LayoutError
-from metadata import StoreOptions, format_metadata, open_metadata
+from hedwig.metadata import StoreOptions, format_metadata, open_metadata
 from tests.metadata.hbase.conftest import Namespace
 
 OPTIONS = StoreOptions(regions=3)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from kazoo.client import KazooClient
 
-from metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
 from tests.servers import RunningServers
 
 __all__ = ["Prefix"]

@@ -10,15 +10,15 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
+from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
+from hedwig.metadata.changes import ChangedRecord, Changes, ChangesLostError, ChangesUntoldError
+from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.zookeeper.changes import ZookeeperChanges
+from hedwig.metadata.zookeeper.names import Places
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
 from hedwig.zookeeper import Bridge, BridgeOptions
-from metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from metadata.changes import ChangedRecord, Changes, ChangesLostError, ChangesUntoldError
-from metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from metadata.zookeeper.changes import ZookeeperChanges
-from metadata.zookeeper.names import Places
 from tests.faults.proxy import Action, Exchange, Plan, Proxy, Step, scripted
 from tests.faults.wires import ZooKeeperWire
 from tests.metadata import samples

@@ -4,7 +4,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import ConfigurationError
-from metadata import format_metadata
+from hedwig.metadata import format_metadata
 from tests.metadata.zookeeper.conftest import Prefix
 from tests.servers import RunningServers
 

@@ -8,11 +8,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import BadVersionError, NoSubscriptionStateError, UncertainStateError
+from hedwig.metadata import Delete, MetadataStore, Outcome, RecordKey, Write, open_metadata
+from hedwig.metadata.zookeeper.records import SUBSCRIPTION
+from hedwig.metadata.zookeeper.versions import ZnodeVersion, identity_of
 from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import ANY, NEW, Version
-from metadata import Delete, MetadataStore, Outcome, RecordKey, Write, open_metadata
-from metadata.zookeeper.records import SUBSCRIPTION
-from metadata.zookeeper.versions import ZnodeVersion, identity_of
 from tests.metadata.zookeeper.conftest import Prefix
 
 TOPIC: Final = Topic(b"a/b")

@@ -7,10 +7,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError
+from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
+from hedwig.metadata.zookeeper.names import sort_key
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from metadata.zookeeper.names import sort_key
 from tests.metadata.zookeeper.conftest import Prefix
 
 LAYOUT = b'managerImpl: "org.apache.hedwig.server.meta.ZkMetadataManagerFactory"\nmanagerVersion: 1\n'

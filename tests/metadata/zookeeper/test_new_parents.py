@@ -10,10 +10,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import SubscriptionStateExistsError, TopicOwnerInfoExistsError
+from hedwig.metadata import MetadataStore
+from hedwig.metadata.zookeeper.versions import ZnodeVersion
 from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore
-from metadata.zookeeper.versions import ZnodeVersion
 from tests.metadata.zookeeper.conftest import Prefix
 
 ME: Final = SubscriberId(b"me")

@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import pytest
 
+from hedwig.metadata.zookeeper.hub_info_text import HUB_INFO
+from hedwig.metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, UndecodableError
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -16,8 +18,6 @@ from hedwig.model import (
     UnknownFields,
 )
 from hedwig.wire import pubsub_pb2 as pb
-from metadata.zookeeper.hub_info_text import HUB_INFO
-from metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, UndecodableError
 
 NEWER: Final = b"\x8a\x7d\x03new"
 """Field 2001, of a format that does not exist yet."""

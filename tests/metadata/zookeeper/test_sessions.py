@@ -6,9 +6,9 @@ import time
 import pytest
 
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import ANY, NEW
-from metadata import MetadataStore, StoreOptions, open_metadata
 from tests.servers import RunningServers
 from tests.zookeeper.silence import kazoo_threads, nobody_listens, paused, unanswered
 

@@ -14,9 +14,7 @@ from hedwig.errors import (
     TopicOwnerInfoExistsError,
     UncertainStateError,
 )
-from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from hedwig.versions import NEW
-from metadata import (
+from hedwig.metadata import (
     Delete,
     MetadataStore,
     Outcome,
@@ -27,7 +25,9 @@ from metadata import (
     format_metadata,
     open_metadata,
 )
-from metadata.zookeeper.versions import identity_of
+from hedwig.metadata.zookeeper.versions import identity_of
+from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
+from hedwig.versions import NEW
 from tests.metadata.zookeeper.conftest import Prefix
 
 HUB: Final = HubInfo(host="hub.example", port=4080, epoch=7)

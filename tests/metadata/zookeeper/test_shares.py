@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
+from hedwig.metadata.kinds import PERSISTENCE
+from hedwig.metadata.zookeeper import shares as module
+from hedwig.metadata.zookeeper.shares import Shares, listed_topics
 from hedwig.model import Topic
-from metadata.kinds import PERSISTENCE
-from metadata.zookeeper import shares as module
-from metadata.zookeeper.shares import Shares, listed_topics
 
 ROOM: Final = 1_000
 LONGEST: Final = 600

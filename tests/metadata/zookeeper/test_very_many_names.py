@@ -8,10 +8,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.errors import ConfigurationError, TooManyNamesError
+from hedwig.metadata import MetadataStore, RecordKey, Write, open_metadata
+from hedwig.metadata.zookeeper.child_names import ChildNames
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW
-from metadata import MetadataStore, RecordKey, Write, open_metadata
-from metadata.zookeeper.child_names import ChildNames
 from tests.metadata.zookeeper.conftest import Prefix
 
 

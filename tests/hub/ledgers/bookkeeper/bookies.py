@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from tests.hub.ledgers.bookkeeper.sessions import session_with
 
 __all__ = ["bookkeeper_store"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cli.dev import DevServers
-from cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 
 __all__ = ["JavaError", "JavaLedgers", "java_payload", "summary", "uri"]
 

@@ -15,11 +15,20 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.requests import (
+    LAST_ENTRY,
+    AddEntry,
+    Answer,
+    Done,
+    ReadEntry,
+    ReadLac,
+    Request,
+    WriteLac,
+)
 from hedwig.versions import Version, Versioned
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
-from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
-from hub.ledgers.bookkeeper.outcomes import Outcome
-from hub.ledgers.bookkeeper.requests import LAST_ENTRY, AddEntry, Answer, Done, ReadEntry, ReadLac, Request, WriteLac
 
 __all__ = ["LostCreation", "ModelBookies", "ModelMetadata", "View"]
 

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
-from hub.ledgers.bookkeeper.cluster import Cluster
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
 from tests.virtual_time import VirtualTime
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
+from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
 
 __all__ = ["ScriptedPeer", "listening"]
 

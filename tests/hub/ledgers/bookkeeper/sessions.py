@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
 from hedwig.zookeeper import Bridge, BridgeOptions
-from hub.ledgers.bookkeeper.bridged_session import BridgedSession
 
 __all__ = ["session_with"]
 

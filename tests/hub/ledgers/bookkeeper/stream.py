@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from hub.ledgers import LedgerStore
+from hedwig.hub.ledgers import LedgerStore
 from tests.hub.ledgers.contents import payload
 
 __all__ = ["Stream"]

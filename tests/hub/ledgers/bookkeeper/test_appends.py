@@ -11,10 +11,10 @@ from hedwig.errors import (
     LedgerStoreUnavailableError,
     LedgerWriteError,
 )
-from hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
 from tests.hub.ledgers.bookkeeper.room import BOTH, STRIPES, TWO_OF_THREE, Room, outcome, run
 
 

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError
-from hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hub.ledgers.bookkeeper.digests import Digest, DigestKind, master_key
-from hub.ledgers.bookkeeper.last_confirmed import fence
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.digests import Digest, DigestKind, master_key
+from hedwig.hub.ledgers.bookkeeper.last_confirmed import fence
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
 from tests.hub.ledgers.bookkeeper.room import BOTH, TWO_OF_THREE, Room, outcome, run
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import LedgerError, LedgerFencedError
-from hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
 from tests.hub.ledgers.bookkeeper.java_ledgers import JavaError, JavaLedgers, java_payload, summary, uri
 from tests.hub.ledgers.contents import fill, payload, read_all

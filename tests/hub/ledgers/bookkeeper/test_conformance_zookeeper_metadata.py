@@ -18,18 +18,18 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
+from hedwig.hub.ledgers.bookkeeper.bookkeeper_pb2 import BookieServiceInfoFormat
+from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.metadata_format import decode_metadata
+from hedwig.hub.ledgers.bookkeeper.metadata_store import update
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
+from hedwig.hub.ledgers.bookkeeper.zookeeper import Request, Session
+from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
 from hedwig.versions import Versioned
-from hub.ledgers.bookkeeper.bookkeeper_pb2 import BookieServiceInfoFormat
-from hub.ledgers.bookkeeper.bridged_session import BridgedSession
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.metadata_format import decode_metadata
-from hub.ledgers.bookkeeper.metadata_store import update
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
-from hub.ledgers.bookkeeper.zookeeper import Request, Session
-from hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
 from tests.hub.ledgers.bookkeeper.sessions import session_with
 from tests.servers import RunningServers
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import CorruptRecordError
-from hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
-from hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
 
 OPEN = LedgerMetadata(
     quorums=Quorums(ensemble=2, write=2, ack=1),

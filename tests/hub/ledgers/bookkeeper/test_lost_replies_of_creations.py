@@ -10,12 +10,12 @@ import pytest
 
 from hedwig.clock import Clock
 from hedwig.errors import LedgerError
+from hedwig.hub.ledger_deletions import LedgerDeletions
+from hedwig.hub.log_store import LogStore
+from hedwig.hub.options import HubOptions
+from hedwig.hub.tail import TailMemory
+from hedwig.metadata import TopicPersistenceManager
 from hedwig.model import Topic
-from hub.ledger_deletions import LedgerDeletions
-from hub.log_store import LogStore
-from hub.options import HubOptions
-from hub.tail import TailMemory
-from metadata import TopicPersistenceManager
 from tests.hub.ledgers.bookkeeper.model import LostCreation
 from tests.hub.ledgers.bookkeeper.room import TWO_OF_THREE, Room, run, until
 from tests.simulation.simulated_hub import VirtualClock

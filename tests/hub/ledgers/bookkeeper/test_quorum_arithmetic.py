@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import ConfigurationError
-from hub.ledgers.bookkeeper.placement import choose_ensemble, choose_replacements
-from hub.ledgers.bookkeeper.quorums import Coverage, Quorums
+from hedwig.hub.ledgers.bookkeeper.placement import choose_ensemble, choose_replacements
+from hedwig.hub.ledgers.bookkeeper.quorums import Coverage, Quorums
 
 ALL = [
     Quorums(ensemble=ensemble, write=write, ack=ack)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
-from hub.ledgers.bookkeeper.cluster import ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
 from tests.hub.ledgers.bookkeeper.room import TWO_OF_THREE, Room, run
 
 

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from hedwig.errors import HedwigError, LedgerError, LedgerStoreUnavailableError
-from hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
-from hub.ledgers.bookkeeper.digests import DigestKind
-from hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hub.ledgers.bookkeeper.quorums import Quorums
-from hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
+from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
 from tests.virtual_time import VirtualTime
 

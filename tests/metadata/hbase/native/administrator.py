@@ -6,12 +6,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from hedwig.clock import Deadline, SystemClock
-from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from metadata.hbase.native.actions import Look, get_of
-from metadata.hbase.native.codec import delimited
-from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.native.actions import Look, get_of
+from hedwig.metadata.hbase.native.codec import delimited
+from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     BytesBytesPair,
     MetaRegionLocations,
     ProcedureResponse,
@@ -22,9 +21,10 @@ from metadata.hbase.native.hbase_pb2 import (
     TableDescriptors,
     TableDescriptorsRequest,
 )
-from metadata.hbase.native.links import DATA, MASTER, REGISTRY
-from metadata.hbase.native.meta import list_regions, meta_region
-from metadata.hbase.native.places import Region, Server, table_name
+from hedwig.metadata.hbase.native.links import DATA, MASTER, REGISTRY
+from hedwig.metadata.hbase.native.meta import list_regions, meta_region
+from hedwig.metadata.hbase.native.places import Region, Server, table_name
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 __all__ = ["Administrator"]
 

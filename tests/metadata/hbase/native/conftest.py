@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pytest
 
 from hedwig.clock import Deadline, SystemClock
-from metadata import MetadataUrl, StoreOptions, format_metadata
-from metadata.hbase.native import NativeDriver, connect
-from metadata.hbase.native.links import Route
-from metadata.hbase.native.places import Region
+from hedwig.metadata import MetadataUrl, StoreOptions, format_metadata
+from hedwig.metadata.hbase.native import NativeDriver, connect
+from hedwig.metadata.hbase.native.links import Route
+from hedwig.metadata.hbase.native.places import Region
 from tests.metadata.hbase.native.administrator import Administrator
 from tests.servers import RunningServers
 

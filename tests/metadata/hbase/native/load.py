@@ -14,11 +14,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
 from hedwig.errors import MetadataUnavailableError
-from hedwig.model import Topic
-from hedwig.versions import NEW, Version, Versioned
-from metadata import (
+from hedwig.metadata import (
     MetadataStore,
     Operation,
     Outcome,
@@ -28,7 +26,9 @@ from metadata import (
     format_metadata,
     open_metadata,
 )
-from metadata.kinds import OWNERSHIP, RecordKind
+from hedwig.metadata.kinds import OWNERSHIP, RecordKind
+from hedwig.model import Topic
+from hedwig.versions import NEW, Version, Versioned
 from tests.faults.workload import Workload
 from tests.metadata.doors import CALLS, Call
 from tests.metadata.hbase.native.tables import drop_tables

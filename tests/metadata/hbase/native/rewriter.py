@@ -6,8 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from metadata.hbase.native.codec import varint
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.native.codec import varint
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     CoprocessorServiceResponse,
     ExceptionResponse,
     MultiResponse,
@@ -16,7 +16,7 @@ from metadata.hbase.native.hbase_pb2 import (
     RegionActionResult,
     ResponseHeader,
 )
-from metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.places import Server
 from tests.endings import end_all
 from tests.faults.wires import Request
 from tests.metadata.hbase.native.wire import WRITE, HBaseWire, body_of

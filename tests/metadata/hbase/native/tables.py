@@ -2,10 +2,10 @@
 
 import functools
 
-from metadata import MetadataUrl, StoreOptions
-from metadata.attempts import Attempts
-from metadata.hbase.native import connect
-from metadata.hbase.schema import Tables
+from hedwig.metadata import MetadataUrl, StoreOptions
+from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.schema import Tables
 
 __all__ = ["drop_tables"]
 

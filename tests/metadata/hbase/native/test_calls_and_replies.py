@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import LocalProtocolError, RemoteProtocolError
-from metadata.hbase.native.codec import (
+from hedwig.metadata.hbase.native.codec import (
     CALL_BYTES_MAX,
     FATAL_CALL,
     Reply,
@@ -15,7 +15,7 @@ from metadata.hbase.native.codec import (
     greeting,
     varint,
 )
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     CellBlockMeta,
     ConnectionHeader,
     ExceptionResponse,

@@ -11,26 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import MetadataError, TopicOwnerInfoExistsError
-from hedwig.model import HubInfo, Topic
-from hedwig.outcomes import OutcomeUnknownError
-from hedwig.versions import NEW
-from metadata import RecordKey, Write
-from metadata.attempts import Refusal
-from metadata.hbase.driver import ConditionalPut, Row
-from metadata.hbase.native import NativeDriver
-from metadata.hbase.native.actions import Change, put_of, stated
-from metadata.hbase.native.creations import METHOD, Creations, request_of
-from metadata.hbase.native.failures import ServerFailure
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata import RecordKey, Write
+from hedwig.metadata.attempts import Refusal
+from hedwig.metadata.hbase.driver import ConditionalPut, Row
+from hedwig.metadata.hbase.native import NativeDriver
+from hedwig.metadata.hbase.native.actions import Change, put_of, stated
+from hedwig.metadata.hbase.native.creations import METHOD, Creations, request_of
+from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     CoprocessorServiceRequest,
     MutateRequest,
     MutateRowsRequest,
     RegionSpecifier,
 )
-from metadata.hbase.native.places import Region, Server
-from metadata.hbase.schema import Tables
-from metadata.hbase.tables import HBaseTable
-from metadata.kinds import OWNERSHIP
+from hedwig.metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.schema import Tables
+from hedwig.metadata.hbase.tables import HBaseTable
+from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.model import HubInfo, Topic
+from hedwig.outcomes import OutcomeUnknownError
+from hedwig.versions import NEW
 from tests.faults.proxy import Action, Proxy, Step, scripted
 from tests.faults.wires import Request
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon

@@ -3,10 +3,10 @@
 import pytest
 
 from hedwig.errors import ConfigurationError
+from hedwig.metadata import MetadataUrl, open_metadata
+from hedwig.metadata.hbase.durability import Durability
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW
-from metadata import MetadataUrl, open_metadata
-from metadata.hbase.durability import Durability
 from tests.metadata.hbase.native.conftest import Namespace
 
 HUB = HubInfo(host="hub-1", port=4080, epoch=1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from metadata.hbase.native.failures import Meaning, ServerFailure
-from metadata.hbase.native.hbase_pb2 import ExceptionResponse, NameBytesPair
+from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import ExceptionResponse, NameBytesPair
 
 EXPECTED = {
     "NotServingRegionException": Meaning.ELSEWHERE,

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from hedwig.metadata import open_metadata
+from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.hbase.recent_rows import RecentTable
+from hedwig.metadata.hbase.schema import Tables, columns_of
+from hedwig.metadata.kinds import PERSISTENCE
 from hedwig.model import LedgerRanges, Topic
 from hedwig.outcomes import AbortedError
 from hedwig.versions import NEW
-from metadata import open_metadata
-from metadata.attempts import Attempts
-from metadata.hbase.recent_rows import RecentTable
-from metadata.hbase.schema import Tables, columns_of
-from metadata.kinds import PERSISTENCE
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
 from tests.servers import RunningServers
 

@@ -3,10 +3,10 @@
 import happybase
 import pytest
 
+from hedwig.metadata import open_metadata
+from hedwig.metadata.hbase.keys import topic_key
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW, Versioned
-from metadata import open_metadata
-from metadata.hbase.keys import topic_key
 from tests.metadata.doors import CALLS, Call
 from tests.metadata.hbase.native.conftest import OPTIONS, Namespace
 

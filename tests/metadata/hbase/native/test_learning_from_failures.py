@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
+from hedwig.metadata.hbase.driver import ConditionalPut, Row
+from hedwig.metadata.hbase.native.hbase_pb2 import ExceptionResponse
+from hedwig.metadata.hbase.native.places import Server
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from metadata.hbase.driver import ConditionalPut, Row
-from metadata.hbase.native.hbase_pb2 import ExceptionResponse
-from metadata.hbase.native.places import Server
 from tests.metadata.hbase.native.conftest import Doors, Namespace, soon
 from tests.metadata.hbase.native.rewriter import FailingServer
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 
 from hedwig.clock import Deadline, SystemClock
+from hedwig.metadata.hbase.native.locations import Locations
+from hedwig.metadata.hbase.native.places import NowhereError, Region, Server
 from hedwig.outcomes import AbortedError, NotAppliedError
-from metadata.hbase.native.locations import Locations
-from metadata.hbase.native.places import NowhereError, Region, Server
 
 ONE, TWO = Server("one", 1), Server("two", 1)
 

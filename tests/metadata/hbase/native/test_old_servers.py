@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from hedwig.errors import ConfigurationError
-from metadata import MetadataUrl
-from metadata.hbase.driver import ConditionalPut
-from metadata.hbase.native import connect
-from metadata.hbase.native.places import Server
+from hedwig.metadata import MetadataUrl
+from hedwig.metadata.hbase.driver import ConditionalPut
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.native.places import Server
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
 from tests.metadata.hbase.native.rewriter import OldServer
 

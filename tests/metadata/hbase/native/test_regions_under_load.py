@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
-from metadata import StoreOptions
+from hedwig.cli.dev import DevServers
+from hedwig.metadata import StoreOptions
 from tests.faults.sickbay import heal
 from tests.metadata.hbase.native.administrator import Administrator
 from tests.metadata.hbase.native.load import Load, Trouble, harm_under_load

@@ -4,11 +4,11 @@ import pytest
 
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata import StoreOptions, open_metadata
+from hedwig.metadata.hbase.native.znodes import read_node
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError
 from hedwig.versions import NEW
-from metadata import StoreOptions, open_metadata
-from metadata.hbase.native.znodes import read_node
 from tests.metadata.hbase.native.conftest import Namespace, soon
 
 HUB = HubInfo(host="hub-1", port=4080, epoch=1)

@@ -5,9 +5,9 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.hbase.durability import Durability
-from metadata.hbase.native.actions import Change, Look, delete_of, get_of, put_of, stated
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.durability import Durability
+from hedwig.metadata.hbase.native.actions import Change, Look, delete_of, get_of, put_of, stated
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     DELETE_MULTIPLE_VERSIONS,
     EQUAL,
     Action,
@@ -25,7 +25,7 @@ from metadata.hbase.native.hbase_pb2 import (
     RegionAction,
     RegionSpecifier,
 )
-from metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.native.places import Region, Server
 
 ROWS = st.binary(min_size=1, max_size=300)
 VALUES = st.binary(max_size=300)

@@ -10,14 +10,13 @@ from typing import Final, cast
 import pytest
 
 from hedwig.clock import Deadline
-from hedwig.outcomes import OutcomeUnknownError
-from metadata import StoreOptions
-from metadata.attempts import Attempts
-from metadata.hbase.driver import ScanRange
-from metadata.hbase.native.cluster import Cluster
-from metadata.hbase.native.codec import FATAL_CALL, varint
-from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata import StoreOptions
+from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.hbase.driver import ScanRange
+from hedwig.metadata.hbase.native.cluster import Cluster
+from hedwig.metadata.hbase.native.codec import FATAL_CALL, varint
+from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     Cell,
     CellBlockMeta,
     ConnectionHeader,
@@ -28,9 +27,10 @@ from metadata.hbase.native.hbase_pb2 import (
     ScanRequest,
     ScanResponse,
 )
-from metadata.hbase.native.links import DATA, Links
-from metadata.hbase.native.places import Region, Server
-from metadata.hbase.native.streams import CellStream
+from hedwig.metadata.hbase.native.links import DATA, Links
+from hedwig.metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.native.streams import CellStream
+from hedwig.outcomes import OutcomeUnknownError
 from tests.metadata.hbase.blocks import block_of
 from tests.metadata.hbase.native.wire import body_of
 
@@ -198,7 +198,7 @@ async def test_a_server_that_refuses_blocks_is_read_without_and_that_is_told_onc
     habit: Habit, tries: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = RegionServer(habit)
-    with caplog.at_level(logging.INFO, "metadata.hbase.native"):
+    with caplog.at_level(logging.INFO, "hedwig.metadata.hbase.native"):
         assert await rows_of(server) == ROWS
     assert (server.in_blocks, server.others) == (tries, 1)
     (told,) = caplog.messages

@@ -5,13 +5,13 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hedwig.metadata.hbase.native.actions import Change, Look, get_of, put_of
+from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.hbase_pb2 import MultiResponse, NameBytesPair, RegionActionResult, ResultOrException
+from hedwig.metadata.hbase.native.lanes import tell
+from hedwig.metadata.hbase.native.links import DATA
+from hedwig.metadata.hbase.native.places import Region, Server
 from hedwig.outcomes import OutcomeUnknownError
-from metadata.hbase.native.actions import Change, Look, get_of, put_of
-from metadata.hbase.native.connection import Connection
-from metadata.hbase.native.hbase_pb2 import MultiResponse, NameBytesPair, RegionActionResult, ResultOrException
-from metadata.hbase.native.lanes import tell
-from metadata.hbase.native.links import DATA
-from metadata.hbase.native.places import Region, Server
 from tests.faults.sickbay import heal
 from tests.faults.waiting import until
 from tests.metadata.hbase.native.conftest import Doors, Namespace, soon

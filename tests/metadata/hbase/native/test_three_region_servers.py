@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from cli.dev import DevServers
+from hedwig.cli.dev import DevServers
+from hedwig.metadata import StoreOptions
+from hedwig.metadata.hbase.native.failures import ServerFailure
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from metadata import StoreOptions
-from metadata.hbase.native.failures import ServerFailure
 from tests.faults.sickbay import heal
 from tests.metadata.hbase.native.administrator import Administrator
 from tests.metadata.hbase.native.load import Load, Trouble, harm_under_load

@@ -8,17 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from hedwig.errors import MetadataError
+from hedwig.metadata import open_metadata
+from hedwig.metadata.hbase.driver import ConditionalPut, ScanRange
+from hedwig.metadata.hbase.native.actions import Change, Look, get_of, put_of
+from hedwig.metadata.hbase.native.connection import CALLS_MAX, Connection
+from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.hbase_pb2 import GetRequest, RegionSpecifier
+from hedwig.metadata.hbase.native.links import DATA
+from hedwig.metadata.hbase.native.places import Region
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import NEW
-from metadata import open_metadata
-from metadata.hbase.driver import ConditionalPut, ScanRange
-from metadata.hbase.native.actions import Change, Look, get_of, put_of
-from metadata.hbase.native.connection import CALLS_MAX, Connection
-from metadata.hbase.native.failures import Meaning, ServerFailure
-from metadata.hbase.native.hbase_pb2 import GetRequest, RegionSpecifier
-from metadata.hbase.native.links import DATA
-from metadata.hbase.native.places import Region
 from tests.faults.sickbay import heal
 from tests.faults.waiting import until
 from tests.metadata.hbase.native.conftest import Doors, Namespace, soon

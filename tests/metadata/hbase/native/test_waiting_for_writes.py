@@ -5,10 +5,10 @@ from typing import Final
 import pytest
 
 from hedwig.errors import LayoutMissingError
+from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.hbase.driver import TableSpec
+from hedwig.metadata.hbase.native.places import Region, Server
 from hedwig.outcomes import NotAppliedError
-from metadata.attempts import Attempts
-from metadata.hbase.driver import TableSpec
-from metadata.hbase.native.places import Region, Server
 from tests.faults.wires import Request
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
 from tests.metadata.hbase.native.rewriter import Rewriter

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from metadata.hbase.native.hbase_pb2 import (
+from hedwig.metadata.hbase.native.hbase_pb2 import (
     CoprocessorServiceRequest,
     MultiRequest,
     MutateRowsRequest,
