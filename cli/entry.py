@@ -15,7 +15,7 @@ __all__ = ["begin_commands", "main"]
 
 _INTERRUPTED: "Final" = 130
 _COMPLETION_VARIABLE: "Final" = "_HEDWIG_ADMIN_COMPLETE"
-"""Both as in cli.errors and cli.program, which are not loaded yet."""
+"""Both as in `errors` and `program`, which are not loaded yet."""
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ def check_policy(policy: Policy, *, speculating: bool | None) -> None:
     advice = (
         "set spark.speculation=false where the SparkContext is made: a later setting of a session changes nothing"
         if speculating
-        else "call pipeline.datasource.register(spark) before, which looks at that"
+        else "call hedwig.pipeline.datasource.register(spark) before, which looks at that"
     )
     raise ConfigurationError(
         f"the policy {policy} needs a session without speculation, in which no task runs twice at once, so that no "

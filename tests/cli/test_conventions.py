@@ -217,7 +217,7 @@ def test_file_of_somebody_else_is_refused(admin: Admin, tmp_path: Path) -> None:
 
 
 def test_bug_is_no_users_mistake_and_shows_its_traceback_on_request(admin: Admin) -> None:
-    bug = "import cli.topic as t; t.read_topic = lambda *_: 1 / 0; from hedwig.cli.main import main; main()"
+    bug = "import hedwig.cli.topic as t; t.read_topic = lambda *_: 1 / 0; from hedwig.cli.main import main; main()"
     program = (sys.executable, "-c", bug)
     admin.done("metadata", "format")
     ran = admin.run_apart("topic", "show", "news", program=program)

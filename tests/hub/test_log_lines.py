@@ -128,7 +128,7 @@ def test_the_loggers_about_connections_are_those_of_the_modules_that_name_peers(
         if re.search(
             r"_log\.(info|warning)\(\s*\"%s: (refused|closing the connection|the connection)", path.read_text()
         ):
-            naming.add(f"hub.{path.stem}")
+            naming.add(f"hedwig.hub.{path.stem}")
     assert naming == _ABOUT_CONNECTIONS
 
 

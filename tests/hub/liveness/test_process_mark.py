@@ -10,7 +10,7 @@ import pytest
 
 from hedwig.hub.liveness.process import ProcessMark, has_ended, this_process
 
-CHILD = "import hub.liveness.process as p, sys; print(repr(p.this_process()), flush=True); sys.stdin.read()"
+CHILD = "import hedwig.hub.liveness.process as p, sys; print(repr(p.this_process()), flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
