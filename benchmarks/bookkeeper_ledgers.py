@@ -26,11 +26,11 @@ from hedwig.benchmarks.ledger_appends import append_for
 from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
-from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.zookeeper import Bridge, BridgeOptions
 
 __all__ = ["main"]

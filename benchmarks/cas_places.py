@@ -10,9 +10,9 @@ from typing import Any, Final
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.hbase_records import records_table
 from hedwig.cli.dev import DevServers
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.store import format_metadata
-from hedwig.metadata.url import MetadataUrl
 
 __all__ = ["HEAP_MB", "Places", "given_places", "own_places"]
 

@@ -17,11 +17,11 @@ from happybase.batch import Mutation
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.record_clients import PARTS, SUBSCRIBER
 from hedwig.clock import SystemClock
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.kinds import SUBSCRIPTIONS
 from hedwig.metadata.hbase.keys import topic_key
 from hedwig.metadata.hbase.schema import columns_of
-from hedwig.metadata.kinds import SUBSCRIPTIONS
-from hedwig.metadata.stamps import STAMP_BYTES, Stamp, make_token
+from hedwig.metadata.records.stamps import STAMP_BYTES, Stamp, make_token
 
 __all__ = ["HappybaseRecords"]
 

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from hedwig.benchmarks.record_clients import PARTS, SUBSCRIBER, RecordClient
 from hedwig.clock import Deadline
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.kinds import SUBSCRIPTIONS
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from hedwig.metadata.hbase.keys import topic_key
 from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.schema import Tables, columns_of
-from hedwig.metadata.kinds import SUBSCRIPTIONS
-from hedwig.metadata.stamps import Stamp, make_token
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.records.stamps import Stamp, make_token
 
 __all__ = ["DriverRecords", "open_gateway", "open_native", "records_table"]
 

@@ -17,10 +17,10 @@ from typing import Final
 
 from hedwig.clock import Deadline
 from hedwig.metadata import MetadataUrl, StoreOptions
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.hbase.driver import ConditionalPut
 from hedwig.metadata.hbase.native import NativeDriver, connect
 from hedwig.metadata.hbase.schema import Tables
-from hedwig.metadata.kinds import OWNERSHIP
 
 __all__ = ["main"]
 

@@ -27,7 +27,7 @@ from hedwig.benchmarks.runs import carry_out, end_run
 from hedwig.benchmarks.stored_suite import STORED_MEASUREMENTS, STORES
 from hedwig.cli.dev import DevError
 from hedwig.errors import ConfigurationError, HedwigError
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
 __all__ = ["hub"]
 

@@ -13,8 +13,8 @@ from hedwig.benchmarks.jvm_flags import flags_of_servers
 from hedwig.benchmarks.original_hub import OriginalHub
 from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
-from hedwig.metadata.backend import StoreOptions
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import format_metadata
 
 __all__ = ["BOOKIES", "HEAP_MB", "JOURNALS", "METADATA", "HubPlaces"]

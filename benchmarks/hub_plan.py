@@ -16,7 +16,7 @@ from hedwig.benchmarks.results import EMBEDDED, Measurement
 from hedwig.benchmarks.stored_cases import StoredHubs
 from hedwig.benchmarks.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
 from hedwig.benchmarks.znode_place import ZNODES_SAID
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
 __all__ = ["SIZES", "Asked", "HubPlan", "hub_plan", "stored_plan"]
 

@@ -10,10 +10,10 @@ from hedwig.benchmarks.load import Observer
 from hedwig.benchmarks.workloads import Operation, Workload
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
-from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.zookeeper import Bridge, BridgeOptions
 
 __all__ = ["LedgerTarget"]

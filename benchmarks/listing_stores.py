@@ -11,8 +11,8 @@ from typing import Final
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.cli.dev import DevServers
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, format_metadata, open_metadata
-from hedwig.metadata.bulk import BATCH_ROWS, RowOutcome, RowResult, TopicCreator, load_batches
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.bulk.loading import BATCH_ROWS, RowOutcome, RowResult, TopicCreator, load_batches
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.model import Topic
 
 __all__ = [

@@ -4,7 +4,7 @@ from typing import Self
 
 from hedwig.benchmarks.record_clients import DATA, SUBSCRIBER
 from hedwig.errors import BadVersionError, NoRecordError
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import MetadataStore, open_metadata
 from hedwig.model import SubscriptionData, Topic
 from hedwig.versions import Version

@@ -22,8 +22,8 @@ from hedwig.benchmarks.metadata_ground import DATA, FillTask, Ground, Managers, 
 from hedwig.benchmarks.metadata_target import MetadataTarget
 from hedwig.benchmarks.workloads import Operation, Workload
 from hedwig.errors import HedwigError
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.store import MetadataStore, open_metadata
 from hedwig.model import SubscriberId
 

@@ -10,8 +10,8 @@ from hedwig.benchmarks.metadata_ground import Batch, Managers, Task
 from hedwig.benchmarks.metadata_pace import Pace, Seconds
 from hedwig.benchmarks.recording import Summary
 from hedwig.errors import BadVersionError, HedwigError
-from hedwig.metadata.bulk import load_batches
-from hedwig.metadata.operations import Outcome, RecordKey, Write
+from hedwig.metadata.bulk.loading import load_batches
+from hedwig.metadata.contract.operations import Outcome, RecordKey, Write
 from hedwig.model import LedgerRanges
 from hedwig.versions import NEW
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol, Self
 
 from hedwig.benchmarks.record_clients import DATA
 from hedwig.benchmarks.workloads import subscriber_name, topic_name
+from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
-from hedwig.metadata.operations import RecordKey
 from hedwig.model import HubInfo, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 
 __all__ = [

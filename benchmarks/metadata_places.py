@@ -27,7 +27,7 @@ from hedwig.benchmarks.store_files import disk_bytes, occupied
 from hedwig.cli.dev import DevError, DevServers
 from hedwig.cli.dev.launcher import ServerState, ServerStatus
 from hedwig.errors import HedwigError
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import format_metadata
 
 __all__ = [

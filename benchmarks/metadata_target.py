@@ -12,7 +12,7 @@ from hedwig.benchmarks.load import Observer
 from hedwig.benchmarks.metadata_ground import DATA, PAGE, SUCCESSOR, Ground, Managers, owned, unowned
 from hedwig.benchmarks.workloads import Among, Operation, Workload
 from hedwig.errors import BadVersionError, NoRecordError
-from hedwig.metadata.operations import Delete, Outcome, Read, RecordKey, Write
+from hedwig.metadata.contract.operations import Delete, Outcome, Read, RecordKey, Write
 from hedwig.model import LedgerRanges, SubscriptionData, Topic
 from hedwig.versions import NEW, Version
 

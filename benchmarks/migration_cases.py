@@ -23,7 +23,7 @@ from hedwig.benchmarks.workloads import Operation, Workload
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
 from hedwig.metadata import MetadataStore, Write, format_metadata, open_metadata
-from hedwig.metadata.freeze_watch import FreezeWatch, StoreFrozenError
+from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.model import MessageSeqId, SubscriptionData, SubscriptionState
 from hedwig.versions import ANY
 

@@ -24,12 +24,12 @@ from typing import Final
 
 from hedwig.clock import Deadline
 from hedwig.metadata import MetadataUrl, StoreOptions, format_metadata
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.hbase.driver import ConditionalPut
 from hedwig.metadata.hbase.keys import bucket_start
 from hedwig.metadata.hbase.native import NativeDriver, connect
-from hedwig.metadata.hbase.native.lanes import Gathering
+from hedwig.metadata.hbase.native.cluster.batching import Gathering
 from hedwig.metadata.hbase.schema import Tables
-from hedwig.metadata.kinds import OWNERSHIP
 
 __all__ = ["main"]
 

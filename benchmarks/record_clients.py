@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.metadata.kinds import SUBSCRIPTIONS
-from hedwig.metadata.packing import part_codec
+from hedwig.metadata.contract.kinds import SUBSCRIPTIONS
+from hedwig.metadata.records.packing import part_codec
 from hedwig.model import (
     MessageSeqId,
     SubscriberId,

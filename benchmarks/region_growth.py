@@ -23,9 +23,9 @@ from hedwig.benchmarks.metadata_places import SYNCED, MetadataPlaces
 from hedwig.benchmarks.store_files import kept_files, occupied
 from hedwig.clock import Deadline
 from hedwig.metadata import MetadataStore, MetadataUrl, RecordKey, StoreOptions, Write, format_metadata, open_metadata
+from hedwig.metadata.contract.kinds import KINDS
 from hedwig.metadata.hbase.native import NativeDriver, connect
 from hedwig.metadata.hbase.schema import Tables
-from hedwig.metadata.kinds import KINDS
 from hedwig.model import (
     HubInfo,
     LedgerRange,

@@ -40,7 +40,7 @@ from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.cli.dev.ports import choose_port
 from hedwig.errors import HedwigError
 from hedwig.metadata import open_metadata
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import format_metadata
 
 __all__ = ["REGIONS", "TakeoverRuns"]

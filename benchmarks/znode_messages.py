@@ -23,7 +23,7 @@ from hedwig.benchmarks.raw_frames import MARK, NUMBER
 from hedwig.benchmarks.workloads import Operation, Workload, subscriber_name, topic_name
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.requests import multi_refusal
 from hedwig.metadata.zookeeper.session import connect
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError

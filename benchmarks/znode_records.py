@@ -11,8 +11,8 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, Zook
 
 from hedwig.benchmarks.record_clients import PARTS
 from hedwig.clock import Deadline
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.zookeeper.requests import get
 from hedwig.metadata.zookeeper.session import connect
 from hedwig.zookeeper import Bridge, Request

@@ -10,8 +10,8 @@ from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.settings import Settings
 from hedwig.clock import SystemClock
 from hedwig.metadata import MetadataStore, open_metadata
-from hedwig.metadata.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze
+from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
 
 __all__ = ["say_if_frozen", "told_of_freeze", "watching", "with_store", "with_store_to_load", "with_store_to_write"]
 

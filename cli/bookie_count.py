@@ -31,8 +31,8 @@ async def count_bookies(place: str, timeout_s: float) -> Bookies:
     try:
         from kazoo.exceptions import ZookeeperError
 
-        from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
-        from hedwig.hub.ledgers.bookkeeper.zookeeper import children
+        from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+        from hedwig.hub.ledgers.bookkeeper.records.zookeeper import children
         from hedwig.zookeeper import Bridge, BridgeOptions
     except ImportError as exc:
         raise ConfigurationError(

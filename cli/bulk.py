@@ -19,8 +19,8 @@ from hedwig.cli.progress import LoadProgress, load_progress
 from hedwig.cli.result_file import Load, ResultFile
 from hedwig.cli.settings import Settings
 from hedwig.metadata import MetadataStore, RecordKey
-from hedwig.metadata.bulk import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
-from hedwig.metadata.freeze_watch import FreezeWatch
+from hedwig.metadata.bulk.loading import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
 
 __all__ = ["BulkOptions", "Creator", "bulk_options", "run_load"]
 

@@ -10,7 +10,7 @@ from hedwig.cli.option_group import option_group
 from hedwig.cli.setting_options import cluster_setting_options
 from hedwig.cli.settings import Settings, current_settings
 from hedwig.errors import ConfigurationError, ServiceDownError
-from hedwig.metadata.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.outcomes import NotAppliedError
 
 if TYPE_CHECKING:

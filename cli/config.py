@@ -213,8 +213,8 @@ def _lasting(key: str, value: Value) -> Value:
         return str(Path(str(value)).absolute())
     if key == "metadata":
         from hedwig.metadata import MetadataUrl
+        from hedwig.metadata.contract.url import zookeeper_place
         from hedwig.metadata.store import factory_of
-        from hedwig.metadata.url import zookeeper_place
 
         url = MetadataUrl.parse(str(value))
         factory_of(url)

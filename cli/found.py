@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.cli.fields import name_fields, version_text
-from hedwig.metadata.findings import Finding, FindingKind
+from hedwig.metadata.bulk.findings import Finding, FindingKind
 from hedwig.model import LedgerRanges, Topic
 
 if TYPE_CHECKING:

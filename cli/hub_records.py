@@ -20,7 +20,7 @@ from hedwig.cli.subscription_access import consumed_of
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
 from hedwig.metadata import MetadataStore, open_metadata
-from hedwig.metadata.freeze_watch import FreezeWatch
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import SubscriberId, Topic
 
 __all__ = ["check_topic_of_hub", "pointer_after_consume"]

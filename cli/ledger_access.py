@@ -15,7 +15,7 @@ from hedwig.cli.settings import Settings, current_settings, data_directory
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, LedgerStoreUnavailableError
 from hedwig.metadata import MetadataUrl
-from hedwig.metadata.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.outcomes import NotAppliedError
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ async def _open_directory(directory: Path) -> "LedgerInspector":
 
 async def _open_bookies(settings: Settings, place: str, stack: AsyncExitStack) -> "LedgerInspector":
     try:
-        from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
         from hedwig.hub.ledgers.bookkeeper.inspector import BookkeeperLedgerInspector
+        from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
         from hedwig.zookeeper import Bridge, BridgeOptions
     except ImportError as exc:
         raise ConfigurationError(

@@ -112,9 +112,9 @@ async def open_known_ledgers(
 
 async def _on_bookies(settings: Settings, cluster: ClusterAccess, place: str, stack: AsyncExitStack) -> KnownLedgers:
     try:
-        from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
         from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
-        from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+        from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+        from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
         from hedwig.zookeeper import Bridge, BridgeOptions
     except ImportError as exc:
         raise ConfigurationError(

@@ -14,7 +14,7 @@ from hedwig.cli.option_group import option_group
 from hedwig.cli.program import AdminCommand
 from hedwig.cli.settings import Settings, pass_settings
 from hedwig.cli.topic_owner import admin_option
-from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.bulk.findings import FindingKind
 
 __all__ = ["delete_orphans"]
 

@@ -11,7 +11,7 @@ from hedwig.cli.settings import Settings
 from hedwig.cli.topic_owner import is_refused
 from hedwig.errors import ConfigurationError, CorruptRecordError, ServiceDownError
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 

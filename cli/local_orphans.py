@@ -19,7 +19,7 @@ from hedwig.cli.settings import Settings
 from hedwig.cli.topic_owner import OwnerFinder
 from hedwig.errors import LedgerStoreLockedError
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.findings import FindingKind, find_unreadable, pages
+from hedwig.metadata.bulk.findings import FindingKind, find_unreadable, pages
 
 if TYPE_CHECKING:
     from hedwig.hub.ledgers import LocalLedgerStore

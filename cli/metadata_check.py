@@ -26,7 +26,7 @@ from hedwig.cli.settings import Settings, pass_settings
 from hedwig.cli.store_check import StoreCheck
 from hedwig.errors import ConfigurationError, HedwigError
 from hedwig.metadata import MetadataStore, open_metadata
-from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.bulk.findings import FindingKind
 
 __all__ = ["CheckWish", "Surroundings", "check_options", "check_store", "limited", "surroundings", "tell_unchecked"]
 

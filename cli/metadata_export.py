@@ -19,7 +19,7 @@ from hedwig.cli.program import AdminCommand
 from hedwig.cli.progress import LoadProgress, load_progress
 from hedwig.cli.settings import Settings, pass_settings
 from hedwig.metadata import MetadataStore, ScannedRecord, read_layout
-from hedwig.metadata.export_file import ExportEnd, ExportHeader, ExportWriter, PlainRecord
+from hedwig.metadata.bulk.export_file import ExportEnd, ExportHeader, ExportWriter, PlainRecord
 
 __all__ = ["COUNTED", "export_store"]
 

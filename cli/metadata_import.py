@@ -21,11 +21,11 @@ from hedwig.cli.program import AdminCommand
 from hedwig.cli.progress import LoadProgress, load_progress, working
 from hedwig.cli.settings import Settings, pass_settings
 from hedwig.metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
-from hedwig.metadata.bulk import BATCH_ROWS, load_batches
-from hedwig.metadata.copying import CopyConflictError, CopyResult, Existing, copy_records, plan_copy
-from hedwig.metadata.export_file import ExportEnd, ExportHeader, ExportReader, PlainRecord, verify
-from hedwig.metadata.freeze_watch import FreezeWatch
-from hedwig.metadata.kinds import KINDS, OWNERSHIP
+from hedwig.metadata.bulk.copying import CopyConflictError, CopyResult, Existing, copy_records, plan_copy
+from hedwig.metadata.bulk.export_file import ExportEnd, ExportHeader, ExportReader, PlainRecord, verify
+from hedwig.metadata.bulk.loading import BATCH_ROWS, load_batches
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.names import show_name
 
 __all__ = ["import_store"]

@@ -24,9 +24,9 @@ from hedwig.cli.settings import Settings, pass_settings
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError
 from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.freezing import StoreFreeze
-from hedwig.metadata.kinds import OWNERSHIP
-from hedwig.metadata.migration import Migration, MigrationError
+from hedwig.metadata.migration.run import Migration, MigrationError
 
 __all__ = ["migrate_store"]
 

@@ -26,9 +26,9 @@ from hedwig.cli.settings import Settings, pass_settings
 from hedwig.cli.store_check import StoreCheck
 from hedwig.cli.store_repair import StoreRepair
 from hedwig.cli.topic_owner import admin_option
-from hedwig.metadata.findings import FindingKind
-from hedwig.metadata.freeze_watch import FreezeWatch
-from hedwig.metadata.repairs import RepairResult
+from hedwig.metadata.bulk.findings import FindingKind
+from hedwig.metadata.bulk.repairs import RepairResult
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
 
 __all__ = ["repair", "repair_store"]
 

@@ -14,7 +14,7 @@ from hedwig.cli.program import AdminCommand
 from hedwig.cli.progress import load_progress
 from hedwig.cli.settings import Settings, pass_settings
 from hedwig.errors import HedwigError
-from hedwig.metadata.upgrades import StoreUpgrade, UpgradeStep, open_upgrade
+from hedwig.metadata.migration.upgrades import StoreUpgrade, UpgradeStep, open_upgrade
 
 __all__ = ["upgrade_store"]
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from hedwig.cli.progress import working
-from hedwig.metadata.changes import ChangedRecord, Changes
-from hedwig.metadata.migration import Migration
+from hedwig.metadata.contract.changes import ChangedRecord, Changes
+from hedwig.metadata.migration.run import Migration
 
 __all__ = ["FollowedChanges"]
 

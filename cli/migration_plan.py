@@ -13,10 +13,10 @@ from hedwig.cli.progress import working
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError, LayoutMissingError
 from hedwig.metadata import Layout, MetadataStore, MetadataUrl, open_metadata
-from hedwig.metadata.changes import ChangesUntoldError
+from hedwig.metadata.contract.changes import ChangesUntoldError
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
 from hedwig.metadata.freezing import read_freeze
-from hedwig.metadata.kinds import KINDS, OWNERSHIP
-from hedwig.metadata.migration import Migration, MigrationError
+from hedwig.metadata.migration.run import Migration, MigrationError
 
 __all__ = ["MigrationPlan"]
 

@@ -1,6 +1,6 @@
 """One run of a migration: the copy, what changes meanwhile, and the pause in which both sides are found equal.
 
-Where the source tells which records are changed (metadata/changes.py), everything is compared while hubs go on, and in
+Where the source tells which records are changed (`changes`), everything is compared while hubs go on, and in
 the pause only what was changed since that comparison began, with everything known to be equal before. Elsewhere
 everything is compared in the pause.
 
@@ -25,11 +25,11 @@ from hedwig.cli.migration_hubs import MigrationHubs
 from hedwig.cli.progress import load_progress, working
 from hedwig.errors import HedwigError
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.changes import ChangesLostError, ChangesUntoldError
-from hedwig.metadata.comparison import BUCKETS, StoreDigest
+from hedwig.metadata.bulk.comparison import BUCKETS, StoreDigest
+from hedwig.metadata.contract.changes import ChangesLostError, ChangesUntoldError
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.freezing import FreezeLostError, StoreFreeze, read_freeze
-from hedwig.metadata.kinds import OWNERSHIP
-from hedwig.metadata.migration import Migration
+from hedwig.metadata.migration.run import Migration
 
 __all__ = ["MigrationRun"]
 

@@ -27,7 +27,7 @@ from hedwig.cli.bulk_input import InputRow, Position
 from hedwig.cli.errors import CommandError, remedy
 from hedwig.cli.fields import name_fields
 from hedwig.metadata import RecordKey
-from hedwig.metadata.bulk import RowOutcome, RowResult
+from hedwig.metadata.bulk.loading import RowOutcome, RowResult
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import parse_name
 

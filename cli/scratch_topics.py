@@ -89,9 +89,9 @@ async def _remove_nodes(settings: Settings, store: MetadataStore, folder: str) -
     """Remove the empty nodes that ZooKeeper keeps of deleted records; no version of theirs is held by anybody."""
     if store.url.scheme != "zookeeper":
         return
-    from hedwig.metadata.zookeeper.names import Places
+    from hedwig.metadata.zookeeper.records.paths import Places
     from hedwig.metadata.zookeeper.requests import delete
-    from hedwig.metadata.zookeeper.wiping import delete_tree
+    from hedwig.metadata.zookeeper.writes.wiping import delete_tree
     from hedwig.zookeeper import Bridge, BridgeOptions
 
     hosts, prefix = cluster_place(store.url.text)

@@ -14,7 +14,7 @@ from hedwig.cli.ledger_census import KEPT_MS, KnownLedgers
 from hedwig.cli.ledger_ids import LedgerIds
 from hedwig.errors import CorruptRecordError, LedgerStoreUnavailableError
 from hedwig.metadata import MetadataStore, Outcome, Read, RecordKey
-from hedwig.metadata.findings import (
+from hedwig.metadata.bulk.findings import (
     Finding,
     FindingKind,
     RecordPage,
@@ -24,8 +24,8 @@ from hedwig.metadata.findings import (
     find_unreadable,
     pages,
 )
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from hedwig.metadata.ranges import held_ledgers, mend_ranges, without_lost
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.records.ranges import held_ledgers, mend_ranges, without_lost
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.versions import Versioned
 

@@ -14,8 +14,8 @@ from hedwig.cli.settings import Settings
 from hedwig.cli.verdicts import Finding, Verdict
 from hedwig.errors import ConfigurationError, HedwigError, LayoutError
 from hedwig.metadata import Layout, MetadataStore, Outcome, Read, RecordKey, StandaloneHub, open_metadata, read_layout
+from hedwig.metadata.contract.layout import FORMAT_MAJOR, FORMAT_MINOR
 from hedwig.metadata.freezing import FreezeState, read_freeze
-from hedwig.metadata.layout import FORMAT_MAJOR, FORMAT_MINOR
 from hedwig.model import SubscriberId
 from hedwig.names import as_topic
 

@@ -12,8 +12,8 @@ from hedwig.cli.ledger_census import KnownLedgers
 from hedwig.cli.local_orphans import LocalOrphans
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
 from hedwig.metadata import MetadataStore, RecordKey
-from hedwig.metadata.findings import Finding, FindingKind
-from hedwig.metadata.repairs import (
+from hedwig.metadata.bulk.findings import Finding, FindingKind
+from hedwig.metadata.bulk.repairs import (
     Renewals,
     RepairResult,
     delete_unreadable,

@@ -20,7 +20,7 @@ from hedwig.cli.subscription_pages import check_topic, write_subscriptions
 from hedwig.cli.subscription_pointer import reset_pointer, seek_pointer
 from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.metadata import MetadataStore, RecordKey, Write
-from hedwig.metadata.bulk import SubscriptionCreator
+from hedwig.metadata.bulk.loading import SubscriptionCreator
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.names import show_name
 from hedwig.versions import NEW

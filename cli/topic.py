@@ -21,7 +21,7 @@ from hedwig.cli.topic_move import move_topic
 from hedwig.cli.topic_ownership import release_topic, show_owners
 from hedwig.cli.topic_stats import show_stats
 from hedwig.metadata import MetadataStore, Read, RecordKey, Write
-from hedwig.metadata.bulk import TopicCreator
+from hedwig.metadata.bulk.loading import TopicCreator
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 

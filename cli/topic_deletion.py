@@ -38,7 +38,7 @@ from hedwig.cli.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_op
 from hedwig.cli.topic_ownership import ReleaseResult, release
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata import Delete, MetadataStore, RecordKey
-from hedwig.metadata.freeze_watch import FreezeWatch
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned

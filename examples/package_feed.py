@@ -276,7 +276,7 @@ async def own_hub(directory: Path) -> AsyncIterator[tuple[HubAddress, int]]:
 
     Raises click.ClickException, with what it logged last, if it fails.
     """
-    log = directory / "hedwig.hub.log"
+    log = directory / "hedwig.hub.logs.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *(

@@ -8,20 +8,20 @@ from random import Random
 from typing import Final
 
 from hedwig.clock import Clock, Deadline
+from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, ServiceDownError
-from hedwig.hub.balance import Balance
-from hedwig.hub.cluster_options import place_of
-from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper import exists
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.ledgers.bookkeeper.zookeeper import exists
+from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Placement, Registration
-from hedwig.hub.options import HubOptions
-from hedwig.hub.shape import Member
-from hedwig.hub.tasks import Tasks
+from hedwig.hub.membership import Member
+from hedwig.hub.options.cluster_options import place_of
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.topics.balance import Balance
 from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError

@@ -16,7 +16,7 @@ from hedwig.clock import Clock
 from hedwig.errors import ConfigurationError, HedwigError, MetadataError
 from hedwig.metadata import MetadataStore, NamedRecords, WriteGate
 from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
-from hedwig.metadata.migration import Phase, read_state
+from hedwig.metadata.migration.run import Phase, read_state
 
 if TYPE_CHECKING:
     from hedwig.hub.incarnation import Incarnation

@@ -12,39 +12,39 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from hedwig.clock import Clock, SystemClock
+from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import ConfigurationError, HedwigError, ServiceDownError
-from hedwig.hub.answer_gate import AnswerTurns
-from hedwig.hub.channel import Channel
-from hedwig.hub.delivery import Delivery
-from hedwig.hub.descriptors import ConnectionLimits
-from hedwig.hub.fair_reading import FairReading
-from hedwig.hub.filters import FilterRegistry
+from hedwig.hub.connections.answer_gate import AnswerTurns
+from hedwig.hub.connections.channel import Channel
+from hedwig.hub.connections.descriptors import ConnectionLimits
+from hedwig.hub.connections.fair_reading import FairReading
+from hedwig.hub.connections.listening import Listener, serve
+from hedwig.hub.connections.slots import Places
+from hedwig.hub.connections.tls import tls_context
+from hedwig.hub.connections.tls_listener import TlsListener
+from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
+from hedwig.hub.connections.unsent import Unsent
 from hedwig.hub.freezing import Freezing
 from hedwig.hub.incarnation import Incarnation
-from hedwig.hub.ledger_deletions import LedgerDeletions
 from hedwig.hub.ledgers import LedgerStore
-from hedwig.hub.listening import Listener, serve
-from hedwig.hub.options import HubOptions
-from hedwig.hub.ownership import Liveness
-from hedwig.hub.places import Places
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.membership import Shape
+from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
-from hedwig.hub.shape import Shape
 from hedwig.hub.standalone import Standalone
-from hedwig.hub.subscribing import Subscribing
-from hedwig.hub.tail import TailMemory
-from hedwig.hub.tasks import Tasks
-from hedwig.hub.tls import tls_context
-from hedwig.hub.tls_listener import TlsListener
-from hedwig.hub.topics import Topics
-from hedwig.hub.unfinished_frames import UnfinishedFrames
-from hedwig.hub.unsent import Unsent
+from hedwig.hub.subscriptions.filters import FilterRegistry
+from hedwig.hub.subscriptions.read_budget import Delivery
+from hedwig.hub.subscriptions.subscribing import Subscribing
+from hedwig.hub.topics.ownership import Liveness
+from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, StoreOptions, WriteGate, open_metadata
 from hedwig.model import HubInfo
 from hedwig.wire import Request
 
 if TYPE_CHECKING:
-    from hedwig.hub.admin import AdminEndpoint
+    from hedwig.hub.admin.endpoint import AdminEndpoint
 
 __all__ = ["Hub"]
 
@@ -175,7 +175,7 @@ class Hub:
 
     async def _listen_admin(self, origins: Mapping[str, str]) -> "AdminEndpoint":
         try:
-            from hedwig.hub.admin import AdminEndpoint
+            from hedwig.hub.admin.endpoint import AdminEndpoint
         except ImportError as exc:
             raise ConfigurationError(
                 f"the admin endpoint needs {exc.name}; in the checkout of hedwig: pip install '.[hub]'; "

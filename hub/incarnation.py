@@ -4,27 +4,27 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hedwig.clock import Clock
+from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import ServiceDownError
-from hedwig.hub.delivery import Delivery
-from hedwig.hub.filters import FilterRegistry
-from hedwig.hub.known_owners import KnownOwners
-from hedwig.hub.ledger_deletions import LedgerDeletions
 from hedwig.hub.ledgers import LedgerStore
-from hedwig.hub.log_store import LogStore
-from hedwig.hub.options import HubOptions
-from hedwig.hub.ownership import Liveness, Ownership
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
-from hedwig.hub.subscribing import Subscribing
-from hedwig.hub.tail import TailMemory
-from hedwig.hub.tasks import Tasks, repeat
-from hedwig.hub.topics import Topics
+from hedwig.hub.subscriptions.filters import FilterRegistry
+from hedwig.hub.subscriptions.read_budget import Delivery
+from hedwig.hub.subscriptions.subscribing import Subscribing
+from hedwig.hub.topics.known_owners import KnownOwners
+from hedwig.hub.topics.ownership import Liveness, Ownership
+from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import MetadataStore, WriteGate
 from hedwig.model import HubInfo
 from hedwig.wire import Request
 
 if TYPE_CHECKING:
-    from hedwig.hub.channel import Channel
+    from hedwig.hub.connections.channel import Channel
 
 __all__ = ["Incarnation"]
 
@@ -65,7 +65,7 @@ class Incarnation:
         cluster = options.cluster
         kept_s, for_originals = cluster.owners_kept_s, None
         if options.is_beside_originals:
-            from hedwig.metadata.zookeeper.names import (
+            from hedwig.metadata.zookeeper.records.paths import (
                 is_plain_topic,  # It needs kazoo, which other hubs may do without.
             )
 

@@ -13,7 +13,12 @@ _KINDS_MAX: Final = 200
 """Of more kinds of lines at a time, each is said: a bound on memory only, since kinds are written in the code."""
 
 _ABOUT_CONNECTIONS: Final = frozenset(
-    {"hedwig.hub.channel", "hedwig.hub.places", "hedwig.hub.tls_listener", "hedwig.hub.unfinished_frames"}
+    {
+        "hedwig.hub.connections.channel",
+        "hedwig.hub.connections.slots",
+        "hedwig.hub.connections.tls_listener",
+        "hedwig.hub.connections.unfinished_frames",
+    }
 )
 """The loggers whose lines tell of one connection. Anybody who can connect has the hub write thousands in a second."""
 

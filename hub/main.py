@@ -18,14 +18,21 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
-from hedwig.hub.configuration import Configuration, Given, from_defaults, from_environment, from_file, from_setting
-from hedwig.hub.filters import FilterRegistry
+from hedwig.hub.connections.tls import tls_context
 from hedwig.hub.first_steps import DATA_ORIGIN, first_steps, user_data_directory
 from hedwig.hub.hub import Hub
 from hedwig.hub.log_lines import CountingHandler
-from hedwig.hub.option_file import effective
+from hedwig.hub.options.configuration import (
+    Configuration,
+    Given,
+    from_defaults,
+    from_environment,
+    from_file,
+    from_setting,
+)
+from hedwig.hub.options.file import effective
 from hedwig.hub.process import run_hub
-from hedwig.hub.tls import tls_context
+from hedwig.hub.subscriptions.filters import FilterRegistry
 from hedwig.metadata import MetadataUrl
 
 __all__ = ["ExitCode", "main"]
@@ -63,7 +70,7 @@ class ExitCode(IntEnum):
     type=click.Path(dir_okay=False, path_type=Path),
     envvar=_CONFIG_VARIABLE,
     show_envvar=True,
-    help="A TOML file with options; python -m hedwig.hub.option_file writes one to begin with.",
+    help="A TOML file with options; python -m hedwig.hub.options.file writes one to begin with.",
 )
 @click.option("--data", metavar="DIR", help="The data directory.")
 @click.option("--host", metavar="ADDRESS", help="The address to listen on.")

@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
-from hedwig.hub.configuration import Configuration
 from hedwig.hub.hub import Hub
+from hedwig.hub.options.configuration import Configuration
 
 __all__ = ["run_hub"]
 

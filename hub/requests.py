@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import (
     HedwigError,
     InvalidArgumentError,
@@ -16,13 +17,12 @@ from hedwig.errors import (
     ServiceDownError,
     UncertainStateError,
 )
-from hedwig.hub.channel import Channel
-from hedwig.hub.options import HubOptions
-from hedwig.hub.remote_positions import check_bound
-from hedwig.hub.subscribing import NotYetError, Subscribing, TopicGoneError, not_subscribed
-from hedwig.hub.tasks import Tasks
-from hedwig.hub.topic import OwnedTopic
-from hedwig.hub.topics import Topics
+from hedwig.hub.connections.channel import Channel
+from hedwig.hub.logs.remote_positions import check_bound
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.subscriptions.subscribing import NotYetError, Subscribing, TopicGoneError, not_subscribed
+from hedwig.hub.topics.topic import OwnedTopic
+from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import WriteGate
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, Topic
 from hedwig.names import as_subscriber, as_topic, show_name

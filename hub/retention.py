@@ -7,10 +7,10 @@ from typing import Final
 
 from hedwig.errors import HedwigError
 from hedwig.hub.ledgers import LedgerStore
-from hedwig.hub.options import HubOptions
-from hedwig.hub.subscribing import Subscribing
-from hedwig.hub.topic import OwnedTopic
-from hedwig.hub.topics import Topics
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.subscriptions.subscribing import Subscribing
+from hedwig.hub.topics.topic import OwnedTopic
+from hedwig.hub.topics.topics import Topics
 from hedwig.metadata import SubscriptionDataManager
 from hedwig.names import show_name
 

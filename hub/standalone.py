@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.clock import Clock
+from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import ConfigurationError, StandaloneHubExistsError
 from hedwig.hub.ledgers import LocalLedgerStore
 from hedwig.hub.ledgers.local.starts import first_ledger_id
-from hedwig.hub.options import HubOptions
-from hedwig.hub.shape import Member
-from hedwig.hub.tasks import Tasks, repeat
+from hedwig.hub.membership import Member
+from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import MetadataStore
 from hedwig.model import HubInfo
 from hedwig.private_files import close_to_others, make_directory, make_file

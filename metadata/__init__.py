@@ -1,18 +1,18 @@
 """Metadata: topic ownership, ledger ranges and subscriptions, changed only by compare-and-set."""
 
-from hedwig.metadata.backend import Backend, BackendFactory, StoreOptions
-from hedwig.metadata.key_ranges import KeyRange
-from hedwig.metadata.layout import Layout
+from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions
+from hedwig.metadata.contract.key_ranges import KeyRange
+from hedwig.metadata.contract.layout import Layout
+from hedwig.metadata.contract.named_records import NamedRecords
+from hedwig.metadata.contract.operations import Delete, Operation, Outcome, Read, RecordKey, Write
+from hedwig.metadata.contract.scan import ScannedRecord
+from hedwig.metadata.contract.table import VersionedTable
+from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.metadata.contract.write_gate import WriteGate
+from hedwig.metadata.contract.write_lease import WriteLease
 from hedwig.metadata.managers import Managers, SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
-from hedwig.metadata.named_records import NamedRecords
-from hedwig.metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write
-from hedwig.metadata.scan import ScannedRecord
 from hedwig.metadata.standalone import StandaloneHub
 from hedwig.metadata.store import MetadataStore, format_metadata, open_metadata, read_layout
-from hedwig.metadata.table import VersionedTable
-from hedwig.metadata.url import MetadataUrl
-from hedwig.metadata.write_gate import WriteGate
-from hedwig.metadata.write_lease import WriteLease
 
 if __name__ != "hedwig.metadata":
     # Under two names its classes exist twice, and none is an instance of the other.

@@ -25,9 +25,9 @@ import msgpack
 
 from hedwig.clock import Clock
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataUnavailableError
-from hedwig.metadata.named_records import NamedRecords, replace_surely
-from hedwig.metadata.packing import damage_of
-from hedwig.metadata.stamps import make_token
+from hedwig.metadata.contract.named_records import NamedRecords, replace_surely
+from hedwig.metadata.records.packing import damage_of
+from hedwig.metadata.records.stamps import make_token
 
 __all__ = ["RECORD_NAME", "Freeze", "FreezeLostError", "FreezeState", "StoreFreeze", "read_freeze", "replace_freeze"]
 

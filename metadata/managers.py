@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from hedwig.errors import InvalidArgumentError
-from hedwig.metadata.operations import Operation, Outcome, RecordKey
-from hedwig.metadata.table import VersionedTable
+from hedwig.metadata.contract.operations import Operation, Outcome, RecordKey
+from hedwig.metadata.contract.table import VersionedTable
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW, Version, Versioned
 

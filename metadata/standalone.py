@@ -23,8 +23,8 @@ from hedwig.errors import (
     StandaloneHubExistsError,
     UncertainStateError,
 )
-from hedwig.metadata.named_records import NamedRecords
-from hedwig.metadata.stamps import make_token
+from hedwig.metadata.contract.named_records import NamedRecords
+from hedwig.metadata.records.stamps import make_token
 
 __all__ = ["RECORD_NAME", "StandaloneHub", "read_standalone", "register_standalone"]
 

@@ -8,14 +8,21 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError
-from hedwig.metadata.backend import Backend, BackendFactory, CatchesUp, StoreOptions
-from hedwig.metadata.changes import Changes, TracksChanges
-from hedwig.metadata.conflicts import ConflictCountingTable, Conflicts
+from hedwig.metadata.calls.conflicts import ConflictCountingTable, Conflicts
+from hedwig.metadata.calls.gathering import GatheringTable
+from hedwig.metadata.contract.backend import Backend, BackendFactory, CatchesUp, StoreOptions
+from hedwig.metadata.contract.changes import Changes, TracksChanges
+from hedwig.metadata.contract.key_ranges import KeyRange
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
+from hedwig.metadata.contract.layout import Layout
+from hedwig.metadata.contract.named_records import NamedRecords
+from hedwig.metadata.contract.packed import PackedPage, ScansPacked
+from hedwig.metadata.contract.scan import ScannedRecord, ScansTopics, merge_records
+from hedwig.metadata.contract.table import VersionedTable
+from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.metadata.contract.write_gate import GatedTable
+from hedwig.metadata.contract.write_lease import LeasedTable, WriteLease
 from hedwig.metadata.freezing import read_freeze
-from hedwig.metadata.gathering import GatheringTable
-from hedwig.metadata.key_ranges import KeyRange
-from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind, kind_named
-from hedwig.metadata.layout import Layout
 from hedwig.metadata.managers import (
     Managers,
     SubscriptionDataManager,
@@ -25,14 +32,7 @@ from hedwig.metadata.managers import (
     TopicOwnershipManager,
     TopicPersistenceManager,
 )
-from hedwig.metadata.named_records import NamedRecords
-from hedwig.metadata.packed import PackedPage, ScansPacked
-from hedwig.metadata.scan import ScannedRecord, ScansTopics, merge_records
 from hedwig.metadata.standalone import StandaloneHub, read_standalone, register_standalone
-from hedwig.metadata.table import VersionedTable
-from hedwig.metadata.url import MetadataUrl
-from hedwig.metadata.write_gate import GatedTable
-from hedwig.metadata.write_lease import LeasedTable, WriteLease
 from hedwig.model import Topic
 
 __all__ = ["MetadataStore", "backend_schemes", "factory_of", "format_metadata", "open_metadata", "read_layout"]

@@ -15,12 +15,12 @@ import pyarrow as pa
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError, MetadataUnavailableError
 from hedwig.metadata import MetadataStore, Operation, Outcome, StoreOptions, Write, open_metadata
-from hedwig.metadata.bulk import load_batches
-from hedwig.metadata.copying import apply_to
-from hedwig.metadata.freeze_watch import FreezeWatch, StoreFrozenError
-from hedwig.metadata.operations import Read
-from hedwig.metadata.unknown_fields import has_unknown_fields
-from hedwig.metadata.url import MetadataUrl, family_of
+from hedwig.metadata.bulk.copying import apply_to
+from hedwig.metadata.bulk.loading import load_batches
+from hedwig.metadata.contract.operations import Read
+from hedwig.metadata.contract.url import MetadataUrl, family_of
+from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
+from hedwig.metadata.records.unknown_fields import has_unknown_fields
 from hedwig.pipeline.collector import few_collections
 from hedwig.pipeline.input_rows import InputRow, rows_of
 from hedwig.pipeline.places import check_shared

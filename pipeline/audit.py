@@ -21,7 +21,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.names import show_name
 from hedwig.pipeline import findings, standing
 from hedwig.pipeline.tables import Table

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from hedwig.metadata.findings import FindingKind
-from hedwig.metadata.ranges import RangeFault, range_defects
+from hedwig.metadata.bulk.findings import FindingKind
+from hedwig.metadata.records.ranges import RangeFault, range_defects
 from hedwig.pipeline.columns import UINT64
 from hedwig.pipeline.input_rows import rows_of
 from hedwig.pipeline.tables import Table

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hedwig.errors import HedwigError, InvalidArgumentError
-from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.contract.operations import RecordKey
 from hedwig.model import (
     HubInfo,
     LedgerRange,

@@ -14,10 +14,10 @@ from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
 from hedwig.hub.ledgers.inspection import LedgerInspector
-from hedwig.metadata.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_place
 
 if TYPE_CHECKING:
-    from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+    from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
     from hedwig.hub.ledgers.local.inspector import LocalLedgerInspector
 
 __all__ = ["LedgerPlace"]
@@ -77,7 +77,7 @@ class LedgerPlace:
             return
         async with self._session() as (session, root):
             from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
-            from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+            from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 
             metadata = await ZookeeperLedgerMetadata.open(session, root, SystemClock(), self.timeout_s)
             yield BookkeeperLedgerCensus(metadata)
@@ -114,7 +114,7 @@ class LedgerPlace:
         hosts, root = zookeeper_place(self.bookkeeper)
         try:
             import hedwig.hub.ledgers.bookkeeper.inspector  # noqa: F401 (what asks bookies needs more than ZooKeeper does)
-            from hedwig.hub.ledgers.bookkeeper.bridged_session import BridgedSession
+            from hedwig.hub.ledgers.bookkeeper.records.bridged_session import BridgedSession
             from hedwig.zookeeper import Bridge, BridgeOptions
         except ImportError as exc:
             raise ConfigurationError(

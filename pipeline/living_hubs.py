@@ -11,7 +11,7 @@ from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import ConfigurationError, InvalidArgumentError, ServiceDownError
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import StoreOptions, open_metadata
-from hedwig.metadata.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.model import HubInfo
 from hedwig.outcomes import NotAppliedError
 from hedwig.pipeline.errors import JobError
@@ -40,7 +40,7 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
     try:
         from hedwig.hub.liveness import read_hubs
         from hedwig.hub.liveness.asking import exists, read
-        from hedwig.hub.liveness.places import Places
+        from hedwig.hub.liveness.paths import Places
         from hedwig.zookeeper import Bridge, BridgeOptions
     except ImportError as exc:
         raise ConfigurationError(

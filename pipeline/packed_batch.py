@@ -12,9 +12,9 @@ import msgpack
 import pyarrow as pa
 
 from hedwig.errors import HedwigError
-from hedwig.metadata.packed import PackedColumns, PackedValues
-from hedwig.metadata.packing import part_codec
-from hedwig.metadata.unknown_fields import has_unknown_fields
+from hedwig.metadata.contract.packed import PackedColumns, PackedValues
+from hedwig.metadata.records.packing import part_codec
+from hedwig.metadata.records.unknown_fields import has_unknown_fields
 from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE, arrow_schema, batch_from, native_schema, value_of
 from hedwig.pipeline.tables import Table

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from hedwig.errors import ConfigurationError, LayoutMissingError, NoMetadataError
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataUrl, open_metadata, read_layout
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import backend_schemes
 from hedwig.pipeline.errors import JobError
 

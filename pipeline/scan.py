@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from hedwig.metadata import KeyRange, MetadataStore, RecordKey, ScannedRecord, open_metadata
-from hedwig.metadata.packed import PackedColumns, PackedPage
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.contract.packed import PackedColumns, PackedPage
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.model import HubInfo, Topic
 from hedwig.pipeline.collector import few_collections
 from hedwig.pipeline.hand_over import handed_over

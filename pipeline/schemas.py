@@ -27,8 +27,8 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from hedwig.metadata.operations import RecordKey
-from hedwig.metadata.unknown_fields import has_unknown_fields
+from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.records.unknown_fields import has_unknown_fields
 from hedwig.model import (
     LedgerRange,
     MessageSeqId,

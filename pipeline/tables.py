@@ -3,7 +3,7 @@
 import enum
 from typing import Any, Final
 
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 
 __all__ = [
     "BATCH_ROWS_MAX",

@@ -5,10 +5,10 @@ from typing import Final
 
 from hedwig.clock import Deadline, SystemClock
 from hedwig.metadata import MetadataUrl
-from hedwig.metadata.hbase.native.codec import delimited, varint
-from hedwig.metadata.hbase.native.identity import Identity
-from hedwig.metadata.hbase.native.links import MASTER, Links
-from hedwig.metadata.hbase.native.registry import ZooKeeperRegistry
+from hedwig.metadata.hbase.native.cluster.links import MASTER, Links
+from hedwig.metadata.hbase.native.cluster.registry import ZooKeeperRegistry
+from hedwig.metadata.hbase.native.wire.codec import delimited, varint
+from hedwig.metadata.hbase.native.wire.identity import Identity
 
 __all__ = ["GATEWAY_USER", "KEEPER", "RIGHTS_ARE_CHECKED", "grant", "revoke"]
 

@@ -17,7 +17,7 @@ from hedwig.hub.liveness.lease import Lease
 from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, encode_load
 from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.paths import Places
 from hedwig.hub.liveness.process import this_process
 from hedwig.hub.liveness.registrar import Enrolment, Registrar
 from hedwig.hub.liveness.registration import Registration

@@ -9,7 +9,7 @@ from hedwig.clock import Clock, Deadline, SystemClock
 from hedwig.errors import InvalidArgumentError
 from hedwig.hub.liveness.asking import answer, ask, children, commit, get, read
 from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, decode_load
-from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.paths import Places
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
 

@@ -25,7 +25,7 @@ from hedwig.hub.liveness.asking import answer, ask, commit, create, exists, get,
 from hedwig.hub.liveness.directory import read_endpoints
 from hedwig.hub.liveness.live_hub import Endpoint, encode_load
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.paths import Places
 from hedwig.hub.liveness.process import has_ended
 from hedwig.zookeeper import Bridge, Connection, Request
 

@@ -11,7 +11,7 @@ from hedwig.errors import ServiceDownError
 from hedwig.hub.liveness.asking import answer, ask, commit, get
 from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.paths import Places
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
 

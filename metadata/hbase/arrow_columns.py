@@ -1,4 +1,4 @@
-"""The rows of a cell block as columns of Arrow, for whoever wants a table (`metadata/packed.py`).
+"""The rows of a cell block as columns of Arrow, for whoever wants a table (`metadata/contract/packed.py`).
 
 Nothing here is done for each row by itself: where values begin and end is found for all at once, by arithmetic on
 arrays, and Arrow copies what is between. Rows that show anything unusual are left to those who look at each.
@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hedwig.metadata.contract.packed import PackedColumns
 from hedwig.metadata.hbase.cell_blocks import HEAD_BYTES, KEY_REST_BYTES, CellBlock
 from hedwig.metadata.hbase.keys import ESCAPED_ZERO, HASH_CHARACTERS, TERMINATOR
 from hedwig.metadata.hbase.schema import TableColumns
-from hedwig.metadata.packed import PackedColumns
-from hedwig.metadata.stamps import LIVE, STAMP_BYTES, TOMBSTONE
+from hedwig.metadata.records.stamps import LIVE, STAMP_BYTES, TOMBSTONE
 
 __all__ = ["packed_columns"]
 

@@ -8,8 +8,13 @@ import msgpack
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError, MetadataForbiddenError
-from hedwig.metadata.attempts import Attempts
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.calls.attempts import Attempts
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.kinds import KINDS, RecordKind
+from hedwig.metadata.contract.layout import Layout, check_layout
+from hedwig.metadata.contract.table import VersionedTable
+from hedwig.metadata.contract.topic_listing import merge_topics
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.hbase.change_reader import ChangeReader, ReaderRecord
 from hedwig.metadata.hbase.changes import HBaseChanges
 from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
@@ -18,13 +23,8 @@ from hedwig.metadata.hbase.named_records import HBaseNamedRecords
 from hedwig.metadata.hbase.recent_rows import RecentTable
 from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, LAYOUT_VERSION_COLUMN, Tables
 from hedwig.metadata.hbase.tables import HBaseTable
-from hedwig.metadata.kinds import KINDS, RecordKind
-from hedwig.metadata.layout import Layout, check_layout
-from hedwig.metadata.stamps import Stamp, make_token
-from hedwig.metadata.stamps import judge as judge_stamp
-from hedwig.metadata.table import VersionedTable
-from hedwig.metadata.topic_listing import merge_topics
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.records.stamps import Stamp, make_token
+from hedwig.metadata.records.stamps import judge as judge_stamp
 from hedwig.model import Topic
 from hedwig.outcomes import NotAppliedError
 

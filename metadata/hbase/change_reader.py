@@ -13,11 +13,11 @@ import msgpack
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
-from hedwig.metadata.attempts import Attempts, Refusal, Verdict
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from hedwig.metadata.hbase.schema import LAYOUT_COLUMN, Tables
-from hedwig.metadata.stamps import make_token
+from hedwig.metadata.records.stamps import make_token
 
 __all__ = ["ChangeReader", "ReaderRecord"]
 

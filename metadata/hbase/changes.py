@@ -14,11 +14,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Final
 
-from hedwig.metadata.changes import ChangedRecord
+from hedwig.metadata.contract.changes import ChangedRecord
 from hedwig.metadata.hbase.change_reader import ChangeReader
 from hedwig.metadata.hbase.driver import Row
 from hedwig.metadata.hbase.recent_rows import RecentRows, RecentTable
-from hedwig.metadata.stamps import Stamp
+from hedwig.metadata.records.stamps import Stamp
 
 __all__ = ["MARGIN_MS", "HBaseChanges"]
 

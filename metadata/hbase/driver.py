@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from hedwig.clock import Deadline
-from hedwig.metadata.attempts import Refusal
+from hedwig.metadata.calls.attempts import Refusal
 from hedwig.metadata.hbase.cell_blocks import CellBlock
 
 __all__ = [

@@ -4,7 +4,7 @@ import enum
 from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.contract.url import MetadataUrl
 
 __all__ = ["DURABILITY", "Durability"]
 

@@ -11,14 +11,14 @@ from typing import Any, Final, TypeAlias
 
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
-from hedwig.metadata.attempts import Attempts
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.changes import ChangedRecord
+from hedwig.metadata.calls.attempts import Attempts
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.changes import ChangedRecord
+from hedwig.metadata.contract.kinds import RecordKind
+from hedwig.metadata.contract.operations import RecordKey
 from hedwig.metadata.hbase.driver import HBaseDriver, Row, ScanRange
 from hedwig.metadata.hbase.keys import BUCKETS, after, bucket_of, bucket_start, split_row
 from hedwig.metadata.hbase.schema import columns_of
-from hedwig.metadata.kinds import RecordKind
-from hedwig.metadata.operations import RecordKey
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 
 __all__ = ["RecentRows", "RecentTable"]

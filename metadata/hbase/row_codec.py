@@ -7,13 +7,13 @@ holds a record that cannot be read; a row without a stamp holds none.
 from typing import Final, Generic, TypeVar
 
 from hedwig.errors import CorruptRecordError
+from hedwig.metadata.contract.kinds import RecordKind
+from hedwig.metadata.contract.operations import Outcome, RecordKey, outcome_of
 from hedwig.metadata.hbase.driver import Row
 from hedwig.metadata.hbase.keys import split_row
 from hedwig.metadata.hbase.schema import columns_of
-from hedwig.metadata.kinds import RecordKind
-from hedwig.metadata.operations import Outcome, RecordKey, outcome_of
-from hedwig.metadata.packing import part_codec
-from hedwig.metadata.stamps import Stamp
+from hedwig.metadata.records.packing import part_codec
+from hedwig.metadata.records.stamps import Stamp
 from hedwig.versions import Version, Versioned
 
 __all__ = ["VERSION_TAG", "RowCodec", "stored_stamp", "version_of"]

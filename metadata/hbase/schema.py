@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hedwig.errors import ConfigurationError
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.hbase.driver import TableSpec
 from hedwig.metadata.hbase.keys import split_points
-from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 
 __all__ = ["LAYOUT_COLUMN", "LAYOUT_VERSION_COLUMN", "TableColumns", "Tables", "columns_of"]
 

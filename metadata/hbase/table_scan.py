@@ -11,8 +11,12 @@ from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
 from hedwig.clock import Deadline
-from hedwig.metadata.attempts import Attempts, ListingTime
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.calls.attempts import Attempts, ListingTime
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.key_ranges import KeyRange, steps
+from hedwig.metadata.contract.operations import Outcome, RecordKey
+from hedwig.metadata.contract.packed import PackedColumns, PackedPage
+from hedwig.metadata.contract.scan import ScannedRecord
 from hedwig.metadata.hbase.cell_blocks import CellBlock
 from hedwig.metadata.hbase.driver import Cell, HBaseDriver, Row, RowStream, RowValues, ScanRange
 from hedwig.metadata.hbase.key_cuts import END, bucket_from, cuts
@@ -27,11 +31,7 @@ from hedwig.metadata.hbase.keys import (
     topic_key,
 )
 from hedwig.metadata.hbase.row_codec import VERSION_TAG, RowCodec
-from hedwig.metadata.key_ranges import KeyRange, steps
-from hedwig.metadata.operations import Outcome, RecordKey
-from hedwig.metadata.packed import PackedColumns, PackedPage
-from hedwig.metadata.scan import ScannedRecord
-from hedwig.metadata.stamps import LIVE, are_live, is_tombstone
+from hedwig.metadata.records.stamps import LIVE, are_live, is_tombstone
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import Versioned
 

@@ -1,6 +1,6 @@
 """The versioned tables of HBase, over any driver: records that are changed by compare-and-set.
 
-A record is a row with one compared column, its stamp (metadata/stamps.py), written in the same atomic row mutation as
+A record is a row with one compared column, its stamp (`stamps`), written in the same atomic row mutation as
 the data. Nothing is deleted on the live path: a delete overwrites the record with a tombstone, the stamp of the next
 write with the letter T, and empties its parts; whoever creates the record anew takes the tombstone over by
 compare-and-set. So a row's compared value never repeats, and HBase's delete markers, which hide puts of the same
@@ -17,19 +17,19 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, HedwigError, NoRecordError
-from hedwig.metadata.attempts import Attempts, Refusal, deadline_of_all
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.calls.attempts import Attempts, Refusal, deadline_of_all
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.key_ranges import KeyRange
+from hedwig.metadata.contract.kinds import RecordKind
+from hedwig.metadata.contract.operations import Operation, Outcome, RecordKey, Write
+from hedwig.metadata.contract.packed import PackedPage
+from hedwig.metadata.contract.table import carry_out_all
+from hedwig.metadata.contract.write_lease import within_lease
 from hedwig.metadata.hbase.driver import ConditionalPut, HBaseDriver, Row
 from hedwig.metadata.hbase.keys import BUCKETS, bucket_start, topic_key
 from hedwig.metadata.hbase.row_codec import VERSION_TAG, RowCodec, stored_stamp, version_of
 from hedwig.metadata.hbase.table_scan import TableScan
-from hedwig.metadata.key_ranges import KeyRange
-from hedwig.metadata.kinds import RecordKind
-from hedwig.metadata.operations import Operation, Outcome, RecordKey, Write
-from hedwig.metadata.packed import PackedPage
-from hedwig.metadata.stamps import TOMBSTONE, Stamp, judge, make_token
-from hedwig.metadata.table import carry_out_all
-from hedwig.metadata.write_lease import within_lease
+from hedwig.metadata.records.stamps import TOMBSTONE, Stamp, judge, make_token
 from hedwig.model import SubscriberId, Topic
 from hedwig.outcomes import NotAppliedError
 from hedwig.versions import ANY, NEW, Version, Versioned

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hedwig.errors import MetadataUnavailableError
-from hedwig.metadata.changes import ChangedRecord
-from hedwig.metadata.kinds import KINDS, RecordKind
-from hedwig.metadata.operations import RecordKey
-from hedwig.metadata.sqlite.lane import Lane
+from hedwig.metadata.contract.changes import ChangedRecord
+from hedwig.metadata.contract.kinds import KINDS, RecordKind
+from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.sqlite.sqlite_thread import Lane
 from hedwig.model import SubscriberId, Topic
 
 __all__ = ["SqliteChanges"]

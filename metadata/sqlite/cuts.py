@@ -6,7 +6,7 @@ in memory. A walk takes no longer in all, in steps of which each has the whole t
 
 from typing import Final, Generic, TypeVar
 
-from hedwig.metadata.key_ranges import steps
+from hedwig.metadata.contract.key_ranges import steps
 
 __all__ = ["Cuts"]
 

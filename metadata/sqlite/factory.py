@@ -15,17 +15,17 @@ from hedwig.errors import (
     MetadataForbiddenError,
     MetadataUnavailableError,
 )
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.kinds import KINDS, RecordKind
-from hedwig.metadata.layout import Layout, check_layout
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.kinds import KINDS, RecordKind
+from hedwig.metadata.contract.layout import Layout, check_layout
+from hedwig.metadata.contract.table import VersionedTable
+from hedwig.metadata.contract.topic_listing import merge_topics
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.sqlite.changes import SqliteChanges
-from hedwig.metadata.sqlite.lane import MEMORY, Lane, connect, is_forbidden
 from hedwig.metadata.sqlite.named_records import SqliteNamedRecords
 from hedwig.metadata.sqlite.reading import ReadOnlyLane, log_of, may_only_be_read
+from hedwig.metadata.sqlite.sqlite_thread import MEMORY, Lane, connect, is_forbidden
 from hedwig.metadata.sqlite.tables import SqliteTable, table_schema
-from hedwig.metadata.table import VersionedTable
-from hedwig.metadata.topic_listing import merge_topics
-from hedwig.metadata.url import MetadataUrl
 from hedwig.model import Topic
 
 __all__ = ["FACTORY", "SqliteFactory"]

@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Final
 
-from hedwig.metadata.sqlite.lane import Lane
+from hedwig.metadata.sqlite.sqlite_thread import Lane
 
 __all__ = ["SqliteNamedRecords"]
 

@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.sqlite.lane import Lane
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.sqlite.sqlite_thread import Lane
 
 __all__ = ["ReadOnlyLane", "connect_to_read", "log_of", "may_only_be_read"]
 

@@ -9,17 +9,17 @@ import msgpack
 
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError, HedwigError, MetadataError
-from hedwig.metadata.attempts import ListingTime, deadline_of_all
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.key_ranges import KeyRange
-from hedwig.metadata.kinds import RecordKind
-from hedwig.metadata.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
-from hedwig.metadata.packed import PackedColumns, PackedPage
-from hedwig.metadata.packing import part_codec
-from hedwig.metadata.scan import ScannedRecord
+from hedwig.metadata.calls.attempts import ListingTime, deadline_of_all
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.key_ranges import KeyRange
+from hedwig.metadata.contract.kinds import RecordKind
+from hedwig.metadata.contract.operations import Delete, Operation, Outcome, Read, RecordKey, Write, outcome_of
+from hedwig.metadata.contract.packed import PackedColumns, PackedPage
+from hedwig.metadata.contract.scan import ScannedRecord
+from hedwig.metadata.records.packing import part_codec
+from hedwig.metadata.records.stamps import Stamp, are_live, make_token
 from hedwig.metadata.sqlite.cuts import Cuts
-from hedwig.metadata.sqlite.lane import Lane
-from hedwig.metadata.stamps import Stamp, are_live, make_token
+from hedwig.metadata.sqlite.sqlite_thread import Lane
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 

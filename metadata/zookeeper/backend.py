@@ -4,25 +4,25 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from hedwig.clock import Deadline
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.operations import RecordKey
-from hedwig.metadata.scan import SCAN_ROWS, ScannedRecord
-from hedwig.metadata.table import VersionedTable
-from hedwig.metadata.zookeeper.changes import ZookeeperChanges
-from hedwig.metadata.zookeeper.delete_lanes import DeleteLanes
-from hedwig.metadata.zookeeper.hub_info_text import HUB_INFO
-from hedwig.metadata.zookeeper.listing import Listing
-from hedwig.metadata.zookeeper.mutation import Ground
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.contract.scan import SCAN_ROWS, ScannedRecord
+from hedwig.metadata.contract.table import VersionedTable
 from hedwig.metadata.zookeeper.named_records import ZookeeperNamedRecords
-from hedwig.metadata.zookeeper.names import Place, Places, sort_key
-from hedwig.metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, Codec
+from hedwig.metadata.zookeeper.reads.changes import ZookeeperChanges
+from hedwig.metadata.zookeeper.reads.listing import Listing
+from hedwig.metadata.zookeeper.reads.tree_scan import TreeScan
+from hedwig.metadata.zookeeper.records.hub_info_text import HUB_INFO
+from hedwig.metadata.zookeeper.records.paths import Place, Places, sort_key
+from hedwig.metadata.zookeeper.records.records import LEDGER_RANGES, SUBSCRIPTION, Codec
 from hedwig.metadata.zookeeper.requests import sync
 from hedwig.metadata.zookeeper.server_facts import server_facts
-from hedwig.metadata.zookeeper.sight import answer, reading
 from hedwig.metadata.zookeeper.tables import ZnodeTable
-from hedwig.metadata.zookeeper.tokens import Tokens
-from hedwig.metadata.zookeeper.tree_scan import TreeScan
+from hedwig.metadata.zookeeper.writes.delete_batches import DeleteLanes
+from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
+from hedwig.metadata.zookeeper.writes.mutation import Ground
+from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
 

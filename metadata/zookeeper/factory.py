@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import ConfigurationError, LayoutMissingError
-from hedwig.metadata.backend import Backend, BackendFactory, StoreOptions
-from hedwig.metadata.layout import Layout, check_layout
-from hedwig.metadata.upgrades import StoreUpgrade
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions
+from hedwig.metadata.contract.layout import Layout, check_layout
+from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.metadata.migration.upgrades import StoreUpgrade
 from hedwig.metadata.zookeeper.backend import ZookeeperBackend
 from hedwig.metadata.zookeeper.foreign_nodes import refuse_foreign_place
 from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
-from hedwig.metadata.zookeeper.names import Places, legal_component
+from hedwig.metadata.zookeeper.records.paths import Places, legal_component
 from hedwig.metadata.zookeeper.session import connect
 from hedwig.metadata.zookeeper.upgrading import ZookeeperUpgrade
-from hedwig.metadata.zookeeper.wiping import delete_tree
+from hedwig.metadata.zookeeper.writes.wiping import delete_tree
 from hedwig.zookeeper import Bridge
 
 __all__ = ["FACTORY"]

@@ -4,10 +4,10 @@ from typing import Final
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.zookeeper.requests import exists
-from hedwig.metadata.zookeeper.sight import answer, reading
+from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.zookeeper import Bridge
 
 __all__ = ["refuse_foreign_place"]

@@ -7,11 +7,11 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.layout import Layout
-from hedwig.metadata.zookeeper.names import Places
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.layout import Layout
+from hedwig.metadata.zookeeper.records.paths import Places
 from hedwig.metadata.zookeeper.requests import create, exists, get, multi_refusal
-from hedwig.metadata.zookeeper.sight import answer, reading
+from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.zookeeper import Bridge
 

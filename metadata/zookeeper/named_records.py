@@ -7,11 +7,11 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError
-from hedwig.metadata.attempts import Attempts, Refusal, Verdict
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.zookeeper.names import Places
+from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.zookeeper.records.paths import Places
 from hedwig.metadata.zookeeper.requests import create, get, multi_refusal, set_at, sync
-from hedwig.metadata.zookeeper.sight import Found, answer, found_node, reading
+from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
 
 __all__ = ["server_facts"]
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from hedwig.errors import MetadataUnavailableError
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.outcomes import NotAppliedError
 from hedwig.zookeeper import Bridge, BridgeOptions
 

@@ -7,21 +7,21 @@ from typing import Generic, NamedTuple, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import HedwigError
-from hedwig.metadata.attempts import deadline_of_all
-from hedwig.metadata.key_ranges import KeyRange
-from hedwig.metadata.operations import Operation, Outcome, RecordKey, Write
-from hedwig.metadata.table import carry_out
-from hedwig.metadata.write_lease import within_lease
-from hedwig.metadata.zookeeper.cas import CreateCas
-from hedwig.metadata.zookeeper.child_names import count_children
-from hedwig.metadata.zookeeper.listing import Listing
-from hedwig.metadata.zookeeper.mutation import Build, Ground, Mutation
-from hedwig.metadata.zookeeper.names import Place
-from hedwig.metadata.zookeeper.scanning import scan_children
-from hedwig.metadata.zookeeper.shared_creates import SharedCreates
-from hedwig.metadata.zookeeper.shares import Shares, listed_topics
-from hedwig.metadata.zookeeper.sight import Sight, look, reading
-from hedwig.metadata.zookeeper.tree_scan import TreeScan
+from hedwig.metadata.calls.attempts import deadline_of_all
+from hedwig.metadata.contract.key_ranges import KeyRange
+from hedwig.metadata.contract.operations import Operation, Outcome, RecordKey, Write
+from hedwig.metadata.contract.table import carry_out
+from hedwig.metadata.contract.write_lease import within_lease
+from hedwig.metadata.zookeeper.reads.child_names import count_children
+from hedwig.metadata.zookeeper.reads.key_ranges import Shares, listed_topics
+from hedwig.metadata.zookeeper.reads.listing import Listing
+from hedwig.metadata.zookeeper.reads.scanning import scan_children
+from hedwig.metadata.zookeeper.reads.tree_scan import TreeScan
+from hedwig.metadata.zookeeper.records.paths import Place
+from hedwig.metadata.zookeeper.writes.cas import CreateCas
+from hedwig.metadata.zookeeper.writes.guarded_read import Sight, look, reading
+from hedwig.metadata.zookeeper.writes.mutation import Build, Ground, Mutation
+from hedwig.metadata.zookeeper.writes.shared_creates import SharedCreates
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
 from hedwig.versions import NEW, Version, Versioned

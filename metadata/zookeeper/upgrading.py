@@ -18,21 +18,21 @@ from kazoo.exceptions import NoNodeError
 
 from hedwig.clock import Deadline
 from hedwig.errors import BadVersionError, LayoutMissingError, MetadataUnavailableError, NoRecordError
-from hedwig.metadata.backend import StoreOptions
-from hedwig.metadata.kinds import SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.layout import Layout, check_layout
-from hedwig.metadata.operations import Write
-from hedwig.metadata.upgrades import UpgradeStep
-from hedwig.metadata.url import MetadataUrl
-from hedwig.metadata.zookeeper.delete_lanes import DeleteLanes
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.kinds import SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.layout import Layout, check_layout
+from hedwig.metadata.contract.operations import Write
+from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.metadata.migration.upgrades import UpgradeStep
 from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
-from hedwig.metadata.zookeeper.mutation import Ground
-from hedwig.metadata.zookeeper.names import Places
-from hedwig.metadata.zookeeper.records import SUBSCRIPTION, is_before_preferences
+from hedwig.metadata.zookeeper.records.paths import Places
+from hedwig.metadata.zookeeper.records.records import SUBSCRIPTION, is_before_preferences
 from hedwig.metadata.zookeeper.requests import children
-from hedwig.metadata.zookeeper.sight import answer, reading
 from hedwig.metadata.zookeeper.tables import ZnodeTable
-from hedwig.metadata.zookeeper.tokens import Tokens
+from hedwig.metadata.zookeeper.writes.delete_batches import DeleteLanes
+from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
+from hedwig.metadata.zookeeper.writes.mutation import Ground
+from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.model import SubscriptionData, SubscriptionPreferences
 from hedwig.zookeeper import Bridge
 

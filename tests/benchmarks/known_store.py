@@ -6,11 +6,11 @@ from typing import Any, Generic, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
-from hedwig.metadata.key_ranges import KeyRange
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.key_ranges import KeyRange
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.operations import Operation, Outcome, RecordKey
+from hedwig.metadata.contract.table import carry_out_all
 from hedwig.metadata.managers import TableOwnershipManager, TablePersistenceManager, TableSubscriptionManager
-from hedwig.metadata.operations import Operation, Outcome, RecordKey
-from hedwig.metadata.table import carry_out_all
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW, Version, Versioned
 

@@ -16,7 +16,7 @@ from hedwig.benchmarks.metadata_target import MetadataTarget
 from hedwig.benchmarks.recording import Summary
 from hedwig.benchmarks.results import Measurement
 from hedwig.benchmarks.workloads import Among, Choice, Operation, Workload
-from hedwig.metadata.operations import RecordKey
+from hedwig.metadata.contract.operations import RecordKey
 from hedwig.model import LedgerRanges
 from hedwig.versions import Version, Versioned
 from tests.benchmarks.known_store import KnownStore

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import hedwig.hub.cluster
 import hedwig.hub.hub
-from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
 from hedwig.hub.liveness import LivenessOptions
 from hedwig.hub.main import main
 from hedwig.metadata import (
@@ -32,7 +32,7 @@ from hedwig.metadata import (
 )
 from hedwig.metadata.hbase import HBaseFactory
 from hedwig.metadata.hbase.native import connect
-from hedwig.metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.wire.regions import Server
 from tests.faults.linearizability.recorder import RecordedOwnership
 
 __all__ = ["RECORDS", "ROUTES", "STOPPED_CLOCK", "process_name"]

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from hedwig.metadata import MetadataStore, Outcome, RecordKey, Write, open_metadata
-from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW
 from tests.metadata import samples

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from hedwig.errors import MetadataUnavailableError
-from hedwig.metadata.bulk import load_batches
+from hedwig.metadata.bulk.loading import load_batches
 
 
 class Run:

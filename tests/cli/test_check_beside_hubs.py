@@ -14,7 +14,7 @@ from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.metadata import MetadataStore
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from tests.cli.admin import Admin, wait_until

@@ -25,14 +25,14 @@ from hedwig.cli.settings import Settings
 from hedwig.cli.store_repair import StoreRepair
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
-from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout, layout_text
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.findings import FindingKind
-from hedwig.metadata.repairs import RepairResult
+from hedwig.metadata.bulk.findings import FindingKind
+from hedwig.metadata.bulk.repairs import RepairResult
 from hedwig.model import HubInfo, Topic
 from hedwig.versions import NEW
 from tests.cli.admin import Admin

@@ -14,7 +14,7 @@ from hedwig.cli.bulk_input import BulkInput, RowBatch
 from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.result_file import Checkpoint, Load, ResultFile
 from hedwig.metadata import RecordKey
-from hedwig.metadata.bulk import RowOutcome, RowResult
+from hedwig.metadata.bulk.loading import RowOutcome, RowResult
 from hedwig.model import Topic
 from tests.cli.admin import Admin, wait_until
 

@@ -17,8 +17,8 @@ from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.settings import Settings
 from hedwig.clock import SystemClock
 from hedwig.metadata import MetadataStore, open_metadata
-from hedwig.metadata.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze
+from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from tests.cli.admin import DEADLINE_S, Admin, wait_until

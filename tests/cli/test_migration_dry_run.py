@@ -12,7 +12,7 @@ import pytest
 from hedwig.cli.errors import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.metadata.freezing import RECORD_NAME as FREEZE
-from hedwig.metadata.migration import RECORD_NAME as MIGRATION
+from hedwig.metadata.migration.run import RECORD_NAME as MIGRATION
 from hedwig.metadata.standalone import RECORD_NAME as STANDALONE
 from tests.cli.admin import Admin, Ran
 from tests.cli.hub_and_admin import HubAndAdmin

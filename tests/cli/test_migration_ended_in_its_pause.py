@@ -10,7 +10,7 @@ import pytest
 
 from hedwig.cli.errors import ExitCode
 from hedwig.errors import ServiceDownError
-from hedwig.metadata.migration import RECORD_NAME
+from hedwig.metadata.migration.run import RECORD_NAME
 from tests.cli.admin import DEADLINE_S, Admin, wait_until
 from tests.cli.held_admin import HeldAdmin
 from tests.cli.hub_and_admin import HubAndAdmin

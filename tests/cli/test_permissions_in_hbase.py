@@ -16,10 +16,10 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError
 from hedwig.metadata import MetadataUrl, StoreOptions
+from hedwig.metadata.contract.kinds import PERSISTENCE
 from hedwig.metadata.hbase.native import connect
-from hedwig.metadata.hbase.native.identity import Identity
+from hedwig.metadata.hbase.native.wire.identity import Identity
 from hedwig.metadata.hbase.schema import Tables
-from hedwig.metadata.kinds import PERSISTENCE
 from hedwig.model import SubscriberId, Topic
 from hedwig.outcomes import ForbiddenError
 from tests.cli.admin import Admin, Ran, wait_until

@@ -11,7 +11,7 @@ from hedwig.cli.topic_deletion import delete_topic, read_topic
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata import MetadataStore, RecordKey, Write, open_metadata
-from hedwig.metadata.freeze_watch import FreezeWatch
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
 from hedwig.model import (
     HubInfo,
     LedgerRange,

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hedwig.hub.configuration import Configuration, from_environment
-from hedwig.hub.option_keys import keys, variable
-from hedwig.hub.quantities import duration_s
+from hedwig.hub.options.configuration import Configuration, from_environment
+from hedwig.hub.options.keys import keys, variable
+from hedwig.hub.options.quantities import duration_s
 from hedwig.metadata import MetadataUrl
 from tests.docker.compose_file import DOCKER, PROJECT, is_one_shot, read_compose_file
 

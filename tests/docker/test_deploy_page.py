@@ -5,7 +5,7 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-from hedwig.hub.option_keys import keys
+from hedwig.hub.options.keys import keys
 from tests.docker.compose_file import DOCKER, PROJECT, read_compose_file
 from tests.hub.running import RunningHub
 

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
-from hedwig.metadata.changes import ChangedRecord, Changes
-from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.metadata.contract.changes import ChangedRecord, Changes
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW
 from tests.faults.network import NETWORKED, Networked

@@ -15,7 +15,7 @@ import pytest
 from hedwig.clock import SystemClock
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, open_metadata
-from hedwig.metadata.write_gate import WriteGate
+from hedwig.metadata.contract.write_gate import WriteGate
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version
 from tests.faults.network import Networked

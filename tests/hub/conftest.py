@@ -10,7 +10,7 @@ import pytest
 
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.options import HubOptions
 from tests.hub.ledgers.faulty_disk import FaultyDisk
 from tests.hub.wire_client import WireClient
 

@@ -15,9 +15,9 @@ from hedwig.errors import (
     MetadataUnavailableError,
     UncertainStateError,
 )
-from hedwig.hub.durable_log import DurableLog
 from hedwig.hub.ledgers import InDoubt, LocalLedgerStore
-from hedwig.hub.log_store import LogStore
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.log_context import LogStore
 from hedwig.metadata import MetadataStore
 from hedwig.model import LedgerRanges, RegionSeqId, Topic
 from hedwig.versions import Version

@@ -17,7 +17,7 @@ from typing import Any
 
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.options import HubOptions
 from tests.hub.wire_client import WireClient, eventually
 
 __all__: list[str] = []

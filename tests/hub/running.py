@@ -159,7 +159,7 @@ class RunningHub:
 
     @property
     def _log_file(self) -> Path:
-        return self.directory / "hedwig.hub.log"
+        return self.directory / "hedwig.hub.logs.log"
 
     def _log_of_this_start(self) -> str:
         with self._log_file.open("rb") as log:

@@ -7,7 +7,7 @@ import pytest
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError
 from hedwig.hub.hub import Hub
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.options import HubOptions
 from hedwig.model import Topic
 from tests.hub.admin_client import AdminClient
 from tests.hub.conftest import StartHub

@@ -19,12 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ConfigurationError, ServiceDownError, UncertainStateError
-from hedwig.hub.admin_server import AdminServer
+from hedwig.hub.admin.name_page import NamePage, page_token, start_of
+from hedwig.hub.admin.server import AdminServer
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions
-from hedwig.hub.name_page import NamePage, page_token, start_of
-from hedwig.hub.option_keys import keys
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.keys import keys
+from hedwig.hub.options.options import HubOptions
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import show_name
 from tests.faults.waiting import until

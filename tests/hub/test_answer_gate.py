@@ -2,7 +2,7 @@
 
 import asyncio
 
-from hedwig.hub.answer_gate import AnswerGate, AnswerTurns
+from hedwig.hub.connections.answer_gate import AnswerGate, AnswerTurns
 from tests.endings import end_all
 from tests.hub.wire_client import eventually
 

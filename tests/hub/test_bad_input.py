@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ServiceError
-from hedwig.hub.channel import Channel
+from hedwig.hub.connections.channel import Channel
 from hedwig.hub.hub import Hub
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.options import HubOptions
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import (
@@ -366,7 +366,7 @@ STREAMS = st.lists(
 def test_whatever_arrives_a_neighbour_is_served(hub_options: HubOptions, caplog: pytest.LogCaptureFixture) -> None:
     """Streams of good and damaged requests against one living hub: no crash, no hang, no growth without bound."""
     caplog.set_level(
-        logging.ERROR, "hedwig.hub.channel"
+        logging.ERROR, "hedwig.hub.connections.channel"
     )  # What is captured holds errors, and with them channels, in memory.
     options = replace(hub_options, non_durable_topics=("live.*",), ledger_messages_max=5)
     with asyncio.Runner() as runner:

@@ -10,14 +10,21 @@ import pytest
 
 from hedwig.cli.settings import data_directory
 from hedwig.errors import ConfigurationError
-from hedwig.hub.configuration import DEFAULT, Configuration, from_defaults, from_environment, from_file, from_setting
 from hedwig.hub.first_steps import user_data_directory
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions
-from hedwig.hub.option_file import effective, example
-from hedwig.hub.option_keys import keys, variable
-from hedwig.hub.options import HubOptions
-from hedwig.hub.quantities import duration_s, show_duration, show_size, size_bytes
+from hedwig.hub.options.configuration import (
+    DEFAULT,
+    Configuration,
+    from_defaults,
+    from_environment,
+    from_file,
+    from_setting,
+)
+from hedwig.hub.options.file import effective, example
+from hedwig.hub.options.keys import keys, variable
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.options.quantities import duration_s, show_duration, show_size, size_bytes
 
 EXAMPLE = Path(__file__).parents[2] / "hub" / "hub.toml.example"
 
@@ -273,7 +280,7 @@ def test_any_address_meets_every_other() -> None:
 
 
 def test_the_example_file_is_made_from_the_options() -> None:
-    assert EXAMPLE.read_text() == example(), "make it anew: python -m hedwig.hub.option_file > hub/hub.toml.example"
+    assert EXAMPLE.read_text() == example(), "make it anew: python -m hedwig.hub.options.file > hub/hub.toml.example"
 
 
 def test_the_example_file_has_every_option_and_its_default(file: Callable[[str], Path]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from hedwig.hub.hub import Hub
-from hedwig.hub.log import TopicLog
+from hedwig.hub.logs.log import TopicLog
 from hedwig.model import (
     MessageSeqId,
     SubscriberId,

@@ -20,11 +20,11 @@ from hedwig.errors import (
     UncertainAnswerError,
     UncertainStateError,
 )
-from hedwig.hub.ledger_deletions import LedgerDeletions
 from hedwig.hub.ledgers import LocalLedgerOptions
-from hedwig.hub.log_store import LogStore
-from hedwig.hub.options import HubOptions
-from hedwig.hub.tail import TailMemory
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import format_metadata, open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.status import StatusCode
@@ -122,7 +122,7 @@ async def test_any_call_may_fail(
 async def test_a_topic_stays_while_the_next_ledger_cannot_be_made_or_the_last_one_sealed(
     make_owner: Callable[[Faults], Awaitable[Owner]], monkeypatch: pytest.MonkeyPatch, call: str, is_applied: bool
 ) -> None:
-    monkeypatch.setattr("hedwig.hub.durable_log._ROLL_PAUSE_S", 0.0)
+    monkeypatch.setattr("hedwig.hub.logs.durable_log._ROLL_PAUSE_S", 0.0)
     owner = await make_owner(Faults())
     await owner.open()
     log, listener, ledgers = owner.log, owner.listener, owner.store.ledgers

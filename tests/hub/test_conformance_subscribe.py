@@ -268,7 +268,7 @@ async def test_a_channel_whose_subscriptions_others_take_over_without_end_is_clo
     hub: Hub, client: WireClient, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has to know all of them for as long as it lives, so they are bounded."""
-    monkeypatch.setattr("hedwig.hub.channel._TOLD_MAX", 3)
+    monkeypatch.setattr("hedwig.hub.connections.channel._TOLD_MAX", 3)
     other = await connect(hub)
     for number in range(4):
         await client.subscribed(T, b"taken-%d" % number)

@@ -6,7 +6,7 @@ import pytest
 
 from hedwig.errors import ServiceDownError
 from hedwig.hub.hub import Hub
-from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import MessageSeqId, RegionSeqId, Topic
 from hedwig.wire import Message, Publish
 from hedwig.wire import pubsub_pb2 as pb

@@ -8,7 +8,7 @@ import pytest
 
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import InvalidMessageFilterError
-from hedwig.hub.option_keys import keys
+from hedwig.hub.options.keys import keys
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from tests.hub.running import RunningHub
 

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from hedwig.hub.fair_reading import FairReading
+from hedwig.hub.connections.fair_reading import FairReading
 from tests.hub.wire_client import eventually
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hedwig.hub.fair_turns import FairTurns
+from hedwig.concurrency.fair_turns import FairTurns
 
 
 def _all(turns: FairTurns[str]) -> list[str]:

@@ -19,8 +19,8 @@ from hedwig.errors import (
 )
 from hedwig.hub.hub import Hub
 from hedwig.metadata import open_metadata
+from hedwig.metadata.contract.write_gate import WriteGate
 from hedwig.metadata.freezing import FreezeLostError, FreezeState, StoreFreeze, read_freeze
-from hedwig.metadata.write_gate import WriteGate
 from hedwig.model import SubscriberId, Topic
 from tests.hub.admin_client import AdminClient
 from tests.hub.conftest import StartHub

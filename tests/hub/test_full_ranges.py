@@ -12,16 +12,16 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import HedwigError, MalformedRequestError, RecordTooLargeError, ServiceDownError
-from hedwig.hub.durable_log import DurableLog
-from hedwig.hub.ledger_deletions import LedgerDeletions
-from hedwig.hub.ledger_ranges import to_store
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hedwig.hub.log_store import LogStore
-from hedwig.hub.options import HubOptions
-from hedwig.hub.tail import TailMemory
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.ledger_ranges import to_store
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import MetadataStore, open_metadata
-from hedwig.metadata.kinds import RECORD_BYTES_MAX
-from hedwig.metadata.range_sizes import stored_bytes
+from hedwig.metadata.contract.kinds import RECORD_BYTES_MAX
+from hedwig.metadata.records.range_sizes import stored_bytes
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, Topic, UnknownFields
 from hedwig.status import StatusCode
 from hedwig.versions import ANY, NEW, Version

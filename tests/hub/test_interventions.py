@@ -13,8 +13,8 @@ import pytest
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Message, Subscription
 from hedwig.errors import SubscriptionClosedError
 from hedwig.hub.hub import Hub
-from hedwig.hub.interventions import Interventions
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.subscriptions.operator_actions import Interventions
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import ANY

@@ -8,10 +8,10 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import LedgerStoreUnavailableError
-from hedwig.hub import ledger_deletions
 from hedwig.hub.hub import Hub
-from hedwig.hub.ledger_deletions import LedgerDeletions
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.logs import ledger_deletions
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.model import Topic
 from tests.faults.waiting import until
 from tests.hub.wire_client import DEADLINE_S, WireClient

@@ -8,9 +8,9 @@ import pytest
 import uvloop
 
 from hedwig.errors import ConfigurationError
-from hedwig.hub.channel import Channel
-from hedwig.hub.listening import Listener, serve
-from hedwig.hub.tls_listener import TlsListener
+from hedwig.hub.connections.channel import Channel
+from hedwig.hub.connections.listening import Listener, serve
+from hedwig.hub.connections.tls_listener import TlsListener
 
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "TLS"])

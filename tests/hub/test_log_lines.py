@@ -100,7 +100,7 @@ def test_kinds_and_causes_are_counted_apart_and_few_lines_that_are_less_than_a_w
 
 def test_lines_about_connections_are_counted_too_if_they_only_inform(kept: _Kept) -> None:
     handler = CountingHandler(kept, 3600.0, 60.0)
-    channels, others = logging.Logger("hedwig.hub.channel"), logging.Logger("hedwig.hub.topics")
+    channels, others = logging.Logger("hedwig.hub.connections.channel"), logging.Logger("hedwig.hub.topics.topics")
     channels.addHandler(handler)
     others.addHandler(handler)
     for number in range(100):
@@ -124,11 +124,12 @@ def test_lines_about_connections_are_counted_too_if_they_only_inform(kept: _Kept
 
 def test_the_loggers_about_connections_are_those_of_the_modules_that_name_peers() -> None:
     naming = set[str]()
-    for path in Path(hedwig.hub.__file__).parent.glob("*.py"):
+    top = Path(hedwig.hub.__file__).parent
+    for path in top.rglob("*.py"):
         if re.search(
             r"_log\.(info|warning)\(\s*\"%s: (refused|closing the connection|the connection)", path.read_text()
         ):
-            naming.add(f"hedwig.hub.{path.stem}")
+            naming.add(".".join(("hedwig", "hub", *path.relative_to(top).with_suffix("").parts)))
     assert naming == _ABOUT_CONNECTIONS
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from hedwig.clock import SystemClock
 from hedwig.hub.hub import Hub
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.options import HubOptions
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Subscribe
 from tests.hub.conftest import Connect

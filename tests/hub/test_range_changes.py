@@ -13,14 +13,14 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError, HedwigError, MetadataError, ServiceDownError, UncertainStateError
-from hedwig.hub.durable_log import DurableLog
 from hedwig.hub.hub import Hub
-from hedwig.hub.ledger_deletions import LedgerDeletions
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from hedwig.hub.log_store import LogStore
-from hedwig.hub.options import HubOptions
-from hedwig.hub.tail import TailMemory
-from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import MetadataStore, format_metadata, open_metadata
 from hedwig.metadata.managers import TablePersistenceManager
 from hedwig.model import LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hedwig.errors import ServiceDownError
-from hedwig.hub.cursor import Cursor
-from hedwig.hub.durable_log import DurableLog
 from hedwig.hub.hub import Hub
-from hedwig.hub.interventions import Edge, Interventions, Sought
-from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.subscriptions.cursor import Cursor
+from hedwig.hub.subscriptions.operator_actions import Edge, Interventions, Sought
+from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned

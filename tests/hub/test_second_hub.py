@@ -13,9 +13,9 @@ import pytest
 
 from hedwig.clock import SystemClock
 from hedwig.errors import NotResponsibleForTopicError
-from hedwig.hub.known_owners import KnownOwners
-from hedwig.hub.ownership import Ownership
 from hedwig.hub.standalone import StandaloneLiveness
+from hedwig.hub.topics.known_owners import KnownOwners
+from hedwig.hub.topics.ownership import Ownership
 from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, NoSuchLedgerError, UncertainStateError
-from hedwig.hub.durable_log import DurableLog
-from hedwig.hub.log_store import LogStore
-from hedwig.hub.small_ranges import FAN, LargeLedgers, find_mergeable, messages_of
-from hedwig.metadata.range_sizes import stored_bytes
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.small_ranges import FAN, LargeLedgers, find_mergeable, messages_of
+from hedwig.metadata.records.range_sizes import stored_bytes
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId
 from hedwig.wire import Message
 from tests.hub.test_full_ranges import Place, place, publish

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from hedwig.clock import SystemClock
+from hedwig.concurrency.keyed_lock import Turns
 from hedwig.errors import MetadataUnavailableError, RecordTooLargeError, UncertainStateError
-from hedwig.hub.options import HubOptions
-from hedwig.hub.pointers import Pointers
-from hedwig.hub.tail import Tail, TailMemory
-from hedwig.hub.topic import OwnedTopic, Subscription, TopicState
-from hedwig.hub.turns import Turns
+from hedwig.hub.logs.recent_messages import Tail, TailMemory
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.subscriptions.pointers import Pointers
+from hedwig.hub.topics.topic import OwnedTopic, Subscription, TopicState
 from hedwig.metadata import MetadataStore, Operation, Outcome, format_metadata, open_metadata
 from hedwig.model import (
     MessageSeqId,

@@ -139,13 +139,13 @@ def _hub(release: str, stack: JavaStack, directory: Path) -> Iterator[int]:
         "bk_ensemble_size=1\nbk_quorum_size=1\nconsume_interval=1\n"
     )
     jars = f"{directory}{os.pathsep}{_jars(release, directory)}"
-    with (directory / "hedwig.hub.log").open("wb") as log:
+    with (directory / "hedwig.hub.logs.log").open("wb") as log:
         command = [find_java(), *jvm_flags(256, hosts), "-cp", jars, str(_PROGRAM), str(settings)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
 
         def answers() -> bool:
-            assert process.poll() is None, (directory / "hedwig.hub.log").read_text()[-3000:]
+            assert process.poll() is None, (directory / "hedwig.hub.logs.log").read_text()[-3000:]
             try:
                 HubClient(port).__exit__(None, None, None)
             except OSError:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from hedwig.metadata import MetadataStore, RecordKey, ScannedRecord, Write
-from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW
 from tests.metadata import samples

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, Read, RecordKey, Write
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import NEW, Version, Versioned
 from tests.metadata import samples

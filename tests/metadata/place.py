@@ -17,8 +17,8 @@ import pytest
 from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, open_metadata
 from hedwig.metadata.hbase import HBaseFactory
 from hedwig.metadata.hbase.native import connect
-from hedwig.metadata.hbase.native.links import Route
-from hedwig.metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.cluster.links import Route
+from hedwig.metadata.hbase.native.wire.regions import Server
 from tests.metadata.hbase.native.tables import drop_tables
 from tests.metadata.probe import Probe
 from tests.metadata.probe_hbase import HBaseProbe

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from hedwig.metadata import RecordKey
-from hedwig.metadata.kinds import RecordKind
+from hedwig.metadata.contract.kinds import RecordKind
 from hedwig.model import SubscriberId, Topic
 
 __all__ = ["GARBAGE", "Cell", "Probe"]

@@ -9,7 +9,7 @@ import happybase
 import msgpack
 
 from hedwig.metadata import RecordKey
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
 from tests.metadata.msgpack_records import added_to_record, found_in_record
 from tests.metadata.probe import GARBAGE, Cell

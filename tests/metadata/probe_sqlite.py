@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from hedwig.metadata import MetadataStore, RecordKey
-from hedwig.metadata.kinds import PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
 from tests.metadata.msgpack_records import added_to_record, found_in_record
 from tests.metadata.probe import GARBAGE, Cell

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from hedwig.metadata import RecordKey
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import pubsub_pb2 as pb
 from tests.metadata.probe import GARBAGE, Cell

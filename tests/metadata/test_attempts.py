@@ -7,8 +7,8 @@ import pytest
 
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError, MetadataError, MetadataUnavailableError, UncertainStateError
-from hedwig.metadata.attempts import Attempts, Refusal, Verdict
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 

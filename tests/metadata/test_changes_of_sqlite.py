@@ -10,8 +10,8 @@ import pytest
 
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import MetadataStore, RecordKey, open_metadata
-from hedwig.metadata.changes import ChangedRecord, Changes
-from hedwig.metadata.kinds import SUBSCRIPTIONS
+from hedwig.metadata.contract.changes import ChangedRecord, Changes
+from hedwig.metadata.contract.kinds import SUBSCRIPTIONS
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW
 

@@ -8,8 +8,8 @@ import pytest
 
 from hedwig.errors import CorruptRecordError, MetadataUnavailableError
 from hedwig.metadata import Delete, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
-from hedwig.metadata.kinds import KINDS, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.scan import SCAN_ROWS
+from hedwig.metadata.contract.kinds import KINDS, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.scan import SCAN_ROWS
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW, Versioned
 from tests.metadata import samples

@@ -14,8 +14,8 @@ import pytest
 
 from hedwig.errors import BadVersionError, MetadataUnavailableError, NoRecordError
 from hedwig.metadata import Delete, MetadataStore, RecordKey, Write
-from hedwig.metadata.changes import ChangedRecord, Changes, ChangesLostError
-from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLostError
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW
 from tests.metadata import samples

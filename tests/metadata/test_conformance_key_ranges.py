@@ -11,10 +11,10 @@ import pytest
 
 from hedwig.errors import CorruptRecordError, InvalidArgumentError
 from hedwig.metadata import Delete, KeyRange, MetadataStore, RecordKey, ScannedRecord, StoreOptions, Write
-from hedwig.metadata.kinds import KINDS, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.operations import Outcome
-from hedwig.metadata.packed import PackedColumns, PackedValues
-from hedwig.metadata.packing import part_codec
+from hedwig.metadata.contract.kinds import KINDS, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.operations import Outcome
+from hedwig.metadata.contract.packed import PackedColumns, PackedValues
+from hedwig.metadata.records.packing import part_codec
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 from tests.metadata import samples

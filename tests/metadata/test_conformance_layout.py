@@ -16,7 +16,7 @@ from hedwig.errors import (
     MetadataUnavailableError,
 )
 from hedwig.metadata import StoreOptions, format_metadata, open_metadata
-from hedwig.metadata.layout import FORMAT_MAJOR
+from hedwig.metadata.contract.layout import FORMAT_MAJOR
 from hedwig.versions import NEW, Versioned
 from tests.metadata.clients import Clients
 from tests.metadata.doors import CALLS

@@ -7,7 +7,7 @@ import pytest
 
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions
-from hedwig.metadata.findings import (
+from hedwig.metadata.bulk.findings import (
     Finding,
     FindingKind,
     find_lone_subscriptions,
@@ -15,8 +15,7 @@ from hedwig.metadata.findings import (
     find_unreadable,
     pages,
 )
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from hedwig.metadata.repairs import (
+from hedwig.metadata.bulk.repairs import (
     Renewals,
     RepairResult,
     delete_unreadable,
@@ -24,6 +23,7 @@ from hedwig.metadata.repairs import (
     release_dead_owner,
     reset_pointer,
 )
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.model import HubInfo, LedgerRange, LedgerRanges, MessageSeqId, SubscriberId, Topic
 from hedwig.model import SubscriptionData as Data
 from hedwig.model import SubscriptionPreferences as Preferences

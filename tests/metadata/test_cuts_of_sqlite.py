@@ -12,9 +12,9 @@ from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.exit_codes import ExitCode, exit_code_of_error
 from hedwig.metadata import RecordKey, StoreOptions, Write, open_metadata
-from hedwig.metadata.kinds import PERSISTENCE
+from hedwig.metadata.contract.kinds import PERSISTENCE
 from hedwig.metadata.sqlite.cuts import Cuts
-from hedwig.metadata.sqlite.lane import Lane, connect
+from hedwig.metadata.sqlite.sqlite_thread import Lane, connect
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 

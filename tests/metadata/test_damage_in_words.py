@@ -5,8 +5,8 @@ import pytest
 
 from hedwig.errors import CorruptRecordError
 from hedwig.metadata import RecordKey
-from hedwig.metadata.kinds import PERSISTENCE
-from hedwig.metadata.packing import pack_ledger_ranges, part_codec
+from hedwig.metadata.contract.kinds import PERSISTENCE
+from hedwig.metadata.records.packing import pack_ledger_ranges, part_codec
 from hedwig.model import LedgerRanges, Topic
 
 WHOLE = pack_ledger_ranges(LedgerRanges())

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hedwig.errors import ExportFileError
 from hedwig.metadata import RecordKey
-from hedwig.metadata.export_file import (
+from hedwig.metadata.bulk.export_file import (
     MAGIC,
     MAJOR,
     ExportEnd,
@@ -26,8 +26,8 @@ from hedwig.metadata.export_file import (
     PlainRecord,
     verify,
 )
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from hedwig.metadata.unknown_fields import foreign_fields
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.records.unknown_fields import foreign_fields
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic, UnknownFields
 from tests.metadata import samples
 

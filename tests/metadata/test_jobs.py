@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from hedwig.clock import Deadline, SystemClock
-from hedwig.metadata.jobs import JobQueue, NotBegunError, UnfinishedError
+from hedwig.concurrency.jobs import JobQueue, NotBegunError, UnfinishedError
 
 SOON_S = 0.05
 LONG_S = 60.0

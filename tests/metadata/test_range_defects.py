@@ -2,7 +2,7 @@
 
 import pytest
 
-from hedwig.metadata.ranges import RangeFault, held_ledgers, mend_ranges, range_defects, without_lost
+from hedwig.metadata.records.ranges import RangeFault, held_ledgers, mend_ranges, range_defects, without_lost
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId
 
 REMOTE = (RegionSeqId(b"eu", 7),)

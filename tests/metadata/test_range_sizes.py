@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedwig.metadata.packing import pack_ledger_ranges
-from hedwig.metadata.range_sizes import stored_bytes
-from hedwig.metadata.zookeeper.records import LEDGER_RANGES
+from hedwig.metadata.records.packing import pack_ledger_ranges
+from hedwig.metadata.records.range_sizes import stored_bytes
+from hedwig.metadata.zookeeper.records.records import LEDGER_RANGES
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, RegionSeqId, UnknownFields
 
 _NUMBERS = st.integers(0, 64).flatmap(lambda bits: st.integers(0, (1 << bits) - 1))

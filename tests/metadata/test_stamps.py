@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.clock import SystemClock
-from hedwig.metadata.attempts import Verdict
-from hedwig.metadata.stamps import STAMP_BYTES, Stamp, judge, make_token
+from hedwig.metadata.calls.attempts import Verdict
+from hedwig.metadata.records.stamps import STAMP_BYTES, Stamp, judge, make_token
 
 CLOCK = SystemClock()
 RANDOM = Random(20260101)

@@ -11,10 +11,10 @@ import pytest
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import Delete, Operation, Read, RecordKey, StoreOptions, Write, open_metadata
-from hedwig.metadata.attempts import Attempts, Refusal, Verdict
-from hedwig.metadata.table import TableOver, VersionedTable
-from hedwig.metadata.write_gate import WriteGate
-from hedwig.metadata.write_lease import LeasedTable
+from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
+from hedwig.metadata.contract.table import TableOver, VersionedTable
+from hedwig.metadata.contract.write_gate import WriteGate
+from hedwig.metadata.contract.write_lease import LeasedTable
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import ANY, NEW, Version

@@ -12,10 +12,10 @@ from typing import Any
 from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import SystemClock
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
 from tests.hub.ledgers.bookkeeper.sessions import session_with

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from hedwig.metadata import KeyRange, MetadataStore, MetadataUrl, RecordKey, StoreOptions, open_metadata
-from hedwig.metadata.table import VersionedTable
+from hedwig.metadata.contract.table import VersionedTable
 from hedwig.pipeline.plan import ScanConfig, plan
 from hedwig.pipeline.scan import scan
 from hedwig.pipeline.tables import Table

@@ -14,8 +14,8 @@ from msgpack import packb
 from hedwig.clock import SystemClock
 from hedwig.errors import ConfigurationError, InvalidArgumentError, MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import Delete, MetadataStore, Operation, Outcome, RecordKey, StoreOptions, Write, open_metadata
+from hedwig.metadata.contract.operations import Read
 from hedwig.metadata.freezing import StoreFreeze
-from hedwig.metadata.operations import Read
 from hedwig.model import (
     LedgerRanges,
     SubscriberId,

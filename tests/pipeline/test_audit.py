@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.errors import InvalidArgumentError
-from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.model import HubInfo
 from hedwig.pipeline import findings, standing
 from hedwig.pipeline.audit import AuditInput, audit

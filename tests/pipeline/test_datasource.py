@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.taskcontext import TaskContext
 
 from hedwig.metadata import MetadataStore, RecordKey, Write
-from hedwig.metadata.stamps import Stamp
+from hedwig.metadata.records.stamps import Stamp
 from hedwig.model import LedgerRanges, Topic, UnknownFields
 from hedwig.pipeline.apply import ApplyConfig
 from hedwig.pipeline.datasource import HedwigWriter, KnownSession, RowsNotWrittenError, TaskReport, register, source_of

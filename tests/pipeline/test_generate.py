@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from hedwig.metadata.ranges import range_defects
+from hedwig.metadata.records.ranges import range_defects
 from hedwig.model import Topic
 from hedwig.names import NAME_BYTES_MAX
 from hedwig.pipeline.checksum import checksum_of

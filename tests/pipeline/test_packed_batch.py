@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hedwig.errors import CorruptRecordError
 from hedwig.metadata import RecordKey
-from hedwig.metadata.packed import PackedColumns
-from hedwig.metadata.packing import part_codec
-from hedwig.metadata.unknown_fields import has_unknown_fields
+from hedwig.metadata.contract.packed import PackedColumns
+from hedwig.metadata.records.packing import part_codec
+from hedwig.metadata.records.unknown_fields import has_unknown_fields
 from hedwig.model import SubscriberId, Topic
 from hedwig.pipeline.packed_batch import UnusualError, packed_batch
 from hedwig.pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, batch_of

@@ -6,7 +6,7 @@ import pytest
 
 from hedwig.errors import ConfigurationError, LayoutMissingError
 from hedwig.metadata import KeyRange
-from hedwig.metadata.kinds import OWNERSHIP
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.pipeline.apply import ApplyConfig, apply, prepare
 from hedwig.pipeline.places import url_for_tasks
 from hedwig.pipeline.plan import ScanConfig

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from hedwig.exit_codes import ExitCode
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.url import zookeeper_place
+from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.model import HubInfo, Topic
 from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.living_hubs import cluster_hubs

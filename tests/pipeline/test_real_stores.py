@@ -8,8 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from hedwig.metadata.url import zookeeper_place
-from hedwig.metadata.zookeeper.listing import Listing
+from hedwig.metadata.contract.url import zookeeper_place
+from hedwig.metadata.zookeeper.reads.listing import Listing
 from hedwig.model import Topic
 from hedwig.pipeline import store_snapshot
 from hedwig.pipeline.manifest import Manifest

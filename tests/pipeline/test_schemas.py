@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from hedwig.errors import InvalidArgumentError
 from hedwig.metadata import RecordKey
-from hedwig.metadata.comparison import plain_record
+from hedwig.metadata.bulk.comparison import plain_record
 from hedwig.model import SubscriberId, Topic
 from hedwig.pipeline.input_rows import rows_of
 from hedwig.pipeline.schemas import arrow_schema, batch_of

@@ -21,7 +21,7 @@ import pytest
 
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, format_metadata
-from hedwig.metadata.zookeeper.versions import identity_of
+from hedwig.metadata.zookeeper.writes.versions import identity_of
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.pipeline.tables import Table
 from hedwig.versions import ANY, NEW, Versioned

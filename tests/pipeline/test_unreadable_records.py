@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import RecordKey
-from hedwig.metadata.findings import FindingKind
+from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.model import SubscriberId, Topic
 from hedwig.pipeline.tables import Table
 from tests.pipeline.conftest import Run

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topics.topic import OwnedTopic
 from tests.simulation.simulated_hub import SimulatedHub
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from hedwig.hub.incarnation import Incarnation
-from hedwig.hub.ledger_ranges import holds_messages
-from hedwig.metadata.packing import unpack_ledger_ranges
+from hedwig.hub.logs.ledger_ranges import holds_messages
+from hedwig.metadata.records.packing import unpack_ledger_ranges
 from tests.hub.ledgers.bookkeeper.model import ModelMetadata
 from tests.simulation.simulated_hub import SimulatedHub
 

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar, cast
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataError, MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions
-from hedwig.metadata.kinds import KINDS
-from hedwig.metadata.layout import Layout
+from hedwig.metadata.contract.kinds import KINDS
+from hedwig.metadata.contract.layout import Layout
 from hedwig.metadata.sqlite.factory import SqliteBackend
-from hedwig.metadata.sqlite.lane import Lane
+from hedwig.metadata.sqlite.sqlite_thread import Lane
 from hedwig.metadata.sqlite.tables import table_schema
 
 __all__ = ["ModelWay", "open_model", "open_tables"]

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Self
 
-from hedwig.hub.cluster_options import ClusterOptions
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions as BookieBounds
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
-from hedwig.hub.options import HubOptions
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from hedwig.hub.options.cluster_options import ClusterOptions
+from hedwig.hub.options.options import HubOptions
 from hedwig.model import SubscriptionPreferences
 
 __all__ = ["LEFT_OUT", "Faults", "bookkeeper_options", "hub_options", "preferences"]

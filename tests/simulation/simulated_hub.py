@@ -8,17 +8,17 @@ from typing import Any, Final, cast
 
 from hedwig.clock import Clock
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError
-from hedwig.hub.channel import Channel
-from hedwig.hub.filters import FilterRegistry
+from hedwig.hub.connections.channel import Channel
 from hedwig.hub.hub import Hub
-from hedwig.hub.interventions import Interventions
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.options import HubOptions
-from hedwig.hub.shape import Shape
-from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.membership import Shape
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.subscriptions.filters import FilterRegistry
+from hedwig.hub.subscriptions.operator_actions import Interventions
+from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import StoreOptions
 from hedwig.model import HubInfo
 from hedwig.versions import Version, Versioned

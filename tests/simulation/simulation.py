@@ -12,8 +12,8 @@ from typing import Any, Final
 from hedwig.client import ClientOptions, HedwigClient
 from hedwig.client.options import HubAddress
 from hedwig.errors import BadVersionError, HedwigError
-from hedwig.hub.interventions import Edge, Sought
-from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.subscriptions.operator_actions import Edge, Sought
+from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import SubscriberId, Topic
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata
 from tests.simulation.clients import Publisher, Subscriber, at

@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 from hedwig.client.attachments import Attachments
 from hedwig.client.channel import Channel as ClientChannel
-from hedwig.hub.cursor import Cursor
-from hedwig.hub.durable_log import DurableLog
+from hedwig.concurrency.keyed_lock import Turns
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.range_record import IsOwned, RangeRecord
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.range_record import IsOwned, RangeRecord
 from hedwig.hub.requests import _TRIES, Requests, _Attempt
-from hedwig.hub.starts import Starts
-from hedwig.hub.topic import OwnedTopic
-from hedwig.hub.turns import Turns
+from hedwig.hub.subscriptions.cursor import Cursor
+from hedwig.hub.subscriptions.starts import Starts
+from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import LedgerRange, Topic
 
 __all__ = ["TAKEN_OUT", "without_mend"]

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from hedwig.errors import CorruptRecordError, NoSuchLedgerError
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import Glance, ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import Glance, ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.census import LedgerEntry
 
 __all__ = ["BookkeeperLedgerCensus"]

@@ -7,8 +7,8 @@ from random import Random
 from typing import Final
 
 from hedwig.errors import ConfigurationError
-from hedwig.hub.ledgers.bookkeeper.bookies import Bookies, Registry
-from hedwig.hub.ledgers.bookkeeper.metadata_store import LedgerMetadataStore
+from hedwig.hub.ledgers.bookkeeper.bookies.bookies import Bookies, Registry
+from hedwig.hub.ledgers.bookkeeper.records.metadata_store import LedgerMetadataStore
 
 __all__ = ["Cluster", "ClusterOptions", "Suspects"]
 

@@ -7,15 +7,15 @@ from random import Random
 from typing import Final, Self
 
 from hedwig.clock import Clock
+from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
+from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.digests import Digest, DigestKind
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
-from hedwig.hub.ledgers.bookkeeper.zookeeper import Session
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper import Session
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, DigestKind
 from hedwig.hub.ledgers.inspection import LedgerFacts
 
 __all__ = ["BookkeeperLedgerInspector"]

@@ -4,14 +4,14 @@ import asyncio
 from typing import Final
 
 from hedwig.errors import LedgerStoreUnavailableError
-from hedwig.hub.ledgers.bookkeeper.bookies import ask
+from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.digests import Digest
-from hedwig.hub.ledgers.bookkeeper.entries import UnverifiedError, decode_entry, decode_lac
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.quorums import Coverage
-from hedwig.hub.ledgers.bookkeeper.requests import LAST_ENTRY, NO_ENTRY_ID, Answer, ReadEntry, ReadLac
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
+from hedwig.hub.ledgers.bookkeeper.wire.entries import UnverifiedError, decode_entry, decode_lac
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Coverage
+from hedwig.hub.ledgers.bookkeeper.wire.requests import LAST_ENTRY, NO_ENTRY_ID, Answer, ReadEntry, ReadLac
 
 __all__ = ["fence", "read_last_confirmed"]
 

@@ -6,8 +6,8 @@ from typing import Final, Self
 
 from hedwig.errors import ConfigurationError
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
 __all__ = ["BookkeeperOptions"]
 

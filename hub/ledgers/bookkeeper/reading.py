@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
-from hedwig.hub.ledgers.bookkeeper.bookies import ask
+from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.digests import Digest
-from hedwig.hub.ledgers.bookkeeper.entries import Entry, UnverifiedError, decode_entry
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.requests import Answer, ReadEntry
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
+from hedwig.hub.ledgers.bookkeeper.wire.entries import Entry, UnverifiedError, decode_entry
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import Answer, ReadEntry
 
 __all__ = ["ReadAhead", "ask_for_entry", "read_entry", "read_payloads"]
 

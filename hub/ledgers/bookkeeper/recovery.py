@@ -12,13 +12,13 @@ from typing import Final
 
 from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.digests import Digest
-from hedwig.hub.ledgers.bookkeeper.entries import Entry
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import fence
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.metadata_store import Change, update
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
 from hedwig.hub.ledgers.bookkeeper.reading import ReadAhead, ask_for_entry, read_entry
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.metadata_store import Change, update
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
+from hedwig.hub.ledgers.bookkeeper.wire.entries import Entry
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
 from hedwig.hub.ledgers.bookkeeper.writer import LedgerWriter
 from hedwig.versions import Versioned
 

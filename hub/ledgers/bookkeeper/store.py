@@ -25,20 +25,20 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
+from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
+from hedwig.hub.ledgers.bookkeeper.bookies.placement import choose_ensemble
+from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.digests import Digest, master_key
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import read_last_confirmed
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.placement import choose_ensemble
 from hedwig.hub.ledgers.bookkeeper.reading import read_payloads
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper import Session
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.recovery import recover
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, master_key
 from hedwig.hub.ledgers.bookkeeper.writer import LedgerWriter
-from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout
-from hedwig.hub.ledgers.bookkeeper.zookeeper import Session
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
 from hedwig.hub.ledgers.store import InDoubt, LedgerStoreStats
 from hedwig.versions import Versioned
 

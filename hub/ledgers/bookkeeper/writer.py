@@ -28,17 +28,17 @@ from hedwig.errors import (
     LedgerStoreUnavailableError,
     LedgerWriteError,
 )
+from hedwig.hub.ledgers.bookkeeper.bookies.placement import choose_replacements
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
-from hedwig.hub.ledgers.bookkeeper.digests import Digest
-from hedwig.hub.ledgers.bookkeeper.entries import encode_fields, encode_lac
 from hedwig.hub.ledgers.bookkeeper.lac_teller import LacTeller
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.metadata_store import update
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.placement import choose_replacements
-from hedwig.hub.ledgers.bookkeeper.quorums import write_sets
-from hedwig.hub.ledgers.bookkeeper.requests import AddEntry, Answer, WriteLac
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.metadata_store import update
+from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest
+from hedwig.hub.ledgers.bookkeeper.wire.entries import encode_fields, encode_lac
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import write_sets
+from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, Answer, WriteLac
 from hedwig.versions import Versioned
 
 __all__ = ["LedgerWriter"]

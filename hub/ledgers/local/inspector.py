@@ -15,13 +15,13 @@ from typing import Final, Self, TypeVar
 
 from hedwig.errors import ConfigurationError, CorruptEntryError, LedgerStoreUnavailableError, NoSuchLedgerError
 from hedwig.hub.ledgers.inspection import LedgerFacts
-from hedwig.hub.ledgers.local.catalog import Catalog, Segment
-from hedwig.hub.ledgers.local.directory import StoreFiles
-from hedwig.hub.ledgers.local.index import SegmentIndex
-from hedwig.hub.ledgers.local.index_file import DamagedIndexError, DiskIndex
-from hedwig.hub.ledgers.local.reading import Reader
-from hedwig.hub.ledgers.local.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
-from hedwig.hub.ledgers.local.scanning import index_segment
+from hedwig.hub.ledgers.local.segments.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.segments.directory import StoreFiles
+from hedwig.hub.ledgers.local.segments.index import SegmentIndex
+from hedwig.hub.ledgers.local.segments.index_file import DamagedIndexError, DiskIndex
+from hedwig.hub.ledgers.local.segments.reading import Reader
+from hedwig.hub.ledgers.local.segments.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
+from hedwig.hub.ledgers.local.segments.scanning import index_segment
 
 __all__ = ["LocalLedgerInspector"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from hedwig.errors import HedwigError
-from hedwig.hub.ledgers.local.records import RECORD_HEADER_BYTES, RecordKind
+from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, RecordKind
 
 __all__ = ["CopyJob", "Job", "JobQueue", "NewRecord", "RecordJob"]
 

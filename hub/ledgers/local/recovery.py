@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hedwig.errors import CorruptEntryError
-from hedwig.hub.ledgers.local.catalog import Catalog, Segment
-from hedwig.hub.ledgers.local.directory import StoreDirectory
-from hedwig.hub.ledgers.local.disk import Disk
-from hedwig.hub.ledgers.local.index_file import DamagedIndexError, DiskIndex
-from hedwig.hub.ledgers.local.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
-from hedwig.hub.ledgers.local.scanning import Scan, index_segment
+from hedwig.hub.ledgers.local.segments.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.segments.directory import StoreDirectory
+from hedwig.hub.ledgers.local.segments.disk import Disk
+from hedwig.hub.ledgers.local.segments.index_file import DamagedIndexError, DiskIndex
+from hedwig.hub.ledgers.local.segments.records import FIRST_RECORD, SegmentHeader, UnreadableHeaderError
+from hedwig.hub.ledgers.local.segments.scanning import Scan, index_segment
 from hedwig.hub.ledgers.local.upkeep import place_segment
 
 __all__ = ["Recovered", "recover"]

@@ -21,15 +21,15 @@ from hedwig.errors import (
     NoSuchLedgerError,
 )
 from hedwig.hub.ledgers.local.backlog import Backlog
-from hedwig.hub.ledgers.local.catalog import Catalog
-from hedwig.hub.ledgers.local.directory import StoreDirectory
-from hedwig.hub.ledgers.local.disk import Disk
 from hedwig.hub.ledgers.local.jobs import JobQueue, NewRecord, RecordJob
 from hedwig.hub.ledgers.local.options import LocalLedgerOptions
-from hedwig.hub.ledgers.local.reading import LedgerState, Reader
-from hedwig.hub.ledgers.local.records import RecordKind
 from hedwig.hub.ledgers.local.recovery import recover
-from hedwig.hub.ledgers.local.reserve import Reserve
+from hedwig.hub.ledgers.local.segments.catalog import Catalog
+from hedwig.hub.ledgers.local.segments.directory import StoreDirectory
+from hedwig.hub.ledgers.local.segments.disk import Disk
+from hedwig.hub.ledgers.local.segments.reading import LedgerState, Reader
+from hedwig.hub.ledgers.local.segments.records import RecordKind
+from hedwig.hub.ledgers.local.segments.reserve import Reserve
 from hedwig.hub.ledgers.local.upkeep import Upkeep
 from hedwig.hub.ledgers.local.writer import Writer
 from hedwig.hub.ledgers.store import InDoubt, LedgerStoreStats

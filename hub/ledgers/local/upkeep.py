@@ -17,17 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hedwig.errors import HedwigError
-from hedwig.hub.ledgers.local.catalog import Catalog, Segment
-from hedwig.hub.ledgers.local.directory import StoreDirectory
-from hedwig.hub.ledgers.local.disk import Disk
-from hedwig.hub.ledgers.local.index import DELETE_KEY, MemoryIndex, stored_bytes
-from hedwig.hub.ledgers.local.index_file import DamagedIndexError, IndexFacts, write_index
 from hedwig.hub.ledgers.local.jobs import CopyJob, NewRecord
 from hedwig.hub.ledgers.local.options import LocalLedgerOptions
-from hedwig.hub.ledgers.local.reading import Reader
-from hedwig.hub.ledgers.local.records import RECORD_HEADER_BYTES, RecordKind
-from hedwig.hub.ledgers.local.reserve import Reserve
-from hedwig.hub.ledgers.local.scanning import index_segment, scan_segment
+from hedwig.hub.ledgers.local.segments.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.segments.directory import StoreDirectory
+from hedwig.hub.ledgers.local.segments.disk import Disk
+from hedwig.hub.ledgers.local.segments.index import DELETE_KEY, MemoryIndex, stored_bytes
+from hedwig.hub.ledgers.local.segments.index_file import DamagedIndexError, IndexFacts, write_index
+from hedwig.hub.ledgers.local.segments.reading import Reader
+from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, RecordKind
+from hedwig.hub.ledgers.local.segments.reserve import Reserve
+from hedwig.hub.ledgers.local.segments.scanning import index_segment, scan_segment
 
 __all__ = ["Upkeep", "place_segment"]
 

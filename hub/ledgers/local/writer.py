@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.errors import HedwigError, LedgerStoreFullError, LedgerStoreUnavailableError, LedgerWriteError
-from hedwig.hub.ledgers.local.catalog import Catalog, Segment
-from hedwig.hub.ledgers.local.directory import StoreDirectory
-from hedwig.hub.ledgers.local.disk import Disk
-from hedwig.hub.ledgers.local.index import MemoryIndex, row_of
 from hedwig.hub.ledgers.local.jobs import CopyJob, Job, JobQueue, NewRecord, RecordJob
 from hedwig.hub.ledgers.local.options import LocalLedgerOptions
-from hedwig.hub.ledgers.local.records import (
+from hedwig.hub.ledgers.local.segments.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.segments.directory import StoreDirectory
+from hedwig.hub.ledgers.local.segments.disk import Disk
+from hedwig.hub.ledgers.local.segments.index import MemoryIndex, row_of
+from hedwig.hub.ledgers.local.segments.records import (
     RECORD_HEADER_BYTES,
     RecordKind,
     SegmentHeader,
     encode_record,
 )
-from hedwig.hub.ledgers.local.reserve import Reserve
+from hedwig.hub.ledgers.local.segments.reserve import Reserve
 from hedwig.hub.ledgers.local.upkeep import Upkeep
 
 __all__ = ["Writer"]

@@ -3,15 +3,15 @@
 from typing import Final
 
 from hedwig.errors import ConfigurationError
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.hbase.backend import HBaseFactory
 from hedwig.metadata.hbase.durability import DURABILITY, Durability
+from hedwig.metadata.hbase.native.cluster.batching import GATHERING, Gathering
+from hedwig.metadata.hbase.native.cluster.links import Links, Route
+from hedwig.metadata.hbase.native.cluster.registry import Registry, RpcRegistry, ZooKeeperRegistry
 from hedwig.metadata.hbase.native.driver import NativeDriver
-from hedwig.metadata.hbase.native.identity import USER, Identity
-from hedwig.metadata.hbase.native.lanes import GATHERING, Gathering
-from hedwig.metadata.hbase.native.links import Links, Route
-from hedwig.metadata.hbase.native.registry import Registry, RpcRegistry, ZooKeeperRegistry
-from hedwig.metadata.url import MetadataUrl
+from hedwig.metadata.hbase.native.wire.identity import USER, Identity
 
 __all__ = ["FACTORY", "NativeDriver", "connect"]
 

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 from hedwig.errors import MetadataError
 from hedwig.metadata.hbase.driver import Row
 from hedwig.metadata.hbase.durability import Durability
-from hedwig.metadata.hbase.native.codec import delimited, varint
-from hedwig.metadata.hbase.native.failures import ServerFailure
 from hedwig.metadata.hbase.native.hbase_pb2 import GetResponse, MutateResponse, RegionActionResult
-from hedwig.metadata.hbase.native.places import Region
 from hedwig.metadata.hbase.native.scanning import row_of
+from hedwig.metadata.hbase.native.wire.codec import delimited, varint
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.outcomes import OutcomeUnknownError
 
 __all__ = ["Action", "Change", "Look", "condition", "delete_of", "get_of", "put_of", "stated"]

@@ -7,8 +7,7 @@ from typing import Final
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
 from hedwig.metadata.hbase.driver import TableDescription, TableSpec
-from hedwig.metadata.hbase.native.cluster import Cluster
-from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.cluster.cluster import Cluster
 from hedwig.metadata.hbase.native.hbase_pb2 import (
     BytesBytesPair,
     ClusterStatusRequest,
@@ -31,7 +30,8 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
     TableStateRequest,
     TableStateResponse,
 )
-from hedwig.metadata.hbase.native.places import table_name
+from hedwig.metadata.hbase.native.wire.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.wire.regions import table_name
 from hedwig.outcomes import ForbiddenError, NotAppliedError
 
 __all__ = ["Administration"]

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import ConfigurationError, LocalProtocolError, MetadataError
-from hedwig.metadata.attempts import Attempts, Refusal
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.calls.attempts import Attempts, Refusal
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.hbase.driver import (
     LONG_AGO_MS,
     ConditionalPut,
@@ -25,16 +25,16 @@ from hedwig.metadata.hbase.driver import (
 from hedwig.metadata.hbase.durability import Durability
 from hedwig.metadata.hbase.native.actions import Action, Change, Look, delete_of, get_of, put_of, stated
 from hedwig.metadata.hbase.native.administration import Administration
-from hedwig.metadata.hbase.native.cluster import Cluster
-from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.cluster.batching import GATHERING, Gathering
+from hedwig.metadata.hbase.native.cluster.cluster import Cluster
+from hedwig.metadata.hbase.native.cluster.links import Links, Route
+from hedwig.metadata.hbase.native.cluster.registry import Registry
 from hedwig.metadata.hbase.native.hbase_pb2 import Scan
-from hedwig.metadata.hbase.native.identity import Identity
-from hedwig.metadata.hbase.native.lanes import GATHERING, Gathering
-from hedwig.metadata.hbase.native.links import Links, Route
-from hedwig.metadata.hbase.native.places import Region, Server
-from hedwig.metadata.hbase.native.registry import Registry
 from hedwig.metadata.hbase.native.scanning import row_of, scan_of, scan_region, values_of
 from hedwig.metadata.hbase.native.streams import CellStream
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.identity import Identity
+from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 __all__ = ["NativeDriver"]

@@ -6,10 +6,10 @@ from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.metadata.hbase.driver import TIME_MAX_MS, Cell, Row, RowValues, ScanRange
-from hedwig.metadata.hbase.native.connection import Connection
 from hedwig.metadata.hbase.native.filters import filter_of
 from hedwig.metadata.hbase.native.hbase_pb2 import Column, RegionSpecifier, Scan, ScanRequest, ScanResponse, TimeRange
-from hedwig.metadata.hbase.native.places import Region
+from hedwig.metadata.hbase.native.wire.connection import Connection
+from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.outcomes import NotAppliedError
 
 __all__ = ["METHOD", "REPLY_BYTES", "is_at_its_end", "let_go", "row_of", "scan_of", "scan_region", "values_of"]

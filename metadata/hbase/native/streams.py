@@ -22,12 +22,12 @@ from hedwig.errors import RemoteProtocolError
 from hedwig.metadata.hbase.cell_blocks import CellBlock
 from hedwig.metadata.hbase.driver import ScanRange
 from hedwig.metadata.hbase.keys import after
-from hedwig.metadata.hbase.native.cluster import Cluster
-from hedwig.metadata.hbase.native.connection import Connection
-from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.cluster.cluster import Cluster
 from hedwig.metadata.hbase.native.hbase_pb2 import RegionSpecifier, Scan, ScanRequest, ScanResponse
-from hedwig.metadata.hbase.native.places import Region
 from hedwig.metadata.hbase.native.scanning import METHOD, is_at_its_end, let_go, scan_of
+from hedwig.metadata.hbase.native.wire.connection import Connection
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.outcomes import OutcomeUnknownError
 
 __all__ = ["CellStream"]

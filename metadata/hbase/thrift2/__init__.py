@@ -3,11 +3,11 @@
 from typing import Final
 
 from hedwig.errors import ConfigurationError
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.hbase.backend import HBaseFactory
 from hedwig.metadata.hbase.durability import DURABILITY, Durability
 from hedwig.metadata.hbase.thrift2.driver import Thrift2Driver
-from hedwig.metadata.url import MetadataUrl
 
 __all__ = ["FACTORY", "Thrift2Driver"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from hedwig.metadata.attempts import Refusal
-from hedwig.metadata.backend import StoreOptions
+from hedwig.metadata.calls.attempts import Refusal
+from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.hbase.driver import (
     LONG_AGO_MS,
     TIME_MAX_MS,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hedwig.clock import Deadline
+from hedwig.concurrency.jobs import Job, JobQueue, NotBegunError, QueueClosedError, UnfinishedError
 from hedwig.metadata.hbase.thrift2.connection import Connection
-from hedwig.metadata.jobs import Job, JobQueue, NotBegunError, QueueClosedError, UnfinishedError
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 
 __all__ = ["ConnectionPool"]

@@ -14,10 +14,10 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.hub.cluster import Cluster
-from hedwig.hub.cluster_options import BookieOptions, ClusterOptions
 from hedwig.hub.hub import Hub
 from hedwig.hub.liveness import ClusterLiveness
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import MetadataStore, StoreOptions
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import NEW

@@ -10,13 +10,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.clock import SystemClock
-from hedwig.hub.balance import Balance
-from hedwig.hub.cluster_options import ClusterOptions
-from hedwig.hub.given_up import GivenUp
 from hedwig.hub.hub import Hub
 from hedwig.hub.liveness import LivenessOptions
 from hedwig.hub.liveness.live_hub import decode_load
-from hedwig.hub.topic import TopicState
+from hedwig.hub.options.cluster_options import ClusterOptions
+from hedwig.hub.topics.balance import Balance
+from hedwig.hub.topics.given_up import GivenUp
+from hedwig.hub.topics.topic import TopicState
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
 from tests.faults.waiting import until

@@ -12,10 +12,10 @@ import pytest
 from hedwig.cli.dev import DevServers
 from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import LedgerStoreUnavailableError
-from hedwig.hub.cluster_options import BookieOptions
-from hedwig.hub.durable_log import DurableLog
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Version
@@ -231,7 +231,7 @@ async def test_publish_that_bookies_were_sent_before_they_died_stays_uncertain(
 async def test_topic_goes_on_while_its_ledger_is_full_and_the_zookeeper_of_the_bookies_is_away(
     ward: DevServers, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("hedwig.hub.durable_log._ROLL_PAUSE_S", 0.5)
+    monkeypatch.setattr("hedwig.hub.logs.durable_log._ROLL_PAUSE_S", 0.5)
     hub = await deployment.start(ledger_messages_max=5)
     client = await deployment.connect(hub)
     await client.subscribed(b"t", b"ann")

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from hedwig.hub.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from hedwig.hub.hub import Hub
-from hedwig.hub.topic import OwnedTopic
+from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
 from tests.faults.proxy import PASS, Action, Exchange, Step

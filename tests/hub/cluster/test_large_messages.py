@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish

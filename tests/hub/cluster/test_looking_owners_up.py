@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Final
 
 from hedwig.clock import SystemClock
-from hedwig.hub.known_owners import KnownOwners
-from hedwig.hub.ownership import Ownership
-from hedwig.hub.pace import Pace
+from hedwig.concurrency.rate_limiter import Pace
+from hedwig.hub.topics.known_owners import KnownOwners
+from hedwig.hub.topics.ownership import Ownership
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
 from tests.faults.proxy import Proxy

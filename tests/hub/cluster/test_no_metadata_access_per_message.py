@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.model import Topic
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until

@@ -8,8 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
-from hedwig.hub.cluster_options import BookieOptions
 from hedwig.hub.main import ExitCode, main
+from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
 from tests.faults.waiting import until

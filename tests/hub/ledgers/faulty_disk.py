@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from hedwig.hub.ledgers.local.disk import Disk
+from hedwig.hub.ledgers.local.segments.disk import Disk
 
 __all__ = ["FaultyDisk", "size_of"]
 

@@ -16,7 +16,7 @@ import pytest
 
 from hedwig.errors import CorruptEntryError
 from hedwig.hub.ledgers import LocalLedgerStore
-from hedwig.hub.ledgers.local.records import FIRST_RECORD, RECORD_HEADER_BYTES
+from hedwig.hub.ledgers.local.segments.records import FIRST_RECORD, RECORD_HEADER_BYTES
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all

@@ -18,7 +18,7 @@ from hedwig.errors import (
     LedgerWriteError,
 )
 from hedwig.hub.ledgers import LocalLedgerStore
-from hedwig.hub.ledgers.local.reserve import Reserve
+from hedwig.hub.ledgers.local.segments.reserve import Reserve
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all

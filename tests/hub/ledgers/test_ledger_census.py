@@ -14,11 +14,11 @@ from hedwig.clock import SystemClock
 from hedwig.errors import NoSuchLedgerError
 from hedwig.hub.ledgers import LocalLedgerStore
 from hedwig.hub.ledgers.bookkeeper.census import BookkeeperLedgerCensus
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
-from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout, layout_text
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
 from hedwig.hub.ledgers.local.census import LocalLedgerCensus
 from tests.hub.ledgers.bookkeeper.sessions import session_with

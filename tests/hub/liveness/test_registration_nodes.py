@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from hedwig.errors import ConfigurationError, ServiceDownError
 from hedwig.hub.liveness import DRAINING_LOAD, ClusterLiveness, LivenessOptions, read_hubs
 from hedwig.hub.liveness.live_hub import Endpoint, decode_load, encode_load
-from hedwig.hub.ownership import Liveness
+from hedwig.hub.topics.ownership import Liveness
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, BridgeOptions
 from tests.faults.proxy import Proxy

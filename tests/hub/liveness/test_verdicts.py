@@ -13,7 +13,7 @@ from hedwig.hub.liveness.boot_clock import boot_time_s
 from hedwig.hub.liveness.directory import read_hubs
 from hedwig.hub.liveness.lease import Lease
 from hedwig.hub.liveness.live_set import LiveSet
-from hedwig.hub.liveness.places import Places
+from hedwig.hub.liveness.paths import Places
 from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.zookeeper import Bridge, BridgeOptions
 from tests.faults.proxy import Proxy

@@ -16,7 +16,7 @@ from tests.hub.wire_channel import WireChannel
 
 SLOW_DISK: Final = """
 import time
-from hedwig.hub.ledgers.local.disk import Disk
+from hedwig.hub.ledgers.local.segments.disk import Disk
 
 sync = Disk.sync
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.hub.places import Places
+from hedwig.hub.connections.slots import Places
 from hedwig.status import StatusCode
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import pytest
 import uvloop
 
-import hedwig.hub.tls_listener
+import hedwig.hub.connections.tls_listener
 from hedwig.hub.hub import Hub
-from hedwig.hub.options import HubOptions
+from hedwig.hub.options.options import HubOptions
 from hedwig.status import StatusCode
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
@@ -178,7 +178,7 @@ def test_oldest_of_too_many_handshakes_makes_room(
         await eventually(lambda: len(secure.places) == 2, "it is forgotten")
         assert secure.counters()["failed_handshakes"] == 1
 
-    monkeypatch.setattr(hedwig.hub.tls_listener, "_HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(hedwig.hub.connections.tls_listener, "_HANDSHAKES_MAX", 3)
     with_hub(crowd)
     assert "its own is the oldest" in caplog.text
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
+from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
 from hedwig.hub.hub import Hub
-from hedwig.hub.unfinished_frames import UnfinishedFrames
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, Message, Publish, Request, encode_frame, encode_request

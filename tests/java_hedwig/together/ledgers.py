@@ -11,9 +11,9 @@ from kazoo.exceptions import NoNodeError
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as bk
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.wire import pubsub_pb2 as pb
 from tests.hub.ledgers.bookkeeper.sessions import session_with
 from tests.java_hedwig.together.deployment import QUORUMS, Deployment

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import RemoteProtocolError
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.packed import PackedColumns
 from hedwig.metadata.hbase.arrow_columns import packed_columns
 from hedwig.metadata.hbase.cell_blocks import CellBlock
 from hedwig.metadata.hbase.keys import split_row, topic_key
 from hedwig.metadata.hbase.schema import columns_of
-from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
-from hedwig.metadata.packed import PackedColumns
-from hedwig.metadata.stamps import LIVE, Stamp
+from hedwig.metadata.records.stamps import LIVE, Stamp
 from tests.metadata.hbase.blocks import Row, block_of, cell
 
 _KINDS: Final[tuple[RecordKind[Any], ...]] = KINDS

@@ -12,7 +12,8 @@ import pytest
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import MetadataStore, MetadataUrl, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from hedwig.metadata.changes import ChangedRecord, Changes
+from hedwig.metadata.contract.changes import ChangedRecord, Changes
+from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE
 from hedwig.metadata.hbase.change_reader import ChangeReader, ReaderRecord
 from hedwig.metadata.hbase.changes import MARGIN_MS, HBaseChanges
 from hedwig.metadata.hbase.driver import HBaseDriver, Row, ScanRange
@@ -21,8 +22,7 @@ from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.recent_rows import RecentTable
 from hedwig.metadata.hbase.schema import Tables
 from hedwig.metadata.hbase.thrift2 import Thrift2Driver
-from hedwig.metadata.kinds import OWNERSHIP, PERSISTENCE
-from hedwig.metadata.stamps import Stamp, make_token
+from hedwig.metadata.records.stamps import Stamp, make_token
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.outcomes import OutcomeUnknownError
 from hedwig.versions import NEW

@@ -6,13 +6,13 @@ from typing import Any, Final, cast
 from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError
 from hedwig.metadata import KeyRange, StoreOptions
+from hedwig.metadata.contract.kinds import OWNERSHIP
+from hedwig.metadata.contract.packed import PackedPage
 from hedwig.metadata.hbase.cell_blocks import CellBlock
 from hedwig.metadata.hbase.driver import HBaseDriver, ScanRange
 from hedwig.metadata.hbase.keys import topic_key
 from hedwig.metadata.hbase.tables import HBaseTable
-from hedwig.metadata.kinds import OWNERSHIP
-from hedwig.metadata.packed import PackedPage
-from hedwig.metadata.stamps import Stamp
+from hedwig.metadata.records.stamps import Stamp
 from tests.metadata.hbase.blocks import Row, block_of
 
 LIVE: Final = Stamp(7, b"12345678").encode()

@@ -12,10 +12,10 @@ from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevServers
 from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from hedwig.metadata.changes import ChangedRecord, Changes, ChangesLostError, ChangesUntoldError
-from hedwig.metadata.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
-from hedwig.metadata.zookeeper.changes import ZookeeperChanges
-from hedwig.metadata.zookeeper.names import Places
+from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLostError, ChangesUntoldError
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
+from hedwig.metadata.zookeeper.reads.changes import ZookeeperChanges
+from hedwig.metadata.zookeeper.records.paths import Places
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
 from hedwig.zookeeper import Bridge, BridgeOptions

@@ -9,8 +9,8 @@ from kazoo.client import KazooClient
 
 from hedwig.errors import BadVersionError, NoSubscriptionStateError, UncertainStateError
 from hedwig.metadata import Delete, MetadataStore, Outcome, RecordKey, Write, open_metadata
-from hedwig.metadata.zookeeper.records import SUBSCRIPTION
-from hedwig.metadata.zookeeper.versions import ZnodeVersion, identity_of
+from hedwig.metadata.zookeeper.records.records import SUBSCRIPTION
+from hedwig.metadata.zookeeper.writes.versions import ZnodeVersion, identity_of
 from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import ANY, NEW, Version
 from tests.metadata.zookeeper.conftest import Prefix

@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 
 from hedwig.errors import ConfigurationError, LayoutMismatchError, LayoutMissingError
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata, open_metadata
-from hedwig.metadata.zookeeper.names import sort_key
+from hedwig.metadata.zookeeper.records.paths import sort_key
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW
 from tests.metadata.zookeeper.conftest import Prefix

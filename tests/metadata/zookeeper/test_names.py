@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.paths import normpath
 
 from hedwig.metadata import RecordKey
-from hedwig.metadata.zookeeper.names import COMPONENTS_MAX, ESCAPE, Places, sort_key, subscriber_of, topic_of
+from hedwig.metadata.zookeeper.records.paths import COMPONENTS_MAX, ESCAPE, Places, sort_key, subscriber_of, topic_of
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import NAME_BYTES_MAX
 from tests.metadata.awkward_names import AWKWARD

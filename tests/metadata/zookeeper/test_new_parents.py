@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from hedwig.errors import SubscriptionStateExistsError, TopicOwnerInfoExistsError
 from hedwig.metadata import MetadataStore
-from hedwig.metadata.zookeeper.versions import ZnodeVersion
+from hedwig.metadata.zookeeper.writes.versions import ZnodeVersion
 from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import NEW
 from tests.metadata.zookeeper.conftest import Prefix

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import pytest
 
-from hedwig.metadata.zookeeper.hub_info_text import HUB_INFO
-from hedwig.metadata.zookeeper.records import LEDGER_RANGES, SUBSCRIPTION, UndecodableError
+from hedwig.metadata.zookeeper.records.hub_info_text import HUB_INFO
+from hedwig.metadata.zookeeper.records.records import LEDGER_RANGES, SUBSCRIPTION, UndecodableError
 from hedwig.model import (
     HubInfo,
     LedgerRange,

@@ -25,7 +25,7 @@ from hedwig.metadata import (
     format_metadata,
     open_metadata,
 )
-from hedwig.metadata.zookeeper.versions import identity_of
+from hedwig.metadata.zookeeper.writes.versions import identity_of
 from hedwig.model import HubInfo, LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import NEW
 from tests.metadata.zookeeper.conftest import Prefix

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from hedwig.metadata.kinds import PERSISTENCE
-from hedwig.metadata.zookeeper import shares as module
-from hedwig.metadata.zookeeper.shares import Shares, listed_topics
+from hedwig.metadata.contract.kinds import PERSISTENCE
+from hedwig.metadata.zookeeper.reads import key_ranges as module
+from hedwig.metadata.zookeeper.reads.key_ranges import Shares, listed_topics
 from hedwig.model import Topic
 
 ROOM: Final = 1_000

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from hedwig.errors import ConfigurationError, TooManyNamesError
 from hedwig.metadata import MetadataStore, RecordKey, Write, open_metadata
-from hedwig.metadata.zookeeper.child_names import ChildNames
+from hedwig.metadata.zookeeper.reads.child_names import ChildNames
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import NEW
 from tests.metadata.zookeeper.conftest import Prefix

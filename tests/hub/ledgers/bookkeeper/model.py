@@ -15,10 +15,10 @@ from hedwig.errors import (
     LedgerWriteError,
     NoSuchLedgerError,
 )
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
-from hedwig.hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.requests import (
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
+from hedwig.hub.ledgers.bookkeeper.records.metadata_format import decode_metadata, encode_metadata
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import (
     LAST_ENTRY,
     AddEntry,
     Answer,

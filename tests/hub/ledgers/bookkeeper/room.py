@@ -6,11 +6,11 @@ from random import Random
 from typing import Any, Final
 
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
 from tests.virtual_time import VirtualTime
 

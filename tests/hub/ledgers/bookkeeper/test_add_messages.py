@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
-from hedwig.hub.ledgers.bookkeeper.add_messages import FIRST_TRANSACTION, added_transaction, encode_add, varint
-from hedwig.hub.ledgers.bookkeeper.codec import AnswerDecoder
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.requests import AddEntry
+from hedwig.hub.ledgers.bookkeeper.wire.add_messages import FIRST_TRANSACTION, added_transaction, encode_add, varint
+from hedwig.hub.ledgers.bookkeeper.wire.codec import AnswerDecoder
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry
 
 IDS = st.integers(0, (1 << 63) - 1)
 IDS_BYTES = 4

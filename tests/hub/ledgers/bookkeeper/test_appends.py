@@ -12,9 +12,9 @@ from hedwig.errors import (
     LedgerWriteError,
 )
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.codec import PAYLOAD_BYTES_MAX
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
 from tests.hub.ledgers.bookkeeper.room import BOTH, STRIPES, TWO_OF_THREE, Room, outcome, run
 
 

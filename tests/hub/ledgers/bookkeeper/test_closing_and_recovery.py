@@ -6,11 +6,11 @@ import pytest
 
 from hedwig.errors import CorruptEntryError, LedgerFencedError, LedgerStoreUnavailableError
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.digests import Digest, DigestKind, master_key
 from hedwig.hub.ledgers.bookkeeper.last_confirmed import fence
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, DigestKind, master_key
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
 from tests.hub.ledgers.bookkeeper.room import BOTH, TWO_OF_THREE, Room, outcome, run
 
 

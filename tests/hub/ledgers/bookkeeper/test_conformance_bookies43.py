@@ -14,17 +14,17 @@ from kazoo.client import KazooClient
 from hedwig.cli.dev import DevServers
 from hedwig.clock import SystemClock
 from hedwig.errors import LedgerError, LedgerFencedError, LedgerStoreUnavailableError, LedgerWriteError
+from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
+from hedwig.hub.ledgers.bookkeeper.bookies.zookeeper_registry import ZookeeperRegistry
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
-from hedwig.hub.ledgers.bookkeeper.links import BookieLinks
-from hedwig.hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.metadata_format import decode_metadata, encode_metadata
+from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout
-from hedwig.hub.ledgers.bookkeeper.zookeeper_metadata import ZookeeperLedgerMetadata
-from hedwig.hub.ledgers.bookkeeper.zookeeper_registry import ZookeeperRegistry
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.sessions import session_with
 from tests.servers import UNSYNCED
 

@@ -11,11 +11,11 @@ import pytest
 
 from hedwig.errors import LedgerError, LedgerFencedError
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
 from tests.hub.ledgers.bookkeeper.java_ledgers import JavaError, JavaLedgers, java_payload, summary, uri
 from tests.hub.ledgers.contents import fill, payload, read_all

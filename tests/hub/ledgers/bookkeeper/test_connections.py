@@ -7,12 +7,12 @@ import pytest
 
 from hedwig.errors import InvalidArgumentError
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
-from hedwig.hub.ledgers.bookkeeper import connection as connection_module
-from hedwig.hub.ledgers.bookkeeper.bookies import ask
-from hedwig.hub.ledgers.bookkeeper.codec import FRAME_BYTES_MAX
-from hedwig.hub.ledgers.bookkeeper.links import BookieLinks
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.requests import AddEntry, Answer, ReadEntry
+from hedwig.hub.ledgers.bookkeeper.bookies import connection as connection_module
+from hedwig.hub.ledgers.bookkeeper.bookies.bookies import ask
+from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
+from hedwig.hub.ledgers.bookkeeper.wire.codec import FRAME_BYTES_MAX
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, Answer, ReadEntry
 from tests.hub.ledgers.bookkeeper.scripted_peer import ScriptedPeer, listening
 
 LONG_S = 30.0

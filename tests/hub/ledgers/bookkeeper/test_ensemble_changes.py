@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
 from tests.hub.ledgers.bookkeeper.room import BOTH, TWO_OF_THREE, Room, outcome, run, until
 
 

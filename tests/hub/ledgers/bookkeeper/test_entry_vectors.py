@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedwig.hub.ledgers.bookkeeper.digests import Digest, DigestKind, mac_key, master_key
-from hedwig.hub.ledgers.bookkeeper.entries import (
+from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, DigestKind, mac_key, master_key
+from hedwig.hub.ledgers.bookkeeper.wire.entries import (
     Entry,
     UnverifiedError,
     decode_entry,

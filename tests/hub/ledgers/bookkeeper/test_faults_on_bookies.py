@@ -18,10 +18,10 @@ import pytest
 from hedwig.cli.dev import DevServers
 from hedwig.errors import HedwigError, LedgerError, LedgerStoreUnavailableError, LedgerWriteError
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.faults.sickbay import heal
 from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
 from tests.hub.ledgers.bookkeeper.stream import Stream

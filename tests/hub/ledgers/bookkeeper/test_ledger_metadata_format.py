@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from hedwig.errors import CorruptRecordError
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
-from hedwig.hub.ledgers.bookkeeper.metadata_format import decode_metadata, encode_metadata
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState
+from hedwig.hub.ledgers.bookkeeper.records.metadata_format import decode_metadata, encode_metadata
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 
 OPEN = LedgerMetadata(
     quorums=Quorums(ensemble=2, write=2, ack=1),

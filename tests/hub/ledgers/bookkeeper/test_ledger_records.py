@@ -7,8 +7,8 @@ from hedwig.errors import (
     LedgerStoreClosedError,
     NoSuchLedgerError,
 )
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from tests.hub.ledgers.bookkeeper.room import TWO_OF_THREE, Room, outcome, run
 
 

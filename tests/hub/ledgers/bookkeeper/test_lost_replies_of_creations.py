@@ -10,10 +10,10 @@ import pytest
 
 from hedwig.clock import Clock
 from hedwig.errors import LedgerError
-from hedwig.hub.ledger_deletions import LedgerDeletions
-from hedwig.hub.log_store import LogStore
-from hedwig.hub.options import HubOptions
-from hedwig.hub.tail import TailMemory
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import TopicPersistenceManager
 from hedwig.model import Topic
 from tests.hub.ledgers.bookkeeper.model import LostCreation

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import ConfigurationError
-from hedwig.hub.ledgers.bookkeeper.placement import choose_ensemble, choose_replacements
-from hedwig.hub.ledgers.bookkeeper.quorums import Coverage, Quorums
+from hedwig.hub.ledgers.bookkeeper.bookies.placement import choose_ensemble, choose_replacements
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Coverage, Quorums
 
 ALL = [
     Quorums(ensemble=ensemble, write=write, ack=ack)

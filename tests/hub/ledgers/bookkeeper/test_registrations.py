@@ -2,8 +2,8 @@
 
 import pytest
 
+from hedwig.hub.ledgers.bookkeeper.bookies.registration import parse_address
 from hedwig.hub.ledgers.bookkeeper.bookkeeper_pb2 import BookieServiceInfoFormat
-from hedwig.hub.ledgers.bookkeeper.registration import parse_address
 
 Endpoint = BookieServiceInfoFormat.Endpoint
 

@@ -11,11 +11,11 @@ import pytest
 
 from hedwig.errors import HedwigError, LedgerError, LedgerStoreUnavailableError
 from hedwig.hub.ledgers.bookkeeper.cluster import Cluster, ClusterOptions
-from hedwig.hub.ledgers.bookkeeper.digests import DigestKind
-from hedwig.hub.ledgers.bookkeeper.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
-from hedwig.hub.ledgers.bookkeeper.quorums import Quorums
+from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
+from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
 from tests.virtual_time import VirtualTime
 

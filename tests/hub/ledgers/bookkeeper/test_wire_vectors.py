@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from hedwig.errors import InvalidArgumentError, RemoteProtocolError
 from hedwig.hub.ledgers.bookkeeper import bookkeeper_pb2 as pb
-from hedwig.hub.ledgers.bookkeeper.codec import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX, AnswerDecoder, encode_request
-from hedwig.hub.ledgers.bookkeeper.outcomes import Outcome
-from hedwig.hub.ledgers.bookkeeper.requests import LAST_ENTRY, AddEntry, Answer, ReadEntry, ReadLac, WriteLac
+from hedwig.hub.ledgers.bookkeeper.wire.codec import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX, AnswerDecoder, encode_request
+from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
+from hedwig.hub.ledgers.bookkeeper.wire.requests import LAST_ENTRY, AddEntry, Answer, ReadEntry, ReadLac, WriteLac
 
 KEY = bytes(range(20))
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import ConfigurationError, InvalidArgumentError
-from hedwig.hub.ledgers.bookkeeper.znode_paths import LedgerLayout, layout_text, parse_layout
+from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout, layout_text, parse_layout
 
 EXAMPLES = {
     7: "00/0000/L0007",

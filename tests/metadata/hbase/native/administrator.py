@@ -7,9 +7,8 @@ from typing import Final, Self
 
 from hedwig.clock import Deadline, SystemClock
 from hedwig.metadata.hbase.native.actions import Look, get_of
-from hedwig.metadata.hbase.native.codec import delimited
-from hedwig.metadata.hbase.native.connection import Connection
-from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.cluster.links import DATA, MASTER, REGISTRY
+from hedwig.metadata.hbase.native.cluster.meta import list_regions, meta_region
 from hedwig.metadata.hbase.native.hbase_pb2 import (
     BytesBytesPair,
     MetaRegionLocations,
@@ -21,9 +20,10 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
     TableDescriptors,
     TableDescriptorsRequest,
 )
-from hedwig.metadata.hbase.native.links import DATA, MASTER, REGISTRY
-from hedwig.metadata.hbase.native.meta import list_regions, meta_region
-from hedwig.metadata.hbase.native.places import Region, Server, table_name
+from hedwig.metadata.hbase.native.wire.codec import delimited
+from hedwig.metadata.hbase.native.wire.connection import Connection
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.regions import Region, Server, table_name
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 
 __all__ = ["Administrator"]

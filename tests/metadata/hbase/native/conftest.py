@@ -11,8 +11,8 @@ import pytest
 from hedwig.clock import Deadline, SystemClock
 from hedwig.metadata import MetadataUrl, StoreOptions, format_metadata
 from hedwig.metadata.hbase.native import NativeDriver, connect
-from hedwig.metadata.hbase.native.links import Route
-from hedwig.metadata.hbase.native.places import Region
+from hedwig.metadata.hbase.native.cluster.links import Route
+from hedwig.metadata.hbase.native.wire.regions import Region
 from tests.metadata.hbase.native.administrator import Administrator
 from tests.servers import RunningServers
 

@@ -26,7 +26,7 @@ from hedwig.metadata import (
     format_metadata,
     open_metadata,
 )
-from hedwig.metadata.kinds import OWNERSHIP, RecordKind
+from hedwig.metadata.contract.kinds import OWNERSHIP, RecordKind
 from hedwig.model import Topic
 from hedwig.versions import NEW, Version, Versioned
 from tests.faults.workload import Workload

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from hedwig.metadata.hbase.native.codec import varint
 from hedwig.metadata.hbase.native.hbase_pb2 import (
     CoprocessorServiceResponse,
     ExceptionResponse,
@@ -16,7 +15,8 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
     RegionActionResult,
     ResponseHeader,
 )
-from hedwig.metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.wire.codec import varint
+from hedwig.metadata.hbase.native.wire.regions import Server
 from tests.endings import end_all
 from tests.faults.wires import Request
 from tests.metadata.hbase.native.wire import WRITE, HBaseWire, body_of

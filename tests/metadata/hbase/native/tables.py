@@ -3,7 +3,7 @@
 import functools
 
 from hedwig.metadata import MetadataUrl, StoreOptions
-from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.schema import Tables
 

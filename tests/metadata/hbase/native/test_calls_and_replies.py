@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.errors import LocalProtocolError, RemoteProtocolError
-from hedwig.metadata.hbase.native.codec import (
+from hedwig.metadata.hbase.native.hbase_pb2 import (
+    CellBlockMeta,
+    ConnectionHeader,
+    ExceptionResponse,
+    RequestHeader,
+    ResponseHeader,
+)
+from hedwig.metadata.hbase.native.wire.codec import (
     CALL_BYTES_MAX,
     FATAL_CALL,
     Reply,
@@ -14,13 +21,6 @@ from hedwig.metadata.hbase.native.codec import (
     encode_call,
     greeting,
     varint,
-)
-from hedwig.metadata.hbase.native.hbase_pb2 import (
-    CellBlockMeta,
-    ConnectionHeader,
-    ExceptionResponse,
-    RequestHeader,
-    ResponseHeader,
 )
 
 NUMBERS = st.integers(0, FATAL_CALL)

@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from hedwig.errors import MetadataError, TopicOwnerInfoExistsError
 from hedwig.metadata import RecordKey, Write
-from hedwig.metadata.attempts import Refusal
+from hedwig.metadata.calls.attempts import Refusal
+from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.metadata.hbase.driver import ConditionalPut, Row
 from hedwig.metadata.hbase.native import NativeDriver
 from hedwig.metadata.hbase.native.actions import Change, put_of, stated
-from hedwig.metadata.hbase.native.creations import METHOD, Creations, request_of
-from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.cluster.creations import METHOD, Creations, request_of
 from hedwig.metadata.hbase.native.hbase_pb2 import (
     CoprocessorServiceRequest,
     MutateRequest,
     MutateRowsRequest,
     RegionSpecifier,
 )
-from hedwig.metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.metadata.hbase.schema import Tables
 from hedwig.metadata.hbase.tables import HBaseTable
-from hedwig.metadata.kinds import OWNERSHIP
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import OutcomeUnknownError
 from hedwig.versions import NEW

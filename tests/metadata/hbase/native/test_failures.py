@@ -2,8 +2,8 @@
 
 import pytest
 
-from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
 from hedwig.metadata.hbase.native.hbase_pb2 import ExceptionResponse, NameBytesPair
+from hedwig.metadata.hbase.native.wire.failures import Meaning, ServerFailure
 
 EXPECTED = {
     "NotServingRegionException": Meaning.ELSEWHERE,

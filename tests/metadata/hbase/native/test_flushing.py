@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from hedwig.metadata import open_metadata
-from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.calls.attempts import Attempts
+from hedwig.metadata.contract.kinds import PERSISTENCE
 from hedwig.metadata.hbase.recent_rows import RecentTable
 from hedwig.metadata.hbase.schema import Tables, columns_of
-from hedwig.metadata.kinds import PERSISTENCE
 from hedwig.model import LedgerRanges, Topic
 from hedwig.outcomes import AbortedError
 from hedwig.versions import NEW

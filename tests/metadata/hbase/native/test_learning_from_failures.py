@@ -11,7 +11,7 @@ import pytest
 
 from hedwig.metadata.hbase.driver import ConditionalPut, Row
 from hedwig.metadata.hbase.native.hbase_pb2 import ExceptionResponse
-from hedwig.metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.wire.regions import Server
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from tests.metadata.hbase.native.conftest import Doors, Namespace, soon
 from tests.metadata.hbase.native.rewriter import FailingServer

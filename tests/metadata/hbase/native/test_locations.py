@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from hedwig.clock import Deadline, SystemClock
-from hedwig.metadata.hbase.native.locations import Locations
-from hedwig.metadata.hbase.native.places import NowhereError, Region, Server
+from hedwig.metadata.hbase.native.cluster.locations import Locations
+from hedwig.metadata.hbase.native.wire.regions import NowhereError, Region, Server
 from hedwig.outcomes import AbortedError, NotAppliedError
 
 ONE, TWO = Server("one", 1), Server("two", 1)

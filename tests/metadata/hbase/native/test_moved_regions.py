@@ -13,11 +13,11 @@ import pytest
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import LayoutMissingError
 from hedwig.metadata import MetadataUrl, StoreOptions, format_metadata
-from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.hbase.driver import ConditionalPut, Row, ScanRange
 from hedwig.metadata.hbase.native import NativeDriver, connect
-from hedwig.metadata.hbase.native.lanes import GATHERING
-from hedwig.metadata.hbase.native.places import Region
+from hedwig.metadata.hbase.native.cluster.batching import GATHERING
+from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.outcomes import NotAppliedError
 from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step, scripted
 from tests.metadata.hbase.native.administrator import Administrator

@@ -8,7 +8,7 @@ from hedwig.errors import ConfigurationError
 from hedwig.metadata import MetadataUrl
 from hedwig.metadata.hbase.driver import ConditionalPut
 from hedwig.metadata.hbase.native import connect
-from hedwig.metadata.hbase.native.places import Server
+from hedwig.metadata.hbase.native.wire.regions import Server
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
 from tests.metadata.hbase.native.rewriter import OldServer
 

@@ -5,7 +5,7 @@ import pytest
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import StoreOptions, open_metadata
-from hedwig.metadata.hbase.native.znodes import read_node
+from hedwig.metadata.hbase.native.cluster.znodes import read_node
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError
 from hedwig.versions import NEW

@@ -25,7 +25,7 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
     RegionAction,
     RegionSpecifier,
 )
-from hedwig.metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.native.wire.regions import Region, Server
 
 ROWS = st.binary(min_size=1, max_size=300)
 VALUES = st.binary(max_size=300)

@@ -11,11 +11,10 @@ import pytest
 
 from hedwig.clock import Deadline
 from hedwig.metadata import StoreOptions
-from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.hbase.driver import ScanRange
-from hedwig.metadata.hbase.native.cluster import Cluster
-from hedwig.metadata.hbase.native.codec import FATAL_CALL, varint
-from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.cluster.cluster import Cluster
+from hedwig.metadata.hbase.native.cluster.links import DATA, Links
 from hedwig.metadata.hbase.native.hbase_pb2 import (
     Cell,
     CellBlockMeta,
@@ -27,9 +26,10 @@ from hedwig.metadata.hbase.native.hbase_pb2 import (
     ScanRequest,
     ScanResponse,
 )
-from hedwig.metadata.hbase.native.links import DATA, Links
-from hedwig.metadata.hbase.native.places import Region, Server
 from hedwig.metadata.hbase.native.streams import CellStream
+from hedwig.metadata.hbase.native.wire.codec import FATAL_CALL, varint
+from hedwig.metadata.hbase.native.wire.connection import Connection
+from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.outcomes import OutcomeUnknownError
 from tests.metadata.hbase.blocks import block_of
 from tests.metadata.hbase.native.wire import body_of

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedwig.metadata.hbase.native.actions import Change, Look, get_of, put_of
-from hedwig.metadata.hbase.native.connection import Connection
+from hedwig.metadata.hbase.native.cluster.batching import tell
+from hedwig.metadata.hbase.native.cluster.links import DATA
 from hedwig.metadata.hbase.native.hbase_pb2 import MultiResponse, NameBytesPair, RegionActionResult, ResultOrException
-from hedwig.metadata.hbase.native.lanes import tell
-from hedwig.metadata.hbase.native.links import DATA
-from hedwig.metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.native.wire.connection import Connection
+from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.outcomes import OutcomeUnknownError
 from tests.faults.sickbay import heal
 from tests.faults.waiting import until

@@ -5,12 +5,12 @@ from contextlib import closing
 from typing import Final
 
 from hedwig.metadata import StoreOptions
-from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.hbase.cell_blocks import CellBlock
 from hedwig.metadata.hbase.driver import ConditionalPut, ScanRange
 from hedwig.metadata.hbase.native import NativeDriver
+from hedwig.metadata.hbase.native.cluster.links import DATA
 from hedwig.metadata.hbase.native.hbase_pb2 import ScanRequest
-from hedwig.metadata.hbase.native.links import DATA
 from hedwig.metadata.hbase.native.scanning import METHOD, REPLY_BYTES
 from hedwig.metadata.hbase.native.streams import CellStream
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon

@@ -13,7 +13,7 @@ import pytest
 
 from hedwig.cli.dev import DevServers
 from hedwig.metadata import StoreOptions
-from hedwig.metadata.hbase.native.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from tests.faults.sickbay import heal
 from tests.metadata.hbase.native.administrator import Administrator

@@ -11,11 +11,11 @@ from hedwig.errors import MetadataError
 from hedwig.metadata import open_metadata
 from hedwig.metadata.hbase.driver import ConditionalPut, ScanRange
 from hedwig.metadata.hbase.native.actions import Change, Look, get_of, put_of
-from hedwig.metadata.hbase.native.connection import CALLS_MAX, Connection
-from hedwig.metadata.hbase.native.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.cluster.links import DATA
 from hedwig.metadata.hbase.native.hbase_pb2 import GetRequest, RegionSpecifier
-from hedwig.metadata.hbase.native.links import DATA
-from hedwig.metadata.hbase.native.places import Region
+from hedwig.metadata.hbase.native.wire.connection import CALLS_MAX, Connection
+from hedwig.metadata.hbase.native.wire.failures import Meaning, ServerFailure
+from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import NEW

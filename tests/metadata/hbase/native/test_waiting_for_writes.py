@@ -5,9 +5,9 @@ from typing import Final
 import pytest
 
 from hedwig.errors import LayoutMissingError
-from hedwig.metadata.attempts import Attempts
+from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.hbase.driver import TableSpec
-from hedwig.metadata.hbase.native.places import Region, Server
+from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.outcomes import NotAppliedError
 from tests.faults.wires import Request
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon

@@ -1,0 +1,1 @@
+"""What asyncio lacks, without anything of Hedwig: locks by key, rate limits, shared work, fair turns."""

@@ -1,0 +1,197 @@
+"""The admin endpoint of a hub: what it is, what it does, and the few things that can be asked of it, over HTTP."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hedwig.hub.admin.busy_topics import BusyTopics
+from hedwig.hub.admin.load import Load
+from hedwig.hub.admin.metrics import CONTENT_TYPE_LATEST, Metrics
+from hedwig.hub.admin.orphans import OrphanDeletion
+from hedwig.hub.admin.parameters import flag_of, ledgers_of, limit_of, state_of
+from hedwig.hub.admin.server import AdminServer, BadRequestError, ConflictError, Route, json_response
+from hedwig.hub.admin.topics import TopicRoutes
+from hedwig.hub.freezing import NotFrozenError, StillFrozenError
+from hedwig.hub.options.configuration import Configuration
+from hedwig.hub.options.keys import find_key
+
+if TYPE_CHECKING:
+    from hedwig.hub.hub import Hub
+
+__all__ = ["AdminEndpoint"]
+
+
+class AdminEndpoint:
+    """Answers about one hub, at a port of its own."""
+
+    def __init__(self, hub: "Hub", origins: Mapping[str, str]) -> None:
+        self._hub = hub
+        self._configuration = Configuration(hub.options, origins)
+        self._started = hub.clock.monotonic()
+        self.load = Load(hub)
+        """Its `run` is to be run by whoever makes the endpoint."""
+        self._metrics = Metrics(hub, self.load)
+        self._busy = BusyTopics(hub)
+        self._orphans = OrphanDeletion(hub)
+        self._server = AdminServer(self._routes(), hub.options.operation_timeout_s, hub.options.admin_names)
+
+    async def listen(self) -> int:
+        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
+        options = self._hub.options
+        return await self._server.listen(options.admin_host, options.admin_port)
+
+    async def serve(self) -> None:
+        """Answer from now on."""
+        await self._server.serve()
+
+    async def close(self) -> None:
+        """Stop answering."""
+        await self._server.close()
+        await self._orphans.close()
+
+    def _routes(self) -> list[Route]:
+        nothing: frozenset[str] = frozenset()
+        return [
+            ("GET", "/health", self._health, nothing),
+            ("GET", "/ready", self._ready, nothing),
+            ("GET", "/metrics", self._show_metrics, nothing),
+            ("GET", "/options", self._options, nothing),
+            ("GET", "/load", self._show_load, frozenset({"lag"})),
+            ("GET", "/busy", self._show_busy, frozenset({"limit"})),
+            *TopicRoutes(self._hub).routes(),
+            ("GET", "/delete-orphans", self._orphans_gone, nothing),
+            ("POST", "/delete-orphans", self._delete_orphans, frozenset({"ledgers"})),
+            ("GET", "/read-only", self._read_only, nothing),
+            ("POST", "/read-only", self._set_read_only, frozenset({"state"})),
+            ("GET", "/freeze", self._frozen, nothing),
+            ("POST", "/freeze", self._freeze, nothing),
+            ("POST", "/thaw", self._thaw, nothing),
+            ("GET", "/drain", self._draining, nothing),
+            ("POST", "/drain", self._drain, frozenset({"state"})),
+        ]
+
+    # ------------------------------------------------------------------------------------------------- the hub
+
+    async def _health(self, _: web.Request) -> web.Response:
+        """Say that the process answers, and what hinders it: for whoever restarts processes that do not."""
+        hub = self._hub
+        hindrances = await self._hindrances()
+        return json_response(
+            {
+                "status": "hindered" if hindrances else "ok",
+                "hindrances": hindrances,
+                "address": hub.me.address,
+                "epoch": hub.me.epoch,
+                "uptime_s": round(hub.clock.monotonic() - self._started, 3),
+            }
+        )
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        """Say whether a publish and a subscription would be accepted now."""
+        hindrances = await self._hindrances()
+        return json_response({"ready": not hindrances, "hindrances": hindrances}, 503 if hindrances else 200)
+
+    async def _hindrances(self) -> list[str]:
+        found = []
+        if self._hub.is_closing:
+            found.append("the hub is shutting down")
+        incarnation = self._hub.incarnation
+        if incarnation.why_over is not None:
+            found.append(incarnation.why_over)
+        if self._hub.freezing.why is not None:
+            found.append(f"nothing is written: {self._hub.freezing.why}")
+        if self._hub.requests.is_read_only:
+            found.append("the hub is read-only: publishes are refused")
+        if not self._hub.is_closing and (await self._hub.ledgers.stats()).is_full:
+            found.append(
+                "there are too few bookies for a new ledger: publishes to topics without one are refused"
+                if self._hub.options.is_clustered
+                else "the disk is full: publishes are refused until there is space"
+            )
+        return found
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        body = self._metrics.render(await self._hub.ledgers.stats())
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _options(self, _: web.Request) -> web.Response:
+        found = {
+            key: {
+                "value": str(value) if isinstance(value, Path) else value,
+                "origin": self._configuration.origin(key),
+                "what": find_key(key).what,
+            }
+            for key, value in self._configuration.values().items()
+        }
+        return json_response(found)
+
+    async def _show_load(self, request: web.Request) -> web.Response:
+        lag = {"attached_lag_messages": await self.load.attached_lag()} if flag_of(request, "lag") else {}
+        seconds, rates = self.load.rates_per_s()
+        return json_response(
+            {
+                **self.load.levels(),
+                **lag,
+                "since_start": self.load.counters(),
+                "rates_per_s": {key: round(rate, 3) for key, rate in rates.items()},
+                "rates_over_s": round(seconds, 3),
+            }
+        )
+
+    async def _show_busy(self, request: web.Request) -> web.Response:
+        return json_response(await self._busy.look(limit_of(request)))
+
+    async def _orphans_gone(self, _: web.Request) -> web.Response:
+        return json_response(self._orphans.state())
+
+    async def _delete_orphans(self, request: web.Request) -> web.Response:
+        """Begin to delete those of some ledgers that no record names."""
+        ledger_ids = ledgers_of(request)
+        if self._hub.options.is_clustered:
+            raise BadRequestError("this hub's ledgers are on bookies: use hedwig-admin ledger delete-orphans")
+        self._orphans.begin(ledger_ids)
+        return await self._orphans_gone(request)
+
+    async def _read_only(self, _: web.Request) -> web.Response:
+        return json_response({"read_only": self._hub.requests.is_read_only})
+
+    async def _set_read_only(self, request: web.Request) -> web.Response:
+        self._hub.requests.is_read_only = state_of(request)
+        return await self._read_only(request)
+
+    async def _frozen(self, _: web.Request) -> web.Response:
+        return json_response(self._hub.freezing.state())
+
+    async def _freeze(self, _: web.Request) -> web.Response:
+        """Answer once this hub writes nothing to the metadata any more; who froze the store asks for it."""
+        try:
+            return json_response(await self._hub.freezing.freeze(self._hub.incarnation))
+        except NotFrozenError as exc:
+            raise ConflictError(str(exc)) from exc
+
+    async def _thaw(self, _: web.Request) -> web.Response:
+        """Go on at once if the store is not frozen any more."""
+        try:
+            return json_response(await self._hub.freezing.thaw())
+        except StillFrozenError as exc:
+            raise ConflictError(str(exc), **self._hub.freezing.state()) from exc
+
+    async def _draining(self, _: web.Request) -> web.Response:
+        balance = self._hub.shape.balance
+        is_draining = balance is not None and balance.is_draining
+        return json_response(
+            {
+                "draining": is_draining,
+                "topics": len(self._hub.topics),
+                "other_hubs": balance.others if balance is not None else 0,
+            }
+        )
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        balance = self._hub.shape.balance
+        if balance is None:
+            raise BadRequestError("a standalone hub cannot be drained: there is no other to take its topics")
+        balance.drain(state_of(request))
+        return await self._draining(request)

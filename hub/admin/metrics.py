@@ -1,0 +1,96 @@
+"""The metrics of a hub as Prometheus reads them, from the counters that the hub has anyway."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from hedwig.hub.admin.load import Load
+from hedwig.hub.ledgers import LedgerStoreStats
+
+if TYPE_CHECKING:
+    from hedwig.hub.hub import Hub
+
+__all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
+
+_NAMESPACE: Final = "hedwig_hub"
+_COUNTERS: Final[Mapping[str, str]] = {
+    "published_messages": "Messages that were acknowledged to their publishers.",
+    "refused_requests": "Requests that were answered with an error.",
+    "delivered_messages": "Messages sent to subscribers, redeliveries included.",
+    "read_messages": "Messages read from ledgers for subscribers that catch up.",
+    "lost_messages": "Messages that subscribers went past, each counted for itself, since they were damaged.",
+    "stored_consume_pointers": "Consume pointers written to the metadata.",
+    "acquired_topics": "Topics that this hub became owner of.",
+    "released_topics": "Topics that this hub released.",
+    "deleted_messages": "Messages deleted after all subscribers had consumed them.",
+    "metadata_conflicts": "Writes of metadata that were refused because somebody else had changed the record.",
+    "left_ledgers": "Ledgers that could not be deleted, and are left to metadata repair.",
+    "refused_connections": "Connections that were closed at once: there was no place for them.",
+    "displaced_connections": "Connections that had sent no request, and were closed as others needed their places.",
+    "failed_handshakes": "TLS connections that were closed: their handshake failed, took too long, or made room.",
+    "late_frames": "Connections that were closed: a request took longer than frame_s to arrive.",
+    "displaced_frames": "Connections that were closed: receive_bytes_max was reached, and their request was oldest.",
+}
+_LEVELS: Final[Mapping[str, str]] = {
+    "topics": "Topics that this hub owns.",
+    "acquiring_topics": "Topics on their way to be owned, waiting ones included.",
+    "channels": "Open connections.",
+    "handshakes": "TLS connections whose handshake goes on.",
+    "attached_subscriptions": "Subscriptions that a client is attached to.",
+    "unanswered_bytes": "Bytes of requests that are not answered yet, 1 KiB added for each.",
+    "unfinished_bytes": "Bytes of requests that have not arrived in full, or wait for their turn.",
+    "unsent_bytes": "Bytes of answers and deliveries that the sockets have not taken.",
+    "cache_bytes": "Memory that the newest messages take.",
+    "waiting_consume_pointers": "Consume pointers that moved and are not stored yet.",
+    "waiting_ledger_deletions": "Ledgers that are to be deleted, and could not be yet.",
+}
+_LEDGERS: Final[Mapping[str, str]] = {
+    "ledgers": "Ledgers in the local store.",
+    "open_ledgers": "Ledgers that take appends.",
+    "segments": "Segment files of the local store.",
+    "stored_bytes": "Bytes of all segment files.",
+    "live_bytes": "Bytes that rewriting would keep.",
+    "queued_bytes": "Bytes of appends that wait to be written.",
+    "damaged_places": "Unreadable places met in the local store.",
+    "is_full": "1 while the disk is full, or there are too few bookies.",
+}
+
+
+class Metrics(Collector):
+    """Renders the metrics of one hub; nothing is counted twice, and nothing per message."""
+
+    def __init__(self, hub: "Hub", load: Load) -> None:
+        self._hub = hub
+        self._load = load
+        self._ledgers: LedgerStoreStats | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def render(self, ledgers: LedgerStoreStats) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        self._ledgers = ledgers
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics. Source: Prometheus's custom collectors."""
+        for name, number in self._load.counters().items():
+            yield CounterMetricFamily(f"{_NAMESPACE}_{name}", _COUNTERS[name], value=number)
+        for name, number in self._load.levels().items():
+            yield GaugeMetricFamily(f"{_NAMESPACE}_{name}", _LEVELS[name], value=number)
+        yield GaugeMetricFamily(
+            f"{_NAMESPACE}_read_only", "1 while publishes are refused.", value=int(self._hub.requests.is_read_only)
+        )
+        frozen = int(self._hub.freezing.why is not None)
+        yield GaugeMetricFamily(f"{_NAMESPACE}_frozen", "1 while nothing is written to the metadata.", value=frozen)
+        hub = {"address": self._hub.me.address, "epoch": str(self._hub.me.epoch)}
+        yield InfoMetricFamily(_NAMESPACE, "Which hub this is.", value=hub)
+        if self._ledgers is not None:
+            for name, what in _LEDGERS.items():
+                value = getattr(self._ledgers, name)
+                if value is not None:
+                    yield GaugeMetricFamily(f"{_NAMESPACE}_ledger_store_{name}", what, value=float(value))

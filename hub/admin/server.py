@@ -1,0 +1,222 @@
+"""The HTTP side of the admin endpoint: connections, deadlines, and every error as JSON that says what to do."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError
+from hedwig.hub.admin.callers import Callers
+from hedwig.hub.admin.connection import AdminConnection
+from hedwig.hub.connections.listening import serve
+
+__all__ = ["AdminServer", "BadRequestError", "ConflictError", "NotFoundError", "Route", "json_response"]
+
+_log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(lambda record: not _is_up_to_the_client(record))
+
+_CONNECTIONS_MAX: Final = 64
+"""Within the descriptors that hub.descriptors keeps for all but clients."""
+_REQUESTS_MAX: Final = 16
+_LINE_BYTES_MAX: Final = 64 << 10
+"""Room for the longest name of a topic, every byte of it escaped twice."""
+_BODY_BYTES_MAX: Final = 4096
+_BODY_S: Final = 10.0
+_IDLE_S: Final = 30.0
+"""From one answer to the last header of the next request."""
+_LINGER_S: Final = 1.0
+"""How long the rest of a refused request is dropped, so that its sender comes to read the answer."""
+_END_S: Final = 2.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Route = tuple[str, str, Handler, frozenset[str]]
+"""Method, path, what answers, and the parameters that it knows."""
+
+
+class BadRequestError(Exception):
+    """A request that makes no sense; the text says what to send instead."""
+
+
+class NotFoundError(Exception):
+    """What a request names is not here; the text says what to do, and `facts` what it is, for programs."""
+
+    def __init__(self, text: str, **facts: Any) -> None:
+        super().__init__(text)
+        self.facts = facts
+
+
+class ConflictError(Exception):
+    """A request that does not fit what is there; the text says how, and `facts` what is there, for programs."""
+
+    def __init__(self, text: str, **facts: Any) -> None:
+        super().__init__(text)
+        self.facts = facts
+
+
+class AdminServer:
+    """Answers the requests of operators and their programs: few at once, each within its deadline."""
+
+    def __init__(self, routes: Sequence[Route], deadline_s: float, names: Iterable[str] = ()) -> None:
+        """Prepare to answer under `names`, besides localhost and addresses."""
+        self._deadline_s = deadline_s
+        self._callers = Callers(names)
+        self._running = 0
+        self._connections: dict[AdminConnection, None] = {}
+        """Those that are open, the oldest first."""
+        self._parameters: dict[tuple[str, str], frozenset[str]] = {}
+        application = web.Application(middlewares=[self._answer], client_max_size=_BODY_BYTES_MAX)
+        for method, path, handler, known in routes:
+            resource = application.router.add_route(method, path, handler).resource
+            assert resource is not None, "a route that was added has its resource"
+            self._parameters[method, resource.canonical] = known
+        self._paths = ", ".join(dict.fromkeys(path for _, path in self._parameters))
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=_http_log,
+            lingering_time=_LINGER_S,
+            auto_decompress=False,
+            keepalive_timeout=_IDLE_S,
+            max_line_size=_LINE_BYTES_MAX,
+            shutdown_timeout=_END_S,
+        )
+        self._listener: asyncio.Server | None = None
+        self._address = "", 0
+
+    async def listen(self, host: str, port: int) -> int:
+        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(
+                self._connection, host, port, reuse_address=True, start_serving=False
+            )
+        except OSError as exc:
+            await self._runner.cleanup()
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port} for the admin endpoint: {exc.strerror or exc}; "
+                "choose another admin_port, or -1 for none"
+            ) from exc
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        self._address = host, bound
+        return bound
+
+    async def serve(self) -> None:
+        """Answer from now on. Raises: ConfigurationError - something else has begun to listen there."""
+        assert self._listener is not None, "it listens"
+        await serve(self._listener, *self._address)
+
+    async def close(self) -> None:
+        """Stop listening, and end the requests at hand."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._runner.cleanup()
+
+    def _connection(self) -> asyncio.Protocol:
+        server = self._runner.server
+        assert server is not None, "the runner is set up before it listens"
+        return AdminConnection(server(), self._opened, self._lost)
+
+    def _opened(self, connection: AdminConnection) -> None:
+        if len(self._connections) >= _CONNECTIONS_MAX:
+            # The oldest one goes: whoever keeps connections open for nothing must not lock operators out.
+            oldest = next(iter(self._connections))
+            self._lost(oldest)
+            oldest.cut()
+        self._connections[connection] = None
+
+    def _lost(self, connection: AdminConnection) -> None:
+        self._connections.pop(connection, None)
+
+    @web.middleware
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._callers.check(request)
+            await _receive(request)
+        except web.HTTPException as exc:
+            return _error(exc.status, exc.reason)
+        if request.transport is not None:
+            cast("AdminConnection", request.transport.get_protocol()).received()
+        if self._running >= _REQUESTS_MAX:
+            return _error(503, f"{_REQUESTS_MAX} requests are being answered; try again")
+        self._running += 1
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                self._check_parameters(request)
+                return await handler(request)
+        except web.HTTPNotFound:
+            return _error(404, f"there is nothing at {request.path}; there is: {self._paths}")
+        except web.HTTPMethodNotAllowed as exc:
+            return _error(405, f"{request.path} takes {', '.join(sorted(exc.allowed_methods))}, not {request.method}")
+        except web.HTTPException as exc:
+            return _error(exc.status, exc.reason)
+        except (BadRequestError, InvalidArgumentError) as exc:
+            return _error(400, str(exc))
+        except NotFoundError as exc:
+            return json_response({"error": str(exc), **exc.facts}, 404)
+        except ConflictError as exc:
+            return json_response({"error": str(exc), **exc.facts}, 409)
+        except TimeoutError:
+            if _reads(request):
+                return _error(503, f"not answered within {self._deadline_s:g} s; nothing was changed: ask again")
+            return _error(504, f"not done within {self._deadline_s:g} s; it may go on: look before you ask again")
+        except HedwigError as exc:
+            # 504 is for all of which it is not known whether it was done.
+            return _error(503 if exc.definite or _reads(request) else 504, str(exc))
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.path)
+            return _error(500, "the hub failed to answer; its log says why")
+        finally:
+            self._running -= 1
+
+    def _check_parameters(self, request: web.Request) -> None:
+        resource = request.match_info.route.resource
+        known = self._parameters.get((request.method, resource.canonical)) if resource is not None else None
+        if known is None:
+            return  # Whoever routes says what is wrong.
+        for name in request.query:
+            if name not in known:
+                choice = f"it has {', '.join(sorted(known))}" if known else "it has none"
+                raise BadRequestError(f"{request.path} has no parameter {name!r}; {choice}")
+            if len(request.query.getall(name)) > 1:
+                raise BadRequestError(f"the parameter {name!r} is given twice")
+
+
+def _is_up_to_the_client(record: logging.LogRecord) -> bool:
+    """Say whether a line of the HTTP library is about a request without sense or a client that has gone."""
+    error = record.exc_info[1] if record.exc_info else None
+    return isinstance(error, HttpProcessingError | ConnectionError)
+
+
+async def _receive(request: web.Request) -> None:
+    """Wait for the rest of a request. Raises: HTTPException - it is too large, too slow, or damaged."""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            await request.read()
+    except web.HTTPRequestEntityTooLarge as exc:
+        raise web.HTTPRequestEntityTooLarge(
+            _BODY_BYTES_MAX, reason=f"the body has over {_BODY_BYTES_MAX} bytes; everything is said in the URL"
+        ) from exc
+    except (web.RequestPayloadError, ConnectionError) as exc:
+        raise web.HTTPBadRequest(reason="the body is no HTTP, or was not sent in full") from exc
+    except TimeoutError as exc:
+        raise web.HTTPRequestTimeout(reason=f"the body did not come within {_BODY_S:g} s") from exc
+
+
+def _reads(request: web.Request) -> bool:
+    """Say whether a request changes nothing, whatever becomes of it."""
+    return request.method in ("GET", "HEAD")
+
+
+def json_response(content: Any, status: int = 200) -> web.Response:
+    """Return `content` as a line of JSON."""
+    return web.Response(text=json.dumps(content) + "\n", status=status, content_type="application/json")
+
+
+def _error(status: int, text: str) -> web.Response:
+    return json_response({"error": text}, status)

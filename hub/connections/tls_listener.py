@@ -1,0 +1,160 @@
+"""The TLS listener of a hub: its connections count from when they are accepted, not only after their handshake."""
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, Self
+
+from hedwig.hub.connections.channel import Channel
+
+__all__ = ["TlsListener"]
+
+_log = logging.getLogger(__name__)
+
+_ACCEPTED_MAX: Final = 8
+"""How many connections are accepted in one turn of the event loop."""
+_HANDSHAKES_MAX: Final = 1024
+"""How many handshakes go on at once, since each takes some 50 KiB. The oldest makes room for the next."""
+_REST_S: Final = 1.0
+"""How long none is accepted after the system could give none."""
+_FOR_EVER_S: Final = 365 * 86_400.0
+
+
+class TlsListener:
+    """Listens as an asyncio.Server does, which tells of a connection only once its handshake is over.
+
+    Until then, nobody could count it, or say what became of it.
+    """
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        factory: Callable[[], Channel],
+        context: ssl.SSLContext,
+        *,
+        backlog: int,
+        handshake_s: float,
+    ) -> None:
+        """Take sockets that are bound. `bind` is the door."""
+        self.sockets = sockets
+        self.failed = 0
+        """How many handshakes failed, took too long, or made room for others."""
+        self._factory = factory
+        self._context = context
+        self._backlog = backlog
+        self._handshake_s = handshake_s
+        self._loop = asyncio.get_running_loop()
+        self._handshakes: dict[asyncio.Task[None], Channel] = {}
+
+    @classmethod
+    async def bind(
+        cls,
+        host: str,
+        port: int,
+        factory: Callable[[], Channel],
+        context: ssl.SSLContext,
+        *,
+        backlog: int,
+        handshake_s: float,
+    ) -> Self:
+        """Take the address; `start_serving` answers. A handshake may take 0 seconds: for ever. Raises OSError."""
+        # It knows which sockets a name of a host comes to.
+        server = await asyncio.get_running_loop().create_server(
+            asyncio.Protocol, host, port, reuse_address=True, start_serving=False
+        )
+        try:
+            sockets = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
+        finally:
+            server.close()
+        for each in sockets:
+            each.setblocking(False)
+        return cls(sockets, factory, context, backlog=backlog, handshake_s=handshake_s)
+
+    @property
+    def handshakes(self) -> int:
+        """How many handshakes go on."""
+        return len(self._handshakes)
+
+    async def start_serving(self) -> None:
+        """Accept connections from now on. Raises OSError."""
+        for each in self.sockets:
+            each.listen(self._backlog)
+            self._loop.add_reader(each, self._accept, each)
+
+    def close(self) -> None:
+        """Accept nothing any more, and end the handshakes that go on."""
+        for each in self.sockets:
+            self._loop.remove_reader(each)
+            each.close()
+        self.sockets = []
+        for channel in self._handshakes.values():
+            channel.abort()
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTED_MAX):
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                _log.warning("no TLS connection can be accepted: %s", exc)
+                self._loop.remove_reader(listener)
+                self._loop.call_later(_REST_S, self._go_on, listener)
+                return
+            connection.setblocking(False)
+            channel = self._factory()
+            if not channel.accepted(connection):
+                connection.close()
+                continue
+            if len(self._handshakes) >= _HANDSHAKES_MAX:
+                self._end_oldest()
+            task = self._loop.create_task(self._shake_hands(channel, connection))
+            self._handshakes[task] = channel
+            task.add_done_callback(self._forget)
+
+    def _end_oldest(self) -> None:
+        oldest = self._handshakes.pop(next(iter(self._handshakes)))
+        self.failed += 1
+        _log.warning(
+            "%s: closing the connection: of %d TLS handshakes, its own is the oldest", oldest.peer, _HANDSHAKES_MAX
+        )
+        oldest.abort()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.pop(task, None)
+
+    def _go_on(self, listener: socket.socket) -> None:
+        if listener in self.sockets:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    async def _shake_hands(self, channel: Channel, connection: socket.socket) -> None:
+        error: Exception | None = None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: channel,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=self._handshake_s or _FOR_EVER_S,
+            )
+        except OSError as exc:
+            error = exc
+        finally:
+            if not channel.is_made:
+                self._give_up(channel, error)
+
+    def _give_up(self, channel: Channel, error: Exception | None) -> None:
+        if isinstance(error, ConnectionAbortedError):
+            self.failed += 1
+            _log.warning("%s: closing the connection: no TLS handshake within %g s", channel.peer, self._handshake_s)
+        elif isinstance(error, ssl.SSLError):
+            self.failed += 1
+            _log.warning(
+                "%s: closing the connection: the TLS handshake failed: %s", channel.peer, error.reason or error
+            )
+        else:
+            # Whoever only looks whether somebody listens ends it so, and so does the hub itself.
+            _log.debug("%s: the connection ended before its TLS handshake", channel.peer)
+        channel.connection_lost(error)

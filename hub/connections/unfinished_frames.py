@@ -1,0 +1,109 @@
+"""Frames that have not arrived in full: how long each may take, and what all together may hold."""
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from hedwig.concurrency.deadlines import Deadlines
+
+__all__ = ["FrameSender", "UnfinishedFrames"]
+
+_log = logging.getLogger(__name__)
+
+_FREE: Final = 16 * 1024
+"""What a frame may hold without being counted."""
+_STALLED_S: Final = 1.0
+"""A frame of which the hub has had nothing for so long, though it reads the connection, has stalled."""
+
+
+class FrameSender(Protocol):
+    """A connection on which frames arrive."""
+
+    peer: str
+
+    def close(self) -> None:
+        """End the connection; `UnfinishedFrames.over` is called meanwhile."""
+        ...
+
+
+class UnfinishedFrames:
+    """Counts what is held of frames that are not complete, and ends the connections of those that others wait for.
+
+    When all hold too much, the oldest goes, and not the newcomer's; one that has stalled goes before any that arrives
+    slowly. The time in which the hub does not read a connection is not its sender's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, frame_s: float, bytes_max: int) -> None:
+        self._loop = loop
+        self._frame_s = frame_s
+        self._bytes_max = bytes_max
+        self._deadlines = Deadlines(loop, frame_s, self._end_late)
+        self._sizes: dict[FrameSender, int] = {}
+        """What those hold that count, the oldest first."""
+        self._read: dict[FrameSender, float] = {}
+        """When the last bytes came of those that count and are read, in this order."""
+        self.bytes = 0
+        self.late = 0
+        """How many connections were ended since a frame took too long."""
+        self.displaced = 0
+        """How many connections were ended since all frames held too much."""
+
+    def grow(self, sender: FrameSender, size: int, *, is_read: bool) -> None:
+        """Take note that `size` bytes of a frame are there, and whether the hub reads on.
+
+        Whole frames before it that are not begun count as its own: the hub does not read on meanwhile.
+        """
+        if is_read:
+            self._deadlines.begin(sender)
+        else:
+            self.pause(sender)
+        before = self._sizes.get(sender, 0)
+        if not before and size <= _FREE:
+            return
+        self._sizes[sender] = size
+        self.bytes += size - before
+        if is_read:
+            self._touch(sender)
+        while self.bytes > self._bytes_max:
+            self._displace()
+
+    def over(self, sender: FrameSender) -> None:
+        """Take note that a frame is complete, or is given up."""
+        self._deadlines.end(sender)
+        if sender in self._sizes:
+            self.bytes -= self._sizes.pop(sender)
+            self._read.pop(sender, None)
+
+    def pause(self, sender: FrameSender) -> None:
+        """Take note that the hub does not read the connection any more, in the middle of a frame."""
+        self._deadlines.end(sender)
+        self._read.pop(sender, None)
+
+    def go_on(self, sender: FrameSender) -> None:
+        """Take note that the hub reads it again. It has all of its time again, since how much it used is not known."""
+        self._deadlines.begin(sender)
+        if sender in self._sizes:
+            self._touch(sender)
+
+    def _touch(self, sender: FrameSender) -> None:
+        self._read.pop(sender, None)
+        self._read[sender] = self._loop.time()
+
+    def _displace(self) -> None:
+        sender = next(iter(self._sizes))
+        waits = next(iter(self._read), sender)
+        if waits in self._read and self._loop.time() - self._read[waits] >= _STALLED_S:
+            sender = waits
+        self.displaced += 1
+        _log.warning(
+            "%s: closing the connection: unfinished frames hold more than %d bytes together, and its own has to go",
+            sender.peer,
+            self._bytes_max,
+        )
+        self.over(sender)
+        sender.close()
+
+    def _end_late(self, sender: FrameSender) -> None:
+        self.late += 1
+        _log.warning("%s: closing the connection: a frame has not arrived within %g s", sender.peer, self._frame_s)
+        sender.close()

@@ -1,0 +1,1 @@
+"""The bookies of a cluster: which there are, where entries go, and the connections to them."""

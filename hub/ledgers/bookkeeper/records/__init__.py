@@ -1,0 +1,1 @@
+"""The records of ledgers in ZooKeeper, as BookKeeper keeps them."""

@@ -1,0 +1,107 @@
+"""Ledger ids from ZooKeeper, by the counters of the original: short ones while they last, then long ones."""
+
+from typing import Any, Final
+
+from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
+
+from hedwig.clock import Deadline
+from hedwig.errors import LedgerStoreUnavailableError
+from hedwig.hub.ledgers.bookkeeper.records.znode_paths import LedgerLayout
+from hedwig.hub.ledgers.bookkeeper.records.zookeeper import (
+    Request,
+    Session,
+    children,
+    create,
+    create_ephemeral_sequential,
+    delete,
+    exists,
+)
+
+__all__ = ["LedgerIds"]
+
+_SHORT_IDS: Final = (1 << 31) - 1
+_HIGH: Final = "HOB-"
+_ROUNDS_MAX: Final = 8
+
+
+class LedgerIds:
+    """Gives ids that nobody was given before; some may be left out."""
+
+    def __init__(self, session: Session, root: str, layout: LedgerLayout) -> None:
+        self._session = session
+        self._root = root
+        self._layout = layout
+        self._has_long = layout.ids_end > _SHORT_IDS
+        self._drawn: list[str] = []
+        """Nodes from which numbers were drawn, at most as many as at the same time: the next request deletes them."""
+
+    async def next(self, deadline: Deadline) -> int:
+        """Return a new id. Raises: LedgerStoreUnavailableError - none can be had now, or there are no more."""
+        parent = self._root if self._layout is LedgerLayout.FLAT else f"{self._root}/idgen"
+        asked = (exists(f"{self._root}/idgen-long"),) if self._has_long else ()
+        found, long = await self._draw(deadline, parent, *asked)
+        if isinstance(long, ZookeeperError):
+            raise _refused("asking for ledger ids", long)
+        if long is not None:
+            return await self._next_long(deadline)
+        if 0 <= found < _SHORT_IDS:
+            return found
+        if not self._has_long:
+            raise LedgerStoreUnavailableError("there are no more ledger ids in this layout")
+        return await self._next_long(deadline)
+
+    async def _next_long(self, deadline: Deadline) -> int:
+        top = f"{self._root}/idgen-long"
+        for _ in range(_ROUNDS_MAX):
+            (names,) = await self._session.send(deadline, children(top))
+            if isinstance(names, NoNodeError):
+                await self._make(deadline, top)
+                continue
+            if isinstance(names, ZookeeperError):
+                raise _refused("asking for long ledger ids", names)
+            high = max((int(name.removeprefix(_HIGH)) for name in names if name.startswith(_HIGH)), default=0)
+            if high > 0:
+                low, _ = await self._draw(deadline, f"{top}/{_HIGH}{high:010}")
+                if 0 <= low < _SHORT_IDS:
+                    return high << 32 | low
+            # The first one, or the last one is used up.
+            await self._make(deadline, f"{top}/{_HIGH}{high + 1:010}")
+        raise LedgerStoreUnavailableError("no long ledger id could be had: others take them all")
+
+    async def _draw(self, deadline: Deadline, parent: str, *asked: Request) -> tuple[int, Any]:
+        """Return the number that ZooKeeper appends to a new child of `parent`, made if it is missing.
+
+        Return beside it the answer to what is asked too, in the same round trip.
+        """
+        for _ in range(_ROUNDS_MAX):
+            drawn, self._drawn = self._drawn, []
+            try:
+                made, *others = await self._session.send(
+                    deadline, create_ephemeral_sequential(f"{parent}/ID-"), *asked, *map(delete, drawn)
+                )
+            except BaseException:
+                # Those that are gone already are deleted in vain.
+                self._drawn += drawn
+                raise
+            if isinstance(made, NoNodeError):
+                await self._make(deadline, parent)
+                continue
+            if isinstance(made, ZookeeperError):
+                raise _refused(f"making an id below {parent}", made)
+            self._drawn.append(made)
+            return _number(made), others[0] if asked else None
+        raise LedgerStoreUnavailableError(f"{parent} cannot be made")
+
+    async def _make(self, deadline: Deadline, path: str) -> None:
+        (made,) = await self._session.send(deadline, create(path))
+        if isinstance(made, ZookeeperError) and not isinstance(made, NodeExistsError):
+            raise _refused(f"making {path}", made)
+
+
+def _number(path: str) -> int:
+    """Return what ZooKeeper appended: ten digits, or a sign and more once the counter has run over."""
+    return int(path.rpartition("/ID-")[2])
+
+
+def _refused(what: str, error: Any) -> LedgerStoreUnavailableError:
+    return LedgerStoreUnavailableError(f"{what}: ZooKeeper answered {type(error).__name__}")

@@ -1,0 +1,1 @@
+"""The bookie protocol without a socket: requests, entries, digests and quorums."""

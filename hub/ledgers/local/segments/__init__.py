@@ -1,0 +1,1 @@
+"""Segments: the files that hold local ledgers, their index, and the disk that they share."""

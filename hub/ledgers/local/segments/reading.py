@@ -1,0 +1,260 @@
+"""Finding entries and reading them. Every function blocks; any thread may call them."""
+
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from zlib import crc32
+
+from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError, NoSuchLedgerError
+from hedwig.hub.ledgers.local.segments.catalog import Catalog, Segment
+from hedwig.hub.ledgers.local.segments.index import Holding, MemoryIndex, SegmentIndex
+from hedwig.hub.ledgers.local.segments.index_file import DamagedIndexError
+from hedwig.hub.ledgers.local.segments.records import RECORD_HEADER_BYTES, RecordKind, parse_record_header
+
+__all__ = ["LedgerState", "Reader"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 8
+_HINTS_MAX: Final = 4096
+_ENTRIES_MAX: Final = 4096
+_GAP_BYTES_MAX: Final = 16 << 10
+"""Bytes of other ledgers read along rather than skipped by a read of their own."""
+_SPAN_BYTES_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """The last entry id, -1 for none; the kind of its seal, None without one."""
+
+    last_entry_id: int
+    sealed_by: RecordKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    entry_id: int
+    segment: Segment
+    offset: int
+    payload_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    segment: Segment
+    holding: Holding
+
+
+class Reader:
+    """Reads through the indexes of a catalog. `rebuild` makes a damaged index file anew, or raises OSError."""
+
+    def __init__(self, catalog: Catalog, rebuild: Callable[[Segment], None]) -> None:
+        self._catalog = catalog
+        self._rebuild = rebuild
+        self._hints: OrderedDict[int, tuple[int, tuple[_Held, ...]]] = OrderedDict()
+
+    def state(self, ledger_id: int) -> LedgerState:
+        """Return what is known of the ledger's end. Raises: NoSuchLedgerError; CorruptEntryError - its end is lost."""
+        return self._while_segments_go(ledger_id, lambda: self._state(ledger_id))
+
+    def read(self, ledger_id: int, first: int, entries_max: int, bytes_max: int) -> list[bytes]:
+        """Return payloads as LedgerStore.read does."""
+        most = min(entries_max, _ENTRIES_MAX)
+        return self._while_segments_go(ledger_id, lambda: self._read(ledger_id, first, most, bytes_max))
+
+    def holds(self, ledger_id: int, segment: Segment) -> bool:
+        """Return whether any other segment than `segment` has a record of the ledger, which may be a deleted one."""
+        with self._catalog.lock:
+            others = [*self._catalog.unplaced.values(), *self._catalog.candidates(ledger_id)]
+            if any(isinstance(o.index, MemoryIndex) and o.index.holding(ledger_id) for o in others if o is not segment):
+                return True
+        return any(self._ask(other, _holding, ledger_id) for other in others if other is not segment)
+
+    def _while_segments_go(self, ledger_id: int, work: Callable[[], T]) -> T:
+        """Do `work` again if a segment was rewritten under it."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return work()
+            except FileNotFoundError as exc:
+                gone = exc
+            except OSError as exc:
+                raise LedgerStoreUnavailableError(f"cannot read ledger {ledger_id}: {exc}") from exc
+        name = str(gone.filename)
+        raise CorruptEntryError(
+            f"ledger {ledger_id} needs the file {name}, which is not there; restore it from a copy", name, 0
+        ) from gone
+
+    def _state(self, ledger_id: int) -> LedgerState:
+        held, _ = self._look(ledger_id, 0, 0)
+        return _state_of(held)
+
+    def _read(self, ledger_id: int, first: int, most: int, bytes_max: int) -> list[bytes]:
+        held, found = self._look(ledger_id, first, most)
+        for one in sorted(held, key=lambda one: one.holding.first):
+            if isinstance(one.segment.index, MemoryIndex) or not one.holding.first <= first + most - 1:
+                continue
+            if one.holding.last >= first:
+                self._add(found, one.segment, self._ask(one.segment, _rows, ledger_id, first, most))
+        run: list[_Place] = []
+        size = 0
+        while len(run) < most and (place := found.get(first + len(run))) is not None:
+            size += place.payload_bytes
+            if run and size > bytes_max:
+                break
+            run.append(place)
+        if not run:
+            # What was looked at, not what there is by now: an entry that came meanwhile is not a lost one.
+            self._explain_absence(ledger_id, first, _state_of(held))
+        return self._payloads(ledger_id, run)
+
+    def _look(self, ledger_id: int, first: int, most: int) -> tuple[list[_Held], dict[int, _Place]]:
+        """Return the segments that hold the ledger, and of those in memory the places of its entries.
+
+        Raises: NoSuchLedgerError.
+        """
+        catalog = self._catalog
+        found: dict[int, _Place] = {}
+        with catalog.lock:
+            if not catalog.exists(ledger_id):
+                raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+            seen, known = self._hints.get(ledger_id, (0, ()))
+            until = catalog.placings
+            held = [one for one in known if catalog.placed.get(one.segment.number) is one.segment]
+            unknown = [segment for segment in catalog.candidates(ledger_id) if segment.placed > seen]
+            young: list[_Held] = []
+            for segment in catalog.unplaced.values():
+                holding = segment.index.holding(ledger_id)
+                if holding is not None:
+                    young.append(_Held(segment, holding))
+                    self._add(found, segment, segment.index.rows(ledger_id, first, most))
+        for segment in unknown:
+            holding = self._ask(segment, _holding, ledger_id)
+            if holding is not None:
+                held.append(_Held(segment, holding))
+        with catalog.lock:
+            self._hints[ledger_id] = until, tuple(held)
+            self._hints.move_to_end(ledger_id)
+            while len(self._hints) > _HINTS_MAX:
+                self._hints.popitem(last=False)
+        return held + young, found
+
+    def _ask(self, segment: Segment, question: Callable[..., T], *arguments: int) -> T:
+        """Put a question to the index of a segment; if it is damaged, to a new one."""
+        try:
+            return question(segment.index, *arguments)
+        except DamagedIndexError as exc:
+            _log.error("%s; it is made anew", exc)
+            self._rebuild(segment)
+            return question(segment.index, *arguments)
+
+    def _add(self, found: dict[int, _Place], segment: Segment, rows: Sequence[tuple[int, int]]) -> None:
+        for key, value in rows:
+            found.setdefault(key - 1, _Place(key - 1, segment, value >> 32, value & 0xFFFFFFFF))
+
+    def _explain_absence(self, ledger_id: int, first: int, state: LedgerState) -> None:
+        """Return if the ledger ends before `first`; else the entry is lost. Raises CorruptEntryError."""
+        if first > state.last_entry_id:
+            return
+        with self._catalog.lock:
+            places = self._catalog.damaged[:3]
+        where = "; ".join(f"unreadable bytes in {path} at offset {offset}" for path, offset in places)
+        path, offset = places[0] if places else ("", 0)
+        raise CorruptEntryError(
+            f"entry {first} of ledger {ledger_id} is missing ({where or 'no file has it'}); restore the "
+            "file from a copy, or skip the entry",
+            str(path),
+            offset,
+        )
+
+    def _payloads(self, ledger_id: int, run: list[_Place]) -> list[bytes]:
+        """Return the payloads up to the first damaged one. Raises: CorruptEntryError - that is the first of all."""
+        payloads: dict[int, bytes] = {}
+        damage: CorruptEntryError | None = None
+        for span in _spans(run):
+            first, last = span[0], span[-1]
+            size = last.offset + RECORD_HEADER_BYTES + last.payload_bytes - first.offset
+            data = _pread(first.segment, first.offset, size)
+            for place in span:
+                payload = _payload(data, place.offset - first.offset, ledger_id, place)
+                if payload is not None:
+                    payloads[place.entry_id] = payload
+                    continue
+                with self._catalog.lock:
+                    self._catalog.note_damage(place.segment.path, place.offset)
+                if damage is None or place.entry_id == run[0].entry_id:
+                    damage = CorruptEntryError(
+                        f"entry {place.entry_id} of ledger {ledger_id} is damaged in {place.segment.path} at offset "
+                        f"{place.offset}; restore the file from a copy, or skip the entry",
+                        str(place.segment.path),
+                        place.offset,
+                    )
+        whole: list[bytes] = []
+        for place in run:
+            if place.entry_id not in payloads:
+                break
+            whole.append(payloads[place.entry_id])
+        if damage is not None and not whole:
+            raise damage
+        return whole
+
+
+def _state_of(held: Sequence[_Held]) -> LedgerState:
+    last = max((one.holding.last for one in held), default=-1)
+    for one in held:
+        if one.holding.sealed is not None:
+            return LedgerState(max(one.holding.sealed, last), one.holding.sealed_by)
+    return LedgerState(last, None)
+
+
+def _holding(index: SegmentIndex, ledger_id: int) -> Holding | None:
+    return index.holding(ledger_id)
+
+
+def _rows(index: SegmentIndex, ledger_id: int, first: int, most: int) -> list[tuple[int, int]]:
+    return index.rows(ledger_id, first, most)
+
+
+def _spans(run: list[_Place]) -> list[list[_Place]]:
+    """Group places that lie near one another in one file."""
+    spans: list[list[_Place]] = []
+    for place in sorted(run, key=lambda place: (place.segment.number, place.offset)):
+        if spans:
+            first, last = spans[-1][0], spans[-1][-1]
+            gap = place.offset - last.offset - last.payload_bytes
+            near = place.segment is last.segment and gap <= _GAP_BYTES_MAX
+            if near and place.offset + place.payload_bytes - first.offset <= _SPAN_BYTES_MAX:
+                spans[-1].append(place)
+                continue
+        spans.append([place])
+    return spans
+
+
+def _pread(segment: Segment, offset: int, size: int) -> bytes:
+    """Return bytes of the segment; fewer if the file was cut off."""
+    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.pread(descriptor, size, offset)
+        while len(data) < size and (more := os.pread(descriptor, size - len(data), offset + len(data))):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def _payload(data: bytes, at: int, ledger_id: int, place: _Place) -> bytes | None:
+    """Return the payload of the record at `data[at:]`, None if that is not the record meant, whole."""
+    if len(data) < at + RECORD_HEADER_BYTES + place.payload_bytes:
+        return None
+    fields = parse_record_header(data, at, place.segment.salt, place.offset)
+    if fields is None:
+        return None
+    kind, length, checksum, _, found_ledger_id, entry = fields
+    if (kind, length, found_ledger_id, entry) != (RecordKind.ENTRY, place.payload_bytes, ledger_id, place.entry_id):
+        return None
+    payload = data[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
+    return payload if crc32(payload) == checksum else None

@@ -1,0 +1,549 @@
+"""The log of a durable topic: its ledgers in order, and the positions of its messages in them.
+
+A ledger is made at the first publish, not at the claim; the range record names it before its first message is
+acknowledged, so a takeover finds everything.
+
+Where the next ledger cannot be made for now, the one at hand goes on. It is closed last: what it holds is on record by
+then, so one that stays open for want of ZooKeeper does no harm.
+"""
+
+import asyncio
+import bisect
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, Self
+
+from hedwig.errors import (
+    BadVersionError,
+    HedwigError,
+    InvalidArgumentError,
+    LedgerError,
+    LedgerStoreUnavailableError,
+    NoRecordError,
+    NoSuchLedgerError,
+    ServiceDownError,
+    TopicPersistenceInfoExistsError,
+    UncertainStateError,
+)
+from hedwig.hub.logs.appends import Appends
+from hedwig.hub.logs.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
+from hedwig.hub.logs.log import Listener, Published
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.range_merging import copy_small, with_copy
+from hedwig.hub.logs.range_record import RangeRecord
+from hedwig.hub.logs.recent_messages import Tail
+from hedwig.hub.logs.remote_positions import bounded
+from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
+from hedwig.names import show_name
+from hedwig.versions import NEW, Version
+from hedwig.wire import Message
+
+__all__ = ["DurableLog"]
+
+_log = logging.getLogger(__name__)
+
+_EMPTY: Final = LedgerRanges()
+_MERGES_MAX: Final = 4
+"""How many times small ranges are merged before other topics have a turn."""
+_ROLL_WAIT_S: Final = 1.0
+"""For how long publishes wait for the next ledger before the one at hand takes them."""
+_ROLL_PAUSE_S: Final = 5.0
+"""After how long the next ledger is tried again, or to close the one before it."""
+
+
+class DurableLog:
+    """A TopicLog whose messages are in ledgers."""
+
+    __slots__ = (
+        "_appends",
+        "_changing",
+        "_full",
+        "_is_held",
+        "_is_over",
+        "_listener",
+        "_made",
+        "_record",
+        "_remote",
+        "_roll_at",
+        "_store",
+        "_tail",
+        "_unclosed",
+        "_waiting",
+        "last_id",
+        "topic",
+    )
+
+    def __init__(self, store: LogStore, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
+        """Take up a log whose ranges are all closed. `open` is the door."""
+        self.topic = topic
+        self._store = store
+        self._record = RangeRecord(store, topic, ranges, version)
+        end = ranges.ranges[-1].end if ranges.ranges else None
+        self.last_id = end.local if end is not None else 0
+        self._remote = bounded(end.remote) if end is not None else ()
+        """How far other regions had come when the log was opened."""
+        self._appends: Appends | None = None
+        """None before the first publish."""
+        self._made: int | None = None
+        """A ledger that was made and takes no appends yet: the range record may name it, or may not."""
+        self._unclosed: int | None = None
+        """The ledger before it, until it is closed; the range record has, or is to have, its end."""
+        self._waiting: deque[tuple[Message, Published]] | None = None
+        self._changing: asyncio.Future[None] | None = None
+        """Done when the change of ledgers is over that is under way: only one can be."""
+        self._is_held = False
+        """Whether publishes wait for that, though there is a ledger at hand."""
+        self._roll_at = 0.0
+        """When it may be tried again, by the clock of the event loop; 0 unless it was refused, or takes long."""
+        self._full: LedgerRanges | None = None
+        """The ranges that were found to leave no room for one more on record."""
+        self._is_over = False
+        """Whether nothing is appended here any more, for good."""
+        self._tail: Tail | None = None
+        self._listener: Listener | None = None
+
+    @classmethod
+    async def open(cls, store: LogStore, topic: Topic, *, taken_over: bool) -> Self:
+        """Read the ranges, make the topic if it is new, and shut out whoever wrote its last ledger.
+
+        Nothing of a former owner takes effect afterwards if it did not release the topic (`taken_over`), or left its
+        last ledger open: that ledger is fenced, and the range record has a new version, even if it says the same.
+
+        Raises: MetadataError; LedgerError; TimeoutError. Then the topic must not be served.
+        """
+        # What had an owner has a record, and a look at it costs the store less than a create that is refused does.
+        current = await store.persistence.read_topic_persistence_info(topic) if taken_over else None
+        if current is None:
+            try:
+                version = await store.persistence.write_topic_persistence_info(topic, _EMPTY, NEW)
+                return cls(store, topic, _EMPTY, version)
+            except TopicPersistenceInfoExistsError as exists:
+                current = exists.current
+        assert current is not None, "who refuses NEW says what is there"
+        ranges: LedgerRanges = current.value
+        recovered = await recover_ranges(store, topic, ranges)
+        version = current.version
+        if taken_over or recovered is not ranges:
+            recovered = to_store(recovered)
+            version = await store.persistence.write_topic_persistence_info(topic, recovered, version)
+        kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
+        await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
+        return cls(store, topic, recovered, version)
+
+    def attach_listener(self, listener: Listener) -> None:
+        """Say who hears of news. Before anything else."""
+        self._listener = listener
+
+    @property
+    def first_id(self) -> int:
+        for each in self.ranges.ranges:
+            if each.start is not None:
+                return each.start
+        return self.last_id + 1
+
+    @property
+    def has_closed(self) -> bool:
+        ranges = self.ranges.ranges
+        # What a change in doubt dropped is deleted once that is known.
+        return self._record.is_in_doubt or (bool(ranges) and ranges[0].end is not None and holds_messages(ranges[0]))
+
+    @property
+    def is_idle(self) -> bool:
+        is_appending = self._appends is not None and not self._appends.is_idle
+        return not is_appending and not self._waiting and self._changing is None
+
+    @property
+    def ranges(self) -> LedgerRanges:
+        return self._record.ranges
+
+    # ---------------------------------------------------------------------------------------------- publishing
+
+    def publish(self, message: Message, done: Published) -> None:
+        if self._failed:
+            done(0, (), ServiceDownError(f"topic '{show_name(self.topic)}' recovers from a failed write; try again"))
+        elif self._ledger_id is None or self._is_held:
+            self._wait(message, done)
+        else:
+            self._append(message, done)
+
+    def _wait(self, message: Message, done: Published) -> None:
+        """Keep a publish until there is a ledger for it."""
+        if self._waiting is None:
+            self._waiting = deque()
+        if len(self._waiting) >= self._store.options.topic_requests_max:
+            done(0, (), ServiceDownError(f"too many publishes wait for topic '{show_name(self.topic)}'; try again"))
+            return
+        self._waiting.append((message, done))
+        if self._changing is None:
+            self._begin_ledger()
+
+    def _append(self, message: Message, done: Published) -> None:
+        appends = self._appends
+        assert appends is not None
+        if not appends.append(message, done):
+            return
+        is_full = appends.is_full
+        if is_full or self._unclosed is not None:
+            self._is_held = is_full and not self._roll_at
+            if self._changing is None and (not self._roll_at or asyncio.get_running_loop().time() >= self._roll_at):
+                self._begin_ledger()
+
+    def on_stored(self, stored: bytes) -> None:
+        """Take the message behind the last one, which has just become part of the topic."""
+        self.last_id += 1
+        listener = self._listener
+        if listener is not None and listener.has_attached:
+            if self._tail is None:
+                self._tail = Tail(self._store.tails)
+            self._tail.put(self.last_id, stored)
+            listener.on_message(self.last_id, stored)
+
+    def on_failed(self, error: HedwigError) -> None:
+        """Give the topic up: it is not known what is in the ledger, or that is somebody else's by now."""
+        self._give_up(error)
+
+    @property
+    def _ledger_id(self) -> int | None:
+        """The ledger at hand."""
+        return self._appends.ledger_id if self._appends is not None else None
+
+    @property
+    def _failed(self) -> bool:
+        """Whether nothing can be appended: for good, or until it is known what a write that failed has left."""
+        return self._is_over or (self._appends is not None and self._appends.has_failed)
+
+    def _give_up(self, error: HedwigError) -> None:
+        self._drop_waiting(error)
+        self._let_go()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.on_lost(error)
+
+    def _let_go(self) -> None:
+        """Append no more; ledgers that are open are left as they are, for whoever owns the topic next."""
+        self._end_appends()
+        for ledger_id in (self._ledger_id, self._made, self._unclosed):
+            if ledger_id is not None:
+                self._store.ledgers.let_go(ledger_id)
+
+    def _end_appends(self) -> None:
+        self._is_over = True
+        if self._appends is not None:
+            self._appends.end()
+
+    def _drop_waiting(self, error: HedwigError) -> None:
+        """Refuse the publishes that wait: whatever became of the ledger, none of them was sent."""
+        waiting, self._waiting = self._waiting, None
+        if not error.definite or isinstance(error, BadVersionError | NoRecordError | InvalidArgumentError):
+            # What it says is of a record that publishers know nothing of; to them it is a hub to be asked again.
+            error = ServiceDownError(f"topic '{show_name(self.topic)}' got no ledger; try again ({error})")
+        for _, done in waiting or ():
+            done(0, (), error)
+
+    # ------------------------------------------------------------------------------------------------- ledgers
+
+    def _begin_ledger(self) -> None:
+        self._changing = asyncio.get_running_loop().create_future()
+        if self._appends is None:
+            self._appends = Appends(self._store, self, self._remote)
+        self._store.tasks.start(self._make_ledger())
+
+    async def _make_ledger(self) -> None:
+        """Make the next ledger and change over to it. If that takes long, the one at hand takes publishes meanwhile."""
+        loop, store, appends = asyncio.get_running_loop(), self._store, self._appends
+        assert appends is not None
+        refused: HedwigError = ServiceDownError("a write before it failed; try again")
+        patience = loop.call_later(_ROLL_WAIT_S, self._wait_no_longer)
+        try:
+            while not self._failed:
+                async with store.ledger_turn():
+                    if appends.ledger_id is not None:
+                        await self._close_former()
+                        if not appends.is_full:
+                            break
+                    if self._made is None:
+                        self._check_room()
+                        self._made = await store.new_ledger(self.topic)
+                    patience.cancel()
+                    await self._change_over(appends, self._made)
+                patience = loop.call_later(_ROLL_WAIT_S, self._wait_no_longer)
+            self._roll_at = 0.0
+        except (HedwigError, TimeoutError) as exc:
+            refused = _as_error(exc)
+            _log.warning("topic '%s': cannot change its ledger for now: %s", show_name(self.topic), refused)
+            self._roll_at = loop.time() + _ROLL_PAUSE_S
+        except Exception as exc:
+            _log.exception("topic '%s': cannot change its ledger", show_name(self.topic))
+            self._give_up(ServiceDownError(f"the hub failed: {exc!r}"))
+        finally:
+            patience.cancel()
+            changing, self._changing = self._changing, None
+            assert changing is not None, "nobody else ends it"
+            changing.set_result(None)
+        if self._is_over:
+            self._let_go()  # Of a ledger that was made meanwhile.
+        if appends.ledger_id is None:
+            self._drop_waiting(refused)
+        self._append_waiting()
+
+    def _check_room(self) -> None:
+        """Raise ServiceDownError unless the record has room for one more range and its end."""
+        if self._full is not self.ranges:
+            if has_room(self.ranges):
+                return
+            self._full = self.ranges
+            if self._listener is not None:
+                self._listener.on_ledger_closed()  # Whatever can be taken off the record is wanted.
+        raise ServiceDownError(
+            f"topic '{show_name(self.topic)}' has {len(self.ranges.ranges):,} ledgers, and its record has no room for "
+            "one more; try again when subscribers have consumed some of them"
+        )
+
+    def _wait_no_longer(self) -> None:
+        """Have the ledger at hand, if there is one, take publishes until there is another."""
+        self._roll_at = asyncio.get_running_loop().time()
+        self._append_waiting()
+
+    def _append_waiting(self) -> None:
+        self._is_held = False
+        if self._failed:
+            self._drop_waiting(ServiceDownError("a write before it failed; try again"))
+        while self._waiting and self._ledger_id is not None and not self._is_held:
+            self._append(*self._waiting.popleft())
+        if not self._waiting:
+            self._waiting = None
+
+    async def _change_over(self, appends: Appends, made: int) -> None:
+        """Append to a ledger that was made, once the range record names it.
+
+        Raises: HedwigError - the one at hand goes on, or, if that is in doubt, there is none until it is known.
+        """
+        self._is_held = True
+        opened: LedgerRange | None = None
+        try:
+            await _settled(appends)
+            if not self._failed and (appends.ledger_id is None or appends.is_full):
+                opened = LedgerRange(ledger_id=made, start=self.last_id + 1)
+                await self._change(partial(self._opened, opened=opened))
+        finally:
+            # A change in doubt may have put it on record before, whatever became of this one.
+            if all(each.ledger_id != made for each in self.ranges.ranges):
+                # Refusals may have taken back what the one at hand was full of.
+                self._made = None
+                self._wait_no_longer()
+                await self._store.drop(made)
+            elif appends.ledger_id is not None:
+                # The record names it, or may: then nothing may be appended behind the end of the one at hand.
+                appends.ledger_id, self._unclosed = None, appends.ledger_id
+        if opened is None or self._made is None or self._is_over:
+            return
+        appends.begin(made)
+        self._made = None
+        self._roll_at = 0.0
+        if self._listener is not None:
+            self._listener.on_ledger_closed()
+        self._append_waiting()
+
+    def _opened(self, ranges: LedgerRanges, opened: LedgerRange) -> LedgerRanges:
+        """Return the ranges with `opened` as the last one; an answer that was lost may have had it there already."""
+        if opened in ranges.ranges:
+            return ranges
+        return replace(ranges, ranges=(*filter(holds_messages, self._sealed(ranges).ranges), opened))
+
+    async def _close_former(self) -> None:
+        """Close the ledger before the one at hand. Raises: LedgerStoreUnavailableError, TimeoutError."""
+        ledger_id = self._unclosed
+        if ledger_id is None:
+            return
+        try:
+            await self._store.within(self._store.ledgers.close(ledger_id))
+        except (LedgerStoreUnavailableError, TimeoutError):
+            raise
+        except LedgerError as exc:
+            _log.info("topic '%s': ledger %d is not closed: %s", show_name(self.topic), ledger_id, exc)
+        self._unclosed = None
+
+    def _sealed(self, ranges: LedgerRanges) -> LedgerRanges:
+        """Return the ranges with the end of the last ledger, which is closed; without it, if it is empty."""
+        if not ranges.ranges or ranges.ranges[-1].end is not None:
+            return ranges
+        *before, last = ranges.ranges
+        appends = self._appends
+        assert appends is not None, "no other range is open"
+        end = MessageSeqId(self.last_id, appends.remote)
+        return replace(ranges, ranges=ended(tuple(before), last, self.last_id - appends.start, end))
+
+    async def _change(self, function: Callable[[LedgerRanges], LedgerRanges]) -> int:
+        """Change the range record, and delete the ledgers that it drops; return how many messages these held.
+
+        Raises: as `RangeRecord.change`; if the record is somebody else's, the topic is given up.
+        """
+        try:
+            gone = await self._record.change(function, self._is_owned)
+        except HedwigError as exc:
+            if self._record.is_lost:
+                self._give_up(exc)
+            raise
+        await self._store.deletions.delete(each.ledger_id for each in gone)
+        return sum(each.end.local - each.start + 1 for each in gone if each.end and each.start)
+
+    async def _is_owned(self) -> bool:
+        return self._listener is not None and await self._listener.is_owned()
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def recent(self, local: int) -> bytes | None:
+        return self._tail.get(local) if self._tail is not None else None
+
+    def forget_recent(self) -> None:
+        """Let the messages in memory go: nobody is attached any more."""
+        if self._tail is not None:
+            self._tail.clear()
+            self._tail = None
+
+    async def read(self, local: int, *, messages_max: int, bytes_max: int) -> Sequence[bytes]:
+        if local > self.last_id:
+            return ()
+        while True:
+            each = self._range_of(local)
+            try:
+                entries = await self._read_of(each, local, messages_max, bytes_max)
+            except NoSuchLedgerError:
+                # It may have been merged with others meanwhile, or deleted: the ranges say so.
+                if self._range_of(local).ledger_id == each.ledger_id:
+                    raise
+            else:
+                return entries[: self.last_id - local + 1]
+
+    def _range_of(self, local: int) -> LedgerRange:
+        """Return the range of a message. Raises: NoSuchLedgerError - it was deleted."""
+        ranges = self.ranges.ranges
+        index = bisect.bisect_right(ranges, local, key=lambda each: each.start or 0) - 1
+        each = ranges[max(index, 0)]
+        if not (each.start or 0) <= local:
+            raise NoSuchLedgerError(f"message {local} of topic '{show_name(self.topic)}' was deleted")
+        return each
+
+    async def _read_of(self, each: LedgerRange, local: int, messages_max: int, bytes_max: int) -> Sequence[bytes]:
+        store, ledger_id, start = self._store, each.ledger_id, each.start or 0
+        for is_at_hand in (each.end is None, True):
+            entries = await store.within(
+                store.ledgers.read(ledger_id, local - start, entries_max=messages_max, bytes_max=bytes_max)
+            )
+            if entries:
+                return entries
+            if not is_at_hand:
+                # A former owner may not have come to close it: then its last entries are found by recovery alone.
+                await store.within(store.ledgers.open_and_fence(ledger_id))
+        raise LedgerError(f"ledger {ledger_id} ends before message {local} of topic '{show_name(self.topic)}'")
+
+    # ------------------------------------------------------------------------------------- retention and close
+
+    async def delete_consumed(self, consumed: int) -> int:
+        return await self._change(lambda ranges: without_consumed(ranges, consumed))
+
+    async def end_ledger(self) -> None:
+        appends = self._appends
+        if self._changing is not None or self._failed or appends is None or appends.ledger_id is None:
+            return
+        if appends.is_empty:
+            return
+        self._changing = changing = asyncio.get_running_loop().create_future()
+        self._is_held = True
+        try:
+            async with self._store.ledger_turn():
+                await _settled(appends)
+                if not self._failed:
+                    await self._end_at_hand(appends)
+                    await self._close_former()
+        finally:
+            self._changing = None
+            changing.set_result(None)
+            if self._is_over:
+                self._let_go()
+            self._append_waiting()
+            if self._waiting:
+                self._begin_ledger()
+
+    async def _end_at_hand(self, appends: Appends) -> None:
+        await self._close_former()
+        try:
+            await self._change(self._sealed)
+        finally:
+            ranges = self.ranges.ranges
+            if not ranges or ranges[-1].end is not None:
+                # Its end is on record, or may be: nothing may be appended behind that.
+                appends.ledger_id, self._unclosed = None, appends.ledger_id
+
+    async def merge_small(self) -> bool:
+        for _ in range(_MERGES_MAX):
+            copy = await copy_small(self._store, self.topic, self.ranges)
+            if copy is None:
+                return False
+            try:
+                await self._change(partial(with_copy, copy=copy))
+            finally:
+                if all(each.ledger_id != copy.ledger_id for each in self.ranges.ranges):
+                    await self._store.drop(copy.ledger_id)
+        return True
+
+    async def close(self) -> None:
+        try:
+            await self._close()
+        finally:
+            self._let_go()
+
+    async def _close(self) -> None:
+        store = self._store
+        while True:
+            appends = self._appends
+            if appends is not None and appends.ledger_id is not None and not appends.is_idle:
+                # Where no bookie is left, it does not wait for one as an append does.
+                await store.within(store.ledgers.close(appends.ledger_id))
+                await appends.settle()
+            elif self._changing is not None:
+                await asyncio.wait([self._changing])
+            else:
+                break
+        if self._failed:
+            return
+        self._end_appends()
+        self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' is being released; try again"))
+        if appends is not None and (ledger_id := appends.ledger_id) is not None:
+            last_id = appends.start + await store.within(store.ledgers.close(ledger_id))
+            appends.ledger_id = None
+            if last_id != self.last_id:
+                raise LedgerError(
+                    f"ledger {ledger_id} of topic '{show_name(self.topic)}' ends at {last_id}, not at {self.last_id}"
+                )
+            await self._change(self._sealed)
+        await self._close_former()
+
+    def abandon(self) -> None:
+        self._drop_waiting(ServiceDownError(f"topic '{show_name(self.topic)}' was released; try again"))
+
+    async def end(self) -> bool:
+        self._let_go()
+        self.abandon()
+        try:
+            gone = await self._record.end(self._is_owned)
+        except UncertainStateError as exc:
+            _log.warning("%s", exc)
+            return False
+        await self._store.deletions.delete(each.ledger_id for each in gone)
+        return True
+
+
+def _as_error(exc: HedwigError | TimeoutError) -> HedwigError:
+    return exc if isinstance(exc, HedwigError) else ServiceDownError("the ledgers did not answer in time")
+
+
+async def _settled(appends: Appends) -> None:
+    """Wait for the appends on their way. Raises: LedgerStoreUnavailableError - they take too long."""
+    try:
+        await appends.settle()
+    except TimeoutError as exc:
+        raise LedgerStoreUnavailableError("the appends on their way take too long") from exc

@@ -1,0 +1,110 @@
+"""What the logs of all topics share: where messages and ranges are kept, and the work that nobody awaits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from hedwig.concurrency.keyed_lock import Turns
+from hedwig.concurrency.tasks import Tasks
+from hedwig.errors import LedgerStoreUnavailableError
+from hedwig.hub.ledgers import LedgerStore
+from hedwig.hub.logs.ledger_deletions import LedgerDeletions
+from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.logs.small_ranges import LargeLedgers
+from hedwig.hub.options.options import HubOptions
+from hedwig.metadata import TopicPersistenceManager
+from hedwig.model import Topic
+
+__all__ = ["LogStore"]
+
+T = TypeVar("T")
+
+_COPIES_MAX: Final = 4
+"""How many topics have messages copied at once; each holds a few mebibytes of them in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogStore:
+    """Where logs keep their messages and their ranges.
+
+    Ledgers are deleted through `deletions` only. `tasks` are the changes of ledgers under way. The range record of a
+    topic is changed in its turn among `record_turns`.
+    """
+
+    ledgers: LedgerStore
+    persistence: TopicPersistenceManager
+    options: HubOptions
+    tails: TailMemory
+    region: bytes
+    deletions: LedgerDeletions
+    tasks: Tasks = field(default_factory=Tasks, init=False)
+    record_turns: Turns = field(default_factory=Turns, init=False)
+    large: LargeLedgers = field(default_factory=LargeLedgers, init=False)
+    """Those that are not worth being merged with others."""
+    _creating: set[asyncio.Future[None]] = field(default_factory=set, init=False)
+    _making: set[int] = field(default_factory=set, init=False)
+    """Ledgers that were made, and are not on record yet."""
+    _turns: asyncio.Semaphore = field(init=False)
+    _copies: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_turns", asyncio.Semaphore(self.options.ledger_changes_max))
+        object.__setattr__(self, "_copies", asyncio.Semaphore(_COPIES_MAX))
+
+    def ledger_turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait for a turn to make a ledger.
+
+        After a takeover of many topics all of them at once would keep the store of the ledgers' records busy for longer
+        than other requests to it may wait. Raises: LedgerStoreUnavailableError - none came in time.
+        """
+        return self._turn(self._turns, "too many ledgers are being made already")
+
+    def copy_turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait for a turn to copy messages. Raises: LedgerStoreUnavailableError - none came in time."""
+        return self._turn(self._copies, "too many ledgers are being copied already")
+
+    @asynccontextmanager
+    async def _turn(self, turns: asyncio.Semaphore, refusal: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self.options.operation_timeout_s):
+                await turns.acquire()
+        except TimeoutError as exc:
+            raise LedgerStoreUnavailableError(refusal) from exc
+        try:
+            yield
+        finally:
+            turns.release()
+
+    async def new_ledger(self, topic: Topic) -> int:
+        """Return the id of a new ledger. What a failure may leave is deleted. Raises: LedgerError, TimeoutError."""
+        creating: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._creating.add(creating)
+        try:
+            ledger_id = await self.within(self.ledgers.create({"topic": topic}, self.deletions.undo))
+            self._making.add(ledger_id)
+            return ledger_id
+        finally:
+            self._creating.discard(creating)
+            creating.set_result(None)
+
+    async def drop(self, ledger_id: int) -> None:
+        """Delete a new ledger that comes on no record. May be cancelled: that goes on."""
+        self._making.discard(ledger_id)
+        await self.deletions.delete((ledger_id,))
+
+    def recorded(self, ledger_ids: Iterable[int]) -> None:
+        """Take note that a record names these ledgers."""
+        self._making.difference_update(ledger_ids)
+
+    async def in_the_making(self) -> frozenset[int]:
+        """Return the ledgers that are there now, and may come on record yet."""
+        if self._creating:
+            await asyncio.wait(list(self._creating))
+        return frozenset(self._making)
+
+    async def within(self, operation: Coroutine[Any, Any, T]) -> T:
+        """Await `operation`, with the deadline of the hub's options. Raises: TimeoutError."""
+        async with asyncio.timeout(self.options.operation_timeout_s):
+            return await operation

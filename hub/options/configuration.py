@@ -1,0 +1,180 @@
+"""How the options of a hub come about: flag before environment before file before default, and where each came from."""
+
+import contextlib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from hedwig.errors import ConfigurationError
+from hedwig.hub.options.keys import FILTERS, TABLES, find_key, keys, nearest, variable
+from hedwig.hub.options.options import HubOptions
+
+__all__ = ["DEFAULT", "Configuration", "Given", "from_defaults", "from_environment", "from_file", "from_setting"]
+
+DEFAULT: Final = "default"
+_FILE_BYTES_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that was given for a key, and by what: `file hub.toml`, `environment HEDWIG_HUB_PORT`, `flag --port`."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The options of a hub, and the origin of each that is not the default, by key."""
+
+    options: HubOptions
+    origins: Mapping[str, str]
+
+    @classmethod
+    def combine(cls, *layers: Iterable[Given]) -> "Configuration":
+        """Return what `layers` give, a later one before an earlier one; filters are added up.
+
+        Raises: ConfigurationError - a value is out of its range, or two do not go together; names where they are from.
+        """
+        values: dict[str, Any] = {}
+        origins: dict[str, str] = {}
+        for given in (each for layer in layers for each in layer):
+            values[given.key] = given.value
+            origins[given.key] = given.origin
+        tables: dict[str, dict[str, Any]] = {table: {} for table in (FILTERS, *TABLES)}
+        options: dict[str, Any] = {}
+        for key, value in values.items():
+            table, dot, rest = key.partition(".")
+            if dot:
+                tables[table][rest] = value
+            else:
+                options[key] = value
+        try:
+            options |= {table: record(**tables[table]) for table, record in TABLES.items()}
+            filters = MappingProxyType(tables[FILTERS])
+            return cls(HubOptions(**options, filters=filters), MappingProxyType(origins))
+        except ConfigurationError as exc:
+            raise ConfigurationError(_with_origins(str(exc), origins)) from exc
+
+    def values(self) -> Mapping[str, Any]:
+        """Return the value of every option by key: as it is, in bytes and seconds."""
+        found: dict[str, Any] = {}
+        for name in keys():
+            table, dot, rest = name.partition(".")
+            found[name] = getattr(getattr(self.options, table), rest) if dot else getattr(self.options, name)
+        return found | {f"{FILTERS}.{name}": place for name, place in self.options.filters.items()}
+
+    def origin(self, key: str) -> str:
+        """Return where the value of `key` is from."""
+        return self.origins.get(key, DEFAULT)
+
+
+def from_defaults(values: Mapping[str, Any], origin: str) -> list[Given]:
+    """Return values of the program itself that take the place of the usual defaults."""
+    return [Given(key, value, origin) for key, value in values.items()]
+
+
+def from_file(path: Path) -> list[Given]:
+    """Return what a TOML file gives.
+
+    Raises: ConfigurationError - it cannot be read, is no TOML, or has a wrong key or value; names the file.
+    """
+    origin = f"file {path}"
+    try:
+        with path.open("rb") as file:
+            text = file.read(_FILE_BYTES_MAX + 1)
+        if len(text) > _FILE_BYTES_MAX:
+            raise ConfigurationError(f"{origin}: it has more than {_FILE_BYTES_MAX} bytes; is this the hub's file?")
+        content = tomllib.loads(text.decode())
+    except OSError as exc:
+        raise ConfigurationError(f"cannot read the {origin}: {exc.strerror or exc}") from exc
+    except ValueError as exc:  # Not TOML, or not UTF-8.
+        raise ConfigurationError(f"{origin}: this is not TOML: {exc}") from exc
+    found: list[Given] = []
+    for name, value in content.items():
+        if name == FILTERS or name in TABLES:
+            if not isinstance(value, dict):
+                raise ConfigurationError(f"{origin}: {name}: a table [{name}] is expected, not {value!r}")
+            found += [_from_toml(f"{name}.{key}", each, origin) for key, each in value.items()]
+        else:
+            found.append(_from_toml(name, value, origin))
+    return found
+
+
+def _from_toml(name: str, value: Any, origin: str) -> Given:
+    try:
+        key = find_key(name)
+    except ValueError as exc:
+        raise ConfigurationError(f"{origin}: {exc}") from exc
+    if name.startswith(f"{FILTERS}.") and isinstance(value, dict):
+        raise ConfigurationError(
+            f'{origin}: {name}: put the name of a filter that has dots into quotes: "{name[8:]}.…"'
+        )
+    try:
+        return Given(key.name, key.from_toml(value), origin)
+    except ValueError as exc:
+        raise ConfigurationError(f"{origin}: {name}: {exc}") from exc
+
+
+def from_environment(environment: Mapping[str, str] = os.environ, *, others: Iterable[str] = ()) -> list[Given]:
+    """Return what variables `HEDWIG_HUB_…` give; empty ones count as not set, and `others` are not options.
+
+    Raises: ConfigurationError - a variable names no option, or has a wrong value.
+    """
+    known = {variable(key): key for key in keys()} | {variable(FILTERS): FILTERS}
+    prefix, others = variable(""), set(others)
+    found: list[Given] = []
+    for name, text in environment.items():
+        if not name.startswith(prefix) or name in others or not text:
+            continue
+        if name not in known:
+            raise ConfigurationError(f"environment {name}: {nearest(name, [*known, *others])}")
+        origin = f"environment {name}"
+        if known[name] == FILTERS:
+            found += [from_setting(f"{FILTERS}.{part.strip()}", origin) for part in text.split(",")]
+        else:
+            found.append(_from_text(known[name], text, origin))
+    return found
+
+
+def from_setting(setting: str, origin: str) -> Given:
+    """Return what `KEY=VALUE` gives. Raises ConfigurationError: no such text, or a wrong key or value."""
+    # The name of a filter has no equals sign, the values of others may.
+    name, equals, text = setting.partition("=")
+    if not equals:
+        raise ConfigurationError(f"{origin}: {setting!r} is not KEY=VALUE")
+    return _from_text(name.strip(), text.strip(), origin)
+
+
+def _from_text(name: str, text: str, origin: str) -> Given:
+    try:
+        key = find_key(name)
+    except ValueError as exc:
+        raise ConfigurationError(f"{origin}: {exc}") from exc
+    try:
+        return Given(key.name, key.from_text(text), origin)
+    except ValueError as exc:
+        raise ConfigurationError(f"{origin}: {name}: {exc}") from exc
+
+
+def _with_origins(text: str, origins: Mapping[str, str]) -> str:
+    """Add to an error where the options that it names are from."""
+    named: dict[str, str] = {}
+    head = text.partition(":")[0]
+    table = f"{head}." if head in TABLES else ""
+    for word in re.findall(r"[a-z_]+(?:\.[a-z_]+)?", text):
+        for key in (word, table + word):
+            if (origin := origins.get(key)) is not None:
+                named[key] = origin
+    if not named:
+        return text
+    with contextlib.suppress(ValueError):
+        (origin,) = set(named.values())
+        return f"{origin}: {text}"
+    return f"{text} ({', '.join(f'{key}: {origin}' for key, origin in named.items())})"

@@ -1,0 +1,97 @@
+"""The options of a hub as a TOML file: the example with every default, and what is in force with its origins."""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.options.configuration import DEFAULT, Configuration
+from hedwig.hub.options.field import explain
+from hedwig.hub.options.keys import FILTERS, OptionKey, find_key, keys, variable
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.options.quantities import show_size
+
+__all__ = ["effective", "example"]
+
+_WIDTH: Final = 100
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+_HEAD: Final = f"""\
+# The options of a hub: hedwig-hub --config hub.toml
+#
+# Each option is here with its default. Copy this file, take the # away from what you change, and check it with
+# hedwig-hub --config hub.toml --check-config. An option can also be given in the environment ({variable("port")}=4080,
+# {variable("ledgers.read_threads")}=8) and on the command line (--set port=4080, --set ledgers.read_threads=8): a flag
+# counts before the environment, the environment before this file.
+#
+# Sizes are bytes, or texts like "64 MiB" (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB); times are seconds, or texts like
+# "10 min" (ms, s, min, h, d). A time of 0 turns a limit off, where 0 is admitted.
+"""
+_FILTERS_EXAMPLE: Final = (
+    'short-messages = "my_filters:ShortMessages"',
+    '"com.example.ShortMessageFilter" = "my_filters:ShortMessages"  # as Java clients name it',
+)
+_UNSET: Final = {"ledgers.reserve_bytes": show_size(LocalLedgerOptions().reserve)}
+"""What stands for a default that depends on other options."""
+
+
+def example() -> str:
+    """Return the commented example file."""
+    lines = [_HEAD]
+    for table, options in _by_table(keys().values()):
+        if table:
+            lines += [f"\n[{table}]"]
+        for key in options:
+            lines += ["", *_comment(key.what)]
+            shown = key.show(key.default)
+            lines.append(f"# {_bare(key)} = {_literal(_UNSET[key.name] if shown is None else shown)}")
+    lines += ["", "", f"[{FILTERS}]", "", *_comment(explain(HubOptions)[FILTERS])]
+    lines += [f"# {line}" for line in _FILTERS_EXAMPLE]
+    return "\n".join(lines) + "\n"
+
+
+def effective(configuration: Configuration) -> str:
+    """Return the options in force, each with where it is from; a file of them makes the same options."""
+    values = configuration.values()
+    lines: list[str] = []
+    for table, options in _by_table(map(find_key, values)):
+        if table:
+            lines += ["", f"[{table}]"]
+        for key in options:
+            shown = key.show(values[key.name])
+            origin = configuration.origin(key.name)
+            lines.append(
+                f"# {_bare(key)}: {key.what.rpartition('not given: ')[2]}  # {DEFAULT}"
+                if shown is None
+                else f"{_bare(key)} = {_literal(shown)}  # {origin}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _by_table(options: Iterable[OptionKey]) -> Iterator[tuple[str, list[OptionKey]]]:
+    """Yield the options of each table, those without a table first, under ""."""
+    tables: dict[str, list[OptionKey]] = {"": []}
+    for key in options:
+        table = key.name.partition(".")[0] if "." in key.name else ""
+        tables.setdefault(table, []).append(key)
+    yield from tables.items()
+
+
+def _bare(key: OptionKey) -> str:
+    name = key.name.partition(".")[2] or key.name
+    return name if _BARE.fullmatch(name) else _literal(name)
+
+
+def _literal(value: Any) -> str:
+    # JSON's literals are TOML's, but for the one control character that JSON leaves as it is.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+
+
+if __name__ == "__main__":
+    print(example(), end="")

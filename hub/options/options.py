@@ -1,0 +1,223 @@
+"""The options of a hub: one record, checked when it is made."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from hedwig.errors import ConfigurationError
+from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.options.field import check_ranges, option
+from hedwig.wire import HUB_FRAME_BYTES_MAX
+
+__all__ = ["HubOptions"]
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
+_PORT_MAX: Final = (1 << 16) - 1
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubOptions:
+    """All that can be said to a hub. Sizes are bytes, times seconds; 0 turns a limit in time off.
+
+    Raises: ConfigurationError - a value is out of its range, or two of them cannot go together.
+    """
+
+    data_directory: Path = field(
+        default=Path("hedwig-data"),
+        metadata={"what": "where the hub keeps its messages and, unless `metadata` says otherwise, its metadata"},
+    )
+    metadata: str = option("", "URL of the metadata store; empty: sqlite in the data directory")
+    region: str = option("standalone", "name of the region, written into every message")
+
+    host: str = option("127.0.0.1", "address to listen on")
+    port: int = option(4080, "port to listen on; 0: any free one")
+    advertised_host: str = option("", "address that redirects and owner records name; empty: `host`")
+    tls_port: int = option(-1, "port of the TLS listener; -1: none; 0: any free one")
+    tls_certificate: str = option("", "PEM file with the certificate chain of the TLS listener")
+    tls_key: str = option("", "PEM file with the private key; empty: it is in the certificate's file")
+    admin_host: str = option("127.0.0.1", "address of the admin endpoint")
+    admin_port: int = option(4081, "port of the admin endpoint; -1: none; 0: any free one")
+    admin_hosts: tuple[str, ...] = option(
+        (), "further names by which browsers and programs may ask the admin endpoint, as they stand in the Host header"
+    )
+
+    frame_bytes_max: int = option(HUB_FRAME_BYTES_MAX, "largest request, its length field included")
+    channels_max: int = option(20_000, "connections at once; more are closed at once")
+    channel_requests_max: int = option(10_000, "unanswered requests of a channel before it is not read")
+    channel_bytes_max: int = option(4 * _MIB, "bytes of unanswered requests of a channel before it is not read")
+    channel_unsent_bytes: int = option(256 * _KIB, "bytes not sent on a channel before its deliveries wait")
+    unsent_bytes_max: int = option(
+        256 * _MIB,
+        "bytes not sent over all channels; of the rest a channel may have 1/64, and 16 KiB however little that is; if "
+        "answers are more than half, the channel that has not taken its answers for longest is closed",
+    )
+    handshake_s: float = option(10.0, "a connection to the TLS port whose handshake takes longer is closed")
+    frame_s: float = option(30.0, "a connection is closed if one of its requests takes longer to arrive in full")
+    receive_bytes_max: int = option(
+        256 * _MIB,
+        "bytes of unfinished requests over all connections; beyond, the oldest is given up, with its connection",
+    )
+    request_bytes_max: int = option(
+        256 * _MIB,
+        "bytes of unanswered requests in the hub, 1 KiB added for each; beyond, 502 for connections with over 64 KiB",
+    )
+    topic_requests_max: int = option(10_000, "requests that wait for one topic; more get 502")
+    acquisitions_max: int = option(128, "topics that are acquired at once; others wait their turn")
+    ledger_changes_max: int = option(128, "topics whose first or next ledger is made at once; others wait their turn")
+    acquisitions_waiting_max: int = option(100_000, "topics that wait for that turn; more get 502")
+
+    topics_max: int = option(2_000_000, "topics owned at once; beyond, those unused for longest are released")
+    topic_idle_s: float = option(1800.0, "a topic unused for so long, and without attached subscribers, is released")
+    topic_age_s: float = option(0.0, "a topic is released so long after it was acquired, used or not")
+    topic_sweep_s: float = option(10.0, "how often topics to release are looked for")
+
+    message_window: int = option(0, "unconsumed messages of a subscription that sets no window; 0: no limit")
+    consume_interval: int = option(50, "a consume pointer is stored once it is so many messages ahead")
+    consume_flush_s: float = option(5.0, "a consume pointer that moved is stored after so long at the latest")
+    filters: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={"what": "message filters by the name that clients send: `module:attribute` of a Python filter"},
+    )
+    non_durable_topics: tuple[str, ...] = option((), "topics whose messages are not stored, as patterns (* and ?)")
+    non_durable_refuses_nobody: bool = option(False, "publishing to a non-durable topic without subscribers gets 402")
+
+    ledger_messages_max: int = option(100_000, "messages of a ledger before the next one begins; 0: no limit")
+    ledger_bytes_max: int = option(64 * _MIB, "bytes of a ledger before the next one begins; 0: no limit")
+    retention_interval_s: float = option(60.0, "how often ledgers that everybody has consumed are deleted")
+    cache_bytes: int = option(64 * _MIB, "memory for the newest messages of topics with attached subscribers")
+    read_messages_max: int = option(128, "messages of one read for a subscriber that catches up")
+    read_bytes_max: int = option(1 * _MIB, "bytes of one read for a subscriber that catches up")
+    reads_max: int = option(64, "such reads at once")
+    read_retry_s: float = option(1.0, "pause after a read that failed")
+    damage_wait_s: float = option(
+        60.0, "how long a message that is damaged everywhere is tried before it is skipped; 0: for ever"
+    )
+
+    operation_timeout_s: float = option(30.0, "deadline of one operation on the metadata or the ledgers")
+    shutdown_s: float = option(30.0, "time for a clean shutdown; topics not released by then are taken over later")
+    read_only: bool = option(False, "refuse publishes; subscribers go on")
+    ledgers: LocalLedgerOptions = field(
+        default_factory=LocalLedgerOptions, metadata={"what": "the local ledger store, see docs/local-ledgers.md"}
+    )
+    cluster: ClusterOptions = field(
+        default_factory=ClusterOptions, metadata={"what": "the cluster that the hub belongs to, see docs/cluster.md"}
+    )
+    bookkeeper: BookieOptions = field(
+        default_factory=BookieOptions, metadata={"what": "the bookies of a cluster, see docs/bookkeeper.md"}
+    )
+
+    def __post_init__(self) -> None:
+        bounds = (
+            ("port", 0, _PORT_MAX),
+            ("tls_port", -1, _PORT_MAX),
+            ("admin_port", -1, _PORT_MAX),
+            ("frame_bytes_max", 1024, 64 * _MIB),
+            ("channels_max", 1, 10_000_000),
+            ("channel_requests_max", 1, 10_000_000),
+            ("channel_bytes_max", 1, 1 << 32),
+            ("channel_unsent_bytes", 1, 1 << 32),
+            ("unsent_bytes_max", 1 << 20, 1 << 40),
+            ("receive_bytes_max", 1, 1 << 40),
+            ("request_bytes_max", 1, 1 << 40),
+            ("topic_requests_max", 1, 10_000_000),
+            ("acquisitions_max", 1, 100_000),
+            ("ledger_changes_max", 1, 100_000),
+            ("acquisitions_waiting_max", 1, 100_000_000),
+            ("topics_max", 1, 1 << 40),
+            ("message_window", 0, (1 << 32) - 1),
+            ("consume_interval", 1, 1 << 32),
+            ("ledger_messages_max", 0, 1 << 40),
+            ("ledger_bytes_max", 0, 1 << 50),
+            ("cache_bytes", 0, 1 << 50),
+            ("read_messages_max", 1, 100_000),
+            ("read_bytes_max", 1, 1 << 32),
+            ("reads_max", 1, 100_000),
+        )
+        check_ranges(self, bounds)
+        for name in ("topic_sweep_s", "consume_flush_s", "read_retry_s", "retention_interval_s", "operation_timeout_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("handshake_s", "frame_s", "topic_idle_s", "topic_age_s", "shutdown_s", "damage_wait_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it must be a number from 0 on")
+        for name in ("host", "region", "admin_host"):
+            if not getattr(self, name):
+                raise ConfigurationError(f"{name} is empty; it must be given")
+        if ":" in (self.advertised_host or self.host):
+            raise ConfigurationError(
+                "an IPv6 address cannot be expressed in a redirect; give advertised_host a name or an IPv4 address"
+            )
+        self._check_ports()
+        for name in self.admin_hosts:
+            if not _HOST_NAME.fullmatch(name):
+                raise ConfigurationError(
+                    f"admin_hosts names {name!r}; it must be a name such as hub1.example, without scheme and port"
+                )
+        if any(char.isspace() or not char.isprintable() for char in self.advertised_host):
+            raise ConfigurationError(f"advertised_host is {self.advertised_host!r}; it must be a name or an address")
+        if self.host in _ANY_ADDRESS and not self.advertised_host:
+            raise ConfigurationError(
+                f"host is {self.host}, which clients cannot be sent to; give advertised_host a name or an address too"
+            )
+        try:
+            self.region.encode()
+        except UnicodeEncodeError as exc:
+            raise ConfigurationError(f"region is {self.region!r}, which is not Unicode text") from exc
+        if self.tls_port >= 0 and not self.tls_certificate:
+            raise ConfigurationError("tls_port is set, so tls_certificate must name a PEM file")
+        if self.ledgers.entry_bytes_max < 2 * self.frame_bytes_max:
+            raise ConfigurationError("ledgers.entry_bytes_max must be at least twice frame_bytes_max")
+        if self.is_clustered and self.metadata.partition(":")[0] in ("", "sqlite"):
+            raise ConfigurationError(
+                "cluster.zookeeper is set, so the hubs must share their metadata: metadata must be the URL of a store "
+                "such as hbase://host:2181/hedwig, not of a file"
+            )
+        if self.bookkeeper.zookeeper and not self.is_clustered:
+            raise ConfigurationError(
+                "bookkeeper.zookeeper is set, and cluster.zookeeper is not: a standalone hub keeps its messages itself"
+            )
+
+    def _check_ports(self) -> None:
+        """Raise ConfigurationError if two listeners would share an address."""
+        listeners = (
+            ("port", self.port, self.host),
+            ("tls_port", self.tls_port, self.host),
+            ("admin_port", self.admin_port, self.admin_host),
+        )
+        for (one, port, host), (other, other_port, other_host) in combinations(listeners, 2):
+            if 0 < port == other_port and (host == other_host or _ANY_ADDRESS & {host, other_host}):
+                raise ConfigurationError(f"{one} and {other} are both {port}; give each a port of its own")
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether this is a hub of a cluster, and not standalone."""
+        return bool(self.cluster.zookeeper)
+
+    @property
+    def is_beside_originals(self) -> bool:
+        """Whether hubs of the original may be in the cluster: it has their metadata, and ledgers that they read."""
+        return bool(self.bookkeeper.compat) and self.metadata.startswith("zookeeper:")
+
+    @property
+    def advertised_admin_host(self) -> str:
+        """Return the address of the admin endpoint as others are told."""
+        return self.admin_host if self.admin_host not in _ANY_ADDRESS else self.advertised_host or self.host
+
+    @property
+    def admin_names(self) -> frozenset[str]:
+        """Return the names by which the admin endpoint may be asked, besides localhost and addresses."""
+        return frozenset({self.admin_host, self.advertised_host or self.host, *self.admin_hosts})
+
+    @property
+    def metadata_url(self) -> str:
+        """Return the URL of the metadata store: the one given, or the embedded one in the data directory."""
+        return self.metadata or f"sqlite://{quote(str((self.data_directory / 'metadata.db').resolve()))}"

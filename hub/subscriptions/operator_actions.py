@@ -1,0 +1,209 @@
+"""What operators do to the subscriptions of an owned topic: move a consume pointer anywhere, and delete.
+
+Subscribers only ever move their pointer forward. A pointer that an operator moves, forward or back, must survive what
+is under way: a connection that still consumes what it was given, and pointers on their way to the metadata. So a
+subscription that is attached is taken from its connection first, which is told and then closed: whatever is still on
+its way on it is not read any more.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from hedwig.errors import (
+    BadVersionError,
+    ClientNotSubscribedError,
+    InvalidArgumentError,
+    NoRecordError,
+    ServiceDownError,
+    TopicBusyError,
+)
+from hedwig.hub.subscriptions.subscribing import Subscribing
+from hedwig.hub.topics.topic import OwnedTopic
+from hedwig.metadata import SubscriptionDataManager
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState
+from hedwig.names import show_name
+from hedwig.versions import Version, Versioned
+
+__all__ = ["Edge", "Interventions", "Sought"]
+
+_TRIES: Final = 5
+
+
+class Edge(Enum):
+    """The two positions of a consume pointer that have a name."""
+
+    START = "start"
+    """Everything that is kept comes again."""
+    END = "end"
+    """Only what is published from now on comes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """A consume pointer that was moved: where it stood, where it stands, and whose connection was ended for that."""
+
+    was: int
+    consumed: int
+    first_id: int
+    last_id: int
+    detached: str | None
+    version: Version
+
+    @property
+    def next_id(self) -> int:
+        """The first message that comes again, or is yet to be published."""
+        return max(self.consumed + 1, self.first_id)
+
+
+class Interventions:
+    """Changes subscriptions of topics that this hub owns, each in its turn, by compare-and-set."""
+
+    def __init__(self, manager: SubscriptionDataManager, subscribing: Subscribing) -> None:
+        self._manager = manager
+        self._subscribing = subscribing
+
+    async def seek(
+        self, topic: OwnedTopic, subscriber: SubscriberId, to: int | Edge, *, force: bool, expected: Version | None
+    ) -> Sought:
+        """Move the consume pointer to `to`: that message and all before it do not come again, what is behind it does.
+
+        Args: force - take the subscription from whoever has it open; expected - the version the record must have.
+        Raises: TopicBusyError - it is open, and not `force`; ClientNotSubscribedError; BadVersionError - of `expected`;
+            InvalidArgumentError - there is no message `to` yet, or the topic keeps none; ServiceDownError - the topic
+            was released meanwhile, or others change the record all the time; MetadataError.
+        """
+        async with self._subscribing.turn(topic, subscriber):
+            _check_kept(topic)
+            found, detached = await self._take_away(topic, subscriber, force, expected)
+            consumed, start = await self._begin_at(topic, to)
+            with start:
+                for _ in range(_TRIES):
+                    _check_serving(topic)
+                    try:
+                        version = await self._manager.update_subscription_data(
+                            topic.name, subscriber, _moved(found, consumed), found.version
+                        )
+                    except (BadVersionError, NoRecordError):
+                        if expected is not None:
+                            raise
+                        found = await self._read(topic, subscriber)
+                        continue
+                    topic.is_to_collect = True
+                    first_id, last_id = topic.log.first_id, topic.log.last_id
+                    return Sought(
+                        was=_consumed(found),
+                        consumed=consumed,
+                        first_id=first_id,
+                        last_id=last_id,
+                        detached=detached,
+                        version=version,
+                    )
+        raise _changed_by_others(topic, subscriber)
+
+    async def _begin_at(self, topic: OwnedTopic, to: int | Edge) -> tuple[int, ExitStack]:
+        """Return what `to` means, and what keeps the messages behind it from being deleted until it is on record.
+
+        What is being deleted now is waited for: only then it is known which messages are left.
+        """
+        starts = self._subscribing.starts
+        with ExitStack() as stack:
+            async with starts.deletion(topic.name):
+                consumed = _position(topic, to)
+                stack.enter_context(starts.at(topic.name, consumed))
+            return consumed, stack.pop_all()
+
+    async def delete(
+        self, topic: OwnedTopic, subscriber: SubscriberId, *, force: bool, expected: Version | None
+    ) -> Versioned[SubscriptionData]:
+        """Delete a subscription, and return what it was.
+
+        Raises: as `seek`, but for positions.
+        """
+        async with self._subscribing.turn(topic, subscriber):
+            _check_kept(topic)
+            found, _ = await self._take_away(topic, subscriber, force, expected)
+            for _ in range(_TRIES):
+                _check_serving(topic)
+                try:
+                    await self._manager.delete_subscription_data(topic.name, subscriber, found.version)
+                except (BadVersionError, NoRecordError):
+                    if expected is not None:
+                        raise
+                    found = await self._read(topic, subscriber)
+                    continue
+                topic.is_to_collect = True
+                return found
+        raise _changed_by_others(topic, subscriber)
+
+    async def _take_away(
+        self, topic: OwnedTopic, subscriber: SubscriberId, force: bool, expected: Version | None
+    ) -> tuple[Versioned[SubscriptionData], str | None]:
+        """Have the subscription on record only, and return it, and the peer that had it open."""
+        _check_serving(topic)
+        self._subscribing.check_not_frozen()
+        found = await self._read(topic, subscriber)
+        if expected is not None and found.version != expected:
+            raise BadVersionError(f"{_name(topic, subscriber)} is at version {found.version}, not {expected}", found)
+        held = topic.subscription(subscriber)
+        if held is None:
+            return found, None
+        peer = held.cursor.channel.peer if held.cursor is not None and held.is_delivered else None
+        if peer is not None and not force:
+            raise TopicBusyError(f"{held} is attached from {peer}")
+        await self._subscribing.take_away(held)
+        return await self._read(topic, subscriber), peer
+
+    async def _read(self, topic: OwnedTopic, subscriber: SubscriberId) -> Versioned[SubscriptionData]:
+        found = await self._manager.read_subscription_data(topic.name, subscriber)
+        if found is None:
+            raise ClientNotSubscribedError(f"there is no {_name(topic, subscriber)}")
+        return found
+
+
+def _check_serving(topic: OwnedTopic) -> None:
+    if not topic.is_serving:
+        raise ServiceDownError(f"topic '{show_name(topic.name)}' is being released; try again")
+
+
+def _check_kept(topic: OwnedTopic) -> None:
+    if not topic.is_durable:
+        raise InvalidArgumentError(
+            f"topic '{show_name(topic.name)}' is not durable: its subscriptions are not kept, and end with their "
+            "connections"
+        )
+
+
+def _position(topic: OwnedTopic, to: int | Edge) -> int:
+    last_id = topic.log.last_id
+    match to:
+        case Edge.START:
+            return topic.log.first_id - 1
+        case Edge.END:
+            return last_id
+        case _ if to > last_id:
+            raise InvalidArgumentError(
+                f"topic '{show_name(topic.name)}' has no message {to} yet; the last one is {last_id}"
+            )
+        case _:
+            return to
+
+
+def _moved(found: Versioned[SubscriptionData], consumed: int) -> SubscriptionData:
+    """Return what changes of the record: how far other regions had come stays as it is known."""
+    state = found.value.state
+    remote = state.consumed.remote if state is not None and consumed else ()
+    return SubscriptionData(state=SubscriptionState(MessageSeqId(consumed, remote)))
+
+
+def _consumed(found: Versioned[SubscriptionData]) -> int:
+    return found.value.state.consumed.local if found.value.state is not None else 0
+
+
+def _name(topic: OwnedTopic, subscriber: SubscriberId) -> str:
+    return f"subscription of '{show_name(subscriber)}' to topic '{show_name(topic.name)}'"
+
+
+def _changed_by_others(topic: OwnedTopic, subscriber: SubscriberId) -> ServiceDownError:
+    return ServiceDownError(f"the {_name(topic, subscriber)} is changed by others at the same time; try again")

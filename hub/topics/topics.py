@@ -1,0 +1,540 @@
+"""The topics that this hub owns: how each is acquired, kept and released.
+
+A request for a topic that is not owned waits while it is acquired, behind those that came before it. At most so many
+topics are acquired at once, and at most so many wait; the rest are refused, since a queue without bound is no help.
+Connections have turns, so that one which asks for very many topics delays itself only.
+"""
+
+import asyncio
+import fnmatch
+import logging
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from hedwig.clock import Clock
+from hedwig.concurrency.fair_turns import FairTurns
+from hedwig.concurrency.rate_limiter import Pace
+from hedwig.concurrency.tasks import Tasks
+from hedwig.errors import (
+    BadVersionError,
+    HedwigError,
+    LedgerError,
+    MetadataError,
+    NoSuchTopicError,
+    NoTopicPersistenceInfoError,
+    NotResponsibleForTopicError,
+    ServiceDownError,
+    TopicBusyError,
+    UncertainStateError,
+)
+from hedwig.hub.logs.durable_log import DurableLog
+from hedwig.hub.logs.log import TopicLog
+from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.non_durable_log import FleetingLog
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.topics.ownership import Claim, Ownership
+from hedwig.hub.topics.topic import OwnedTopic, TopicState
+from hedwig.model import HubInfo, LedgerRanges, Topic
+from hedwig.names import show_name
+from hedwig.versions import Version
+
+__all__ = ["Caretaker", "Topics"]
+
+_log = logging.getLogger(__name__)
+
+_SWEEP_SLICE: Final = 5000
+"""How many topics are looked at before others have a turn."""
+_RELEASES_AT_ONCE: Final = 256
+_LEFT_S: Final = 10.0
+"""For how long a topic that was given up for the balance is left to the others, so that they are asked for it."""
+_LEFT_MAX: Final = 100_000
+_FAIR_SHARE: Final = 16
+"""How many topics may wait for their turn for one connection however many wait for others."""
+
+
+class Caretaker(Protocol):
+    """Who does what has to be done before a topic can be let go."""
+
+    def parting(self, topic: OwnedTopic) -> AbstractContextManager[None]:
+        """At its end, once `topic` has been let go, close the channels that served subscriptions of it at its begin."""
+        ...
+
+    async def detach_all(self, topic: OwnedTopic) -> None:
+        """End the deliveries of `topic`, and store the consume pointers of its subscriptions."""
+        ...
+
+    async def collect(self, topic: OwnedTopic) -> int:
+        """Delete the closed ledgers of `topic` that everybody has consumed; return how many messages that were."""
+        ...
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A request for a topic; `makes` says whether it is worth making a topic that does not exist."""
+
+    makes: bool
+    should_claim: bool
+    tried: Sequence[bytes]
+    serve: Callable[[OwnedTopic], None]
+    refuse: Callable[[HedwigError], None]
+
+
+@dataclass(slots=True)
+class _Acquisition:
+    """A topic on its way to be owned, and who waits for it."""
+
+    waiters: deque[_Waiter] = field(default_factory=deque)
+    running: asyncio.Task[None] | None = None
+    """Set once it has had its turn."""
+
+    @property
+    def makes(self) -> bool:
+        """Whether any of those who wait makes the topic if there is none."""
+        return any(waiter.makes for waiter in self.waiters)
+
+    @property
+    def should_claim(self) -> bool:
+        """Whether any of those who wait was sent here by another hub."""
+        return any(waiter.should_claim for waiter in self.waiters)
+
+    @property
+    def tried(self) -> frozenset[bytes]:
+        """The hubs that have sent any of those who wait away."""
+        return frozenset(hub for waiter in self.waiters for hub in waiter.tried)
+
+    def refuse_the_first_that_make_nothing(self, error: HedwigError) -> None:
+        """Refuse whoever makes no topic, but for those behind somebody who does."""
+        while self.waiters and not self.waiters[0].makes:
+            self.waiters.popleft().refuse(error)
+
+    def refuse_all_not_sent_here(self, error: HedwigError) -> None:
+        """Refuse whoever asks here first."""
+        refused = [waiter for waiter in self.waiters if not waiter.should_claim]
+        self.waiters = deque(waiter for waiter in self.waiters if waiter.should_claim)
+        for waiter in refused:
+            waiter.refuse(error)
+
+
+@dataclass(slots=True)
+class _Handover:
+    """A release to a hub that is named, and whether that hub is the owner now."""
+
+    target: HubInfo
+    is_done: bool = False
+
+
+class Topics:
+    """The owned topics, and those on their way in and out."""
+
+    def __init__(
+        self,
+        options: HubOptions,
+        ownership: Ownership,
+        store: LogStore,
+        clock: Clock,
+        exists: Callable[[Topic], Coroutine[Any, Any, bool]],
+    ) -> None:
+        """`exists` says whether the metadata have any record of a topic, as of now."""
+        self._options = options
+        self._exists = exists
+        self.ownership = ownership
+        self._store = store
+        self._clock = clock
+        self._owned: dict[Topic, OwnedTopic] = {}
+        self._acquisitions: dict[Topic, _Acquisition] = {}
+        self._turns = FairTurns[Topic]()
+        """Topics that wait for their turn to be acquired."""
+        self._running = 0
+        self._pace = Pace(options.cluster.claims_rate if options.is_clustered else 0, clock)
+        self._next_turn: asyncio.TimerHandle | None = None
+        self._releases: dict[Topic, asyncio.Task[None]] = {}
+        """Topics on their way out."""
+        self._deletions: dict[Topic, asyncio.Task[LedgerRanges]] = {}
+        """Topics whose persistence records are being deleted."""
+        self._tasks = Tasks()
+        self._released = asyncio.Event()
+        """Set whenever a release has ended."""
+        self._non_durable = _pattern(options.non_durable_topics)
+        self._is_closing = False
+        """Whether nothing is claimed any more, since the hub ends."""
+        self._is_over = False
+        self.claims_nothing_new = False
+        """Whether topics without owner are left to other hubs, where there are any."""
+        self._left: OrderedDict[Topic, float] = OrderedDict()
+        """Topics that are left to other hubs, where there are any, and until when."""
+        self._caretaker: Caretaker | None = None
+        self.acquired = 0
+        self.released = 0
+
+    def attach_caretaker(self, caretaker: Caretaker) -> None:
+        """Say who prepares topics for their release. Before anything else."""
+        self._caretaker = caretaker
+
+    # ----------------------------------------------------------------------------------------------- looking
+
+    def __len__(self) -> int:
+        return len(self._owned)
+
+    def __iter__(self) -> Iterator[OwnedTopic]:
+        return iter(self._owned.values())
+
+    def get(self, name: Topic) -> OwnedTopic | None:
+        """Return a topic that is owned and served."""
+        topic = self._owned.get(name)
+        return topic if topic is not None and topic.state is TopicState.SERVING else None
+
+    def is_durable(self, name: Topic) -> bool:
+        return self._non_durable is None or not self._non_durable.match(name.decode("utf-8", "surrogateescape"))
+
+    @property
+    def acquiring(self) -> int:
+        return len(self._acquisitions)
+
+    @property
+    def waiting(self) -> int:
+        """How many topics wait for their turn to be acquired."""
+        return len(self._turns)
+
+    def now(self) -> int:
+        """Return whole seconds of the hub's clock: one object for all topics that are used in the same second."""
+        return int(self._clock.monotonic())
+
+    # --------------------------------------------------------------------------------------------- acquiring
+
+    def with_topic(
+        self,
+        name: Topic,
+        *,
+        source: Hashable,
+        makes: bool,
+        should_claim: bool,
+        tried: Sequence[bytes] = (),
+        serve: Callable[[OwnedTopic], None],
+        refuse: Callable[[HedwigError], None],
+    ) -> None:
+        """Call `serve` with the topic once this hub owns it, in the order of these calls; else `refuse`.
+
+        Args: source - who asks; each has its turn among the others that do; makes - make the topic if there is none,
+            else `refuse` with NoSuchTopicError; tried - the hubs that have redirected the request, in order.
+        """
+        if self._is_over or (self._is_closing and not self._options.is_clustered):
+            refuse(ServiceDownError("the hub is shutting down"))
+            return
+        acquisition = self._acquisitions.get(name)
+        if acquisition is None:
+            topic = self.get(name)
+            if topic is not None:
+                serve(topic)
+                return
+            owner = self.ownership.known_owner(name, should_claim=should_claim, tried=tried)
+            if owner is not None:
+                refuse(NotResponsibleForTopicError(owner.address))
+                return
+            is_full = len(self._turns) >= self._options.acquisitions_waiting_max
+            if is_full and self._turns.waiting_for(source) >= _FAIR_SHARE:
+                refuse(ServiceDownError("too many topics wait to be acquired by this hub; try again"))
+                return
+            acquisition = self._acquisitions[name] = _Acquisition()
+        if len(acquisition.waiters) >= self._options.topic_requests_max:
+            refuse(ServiceDownError(f"too many requests wait for topic '{show_name(name)}'; try again"))
+            return
+        acquisition.waiters.append(_Waiter(makes, should_claim, tried, serve, refuse))
+        if acquisition.running is None:
+            # Also if it waits for others already, who may have many more in front of it.
+            self._turns.add(name, source)
+            self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        while self._turns and self._running < self._options.acquisitions_max:
+            if (wait_s := self._pace.wait_s()) > 0:
+                if self._next_turn is None:
+                    self._next_turn = asyncio.get_running_loop().call_later(wait_s, self._go_on)
+                return
+            name = self._turns.take()
+            self._running += 1
+            acquisition = self._acquisitions[name]
+            acquisition.running = self._tasks.start(self._acquire(name, acquisition))
+
+    def _go_on(self) -> None:
+        self._next_turn = None
+        self._begin_turns()
+
+    async def _acquire(self, name: Topic, acquisition: _Acquisition) -> None:
+        topic: OwnedTopic | None = None
+        error: HedwigError | None = None
+        try:
+            # A topic that is on its way out has to be gone first.
+            for leaving in (self._releases.get(name), self._deletions.get(name)):
+                if leaving is not None:
+                    await asyncio.wait([leaving])
+            topic = await self._own_or_redirect(name, acquisition)
+        except HedwigError as exc:
+            error = exc
+        except TimeoutError:
+            error = ServiceDownError(f"topic '{show_name(name)}' could not be acquired in time; try again")
+        except Exception:
+            # A defect of ours; whoever waits has to be told all the same.
+            _log.exception("topic '%s' could not be acquired", show_name(name))
+        finally:
+            self._running -= 1
+            del self._acquisitions[name]
+            if topic is not None:
+                self._owned[name] = topic
+                self.acquired += 1
+            # Nothing else runs meanwhile, so nobody gets in front of those who wait.
+            for waiter in acquisition.waiters:
+                if topic is not None and topic.is_serving:
+                    waiter.serve(topic)
+                else:
+                    waiter.refuse(error or ServiceDownError(f"topic '{show_name(name)}' could not be acquired"))
+            self._begin_turns()
+
+    async def _own_or_redirect(self, name: Topic, acquisition: _Acquisition) -> OwnedTopic:
+        if not acquisition.makes and not await self._store.within(self._exists(name)):
+            error = NoSuchTopicError(f"there is no topic '{show_name(name)}'")
+            acquisition.refuse_the_first_that_make_nothing(error)
+            if not acquisition.waiters:
+                raise error
+        should_claim = acquisition.should_claim
+        try:
+            return await self._own(name, should_claim, acquisition.tried)
+        except NotResponsibleForTopicError as exc:
+            if should_claim or not acquisition.should_claim:
+                raise
+            # It may have been this hub's choice. Who was sent here meanwhile, perhaps by the very hub that was chosen,
+            # must not be sent back: the original client takes that for a loop.
+            acquisition.refuse_all_not_sent_here(exc)
+        return await self._own(name, True, acquisition.tried)
+
+    async def _own(self, name: Topic, should_claim: bool, tried: Collection[bytes]) -> OwnedTopic:
+        may_claim = should_claim and not self.claims_nothing_new and not self._is_left(name)
+        claim = await self.ownership.claim(name, should_claim=may_claim, tried=tried, takes=not self._is_closing)
+        try:
+            log = await self._open_log(name, claim)
+        except Exception as exc:
+            # Not if it is cancelled: then all topics are abandoned, and there is no time to wait for the store.
+            _log.warning(
+                "topic '%s' was claimed, but cannot be served: %s", show_name(name), exc if str(exc) else repr(exc)
+            )
+            if not isinstance(exc, UncertainStateError):  # Else see `_let_go`.
+                await self.ownership.release(name, claim.version)
+            raise
+        self._left.pop(name, None)
+        return OwnedTopic(self, name, claim.version, log, self.now())
+
+    async def _open_log(self, name: Topic, claim: Claim) -> TopicLog:
+        if self.is_durable(name):
+            return await DurableLog.open(self._store, name, taken_over=claim.taken_over)
+        return FleetingLog(self._store)
+
+    # --------------------------------------------------------------------------------------------- releasing
+
+    def give_up(self, topic: OwnedTopic, error: HedwigError) -> None:
+        """Let go of a topic whose log failed: whoever owns it next finds out what is in it."""
+        if topic.state is TopicState.SERVING:
+            _log.error("topic '%s' is given up: %s", show_name(topic.name), error)
+            self._begin_release(topic, close_log=False)
+
+    async def leave(self, topic: OwnedTopic) -> None:
+        """Release a topic for another hub to have: for a while this one claims it only if it is chosen for it.
+
+        Clients come back to where their topic was, and those of the original always ask for it to be claimed there.
+        """
+        self._left[topic.name] = self._clock.monotonic() + _LEFT_S
+        self._left.move_to_end(topic.name)
+        if len(self._left) > _LEFT_MAX:
+            self._left.popitem(last=False)
+        await self.release(topic)
+
+    def take_back(self, name: Topic) -> None:
+        """Leave a topic to others no longer: somebody wants it here."""
+        self._left.pop(name, None)
+
+    def _is_left(self, name: Topic) -> bool:
+        until = self._left.get(name)
+        if until is None:
+            return False
+        if self._clock.monotonic() < until:
+            return True
+        del self._left[name]
+        return False
+
+    async def release(self, topic: OwnedTopic) -> None:
+        """Release a topic: detach its subscribers, store what is to be stored, delete the owner record."""
+        if topic.state is TopicState.SERVING:
+            self._begin_release(topic, close_log=True)
+        if (task := self._releases.get(topic.name)) is not None:
+            await asyncio.wait([task])
+
+    async def hand_over(self, topic: OwnedTopic, target: HubInfo) -> bool:
+        """Release a topic to the hub `target`; return whether it is surely that hub's from now on.
+
+        Requests that come meanwhile wait, and are sent there. If not, then the topic was on its way out already, or the
+        store fails, or others have the topic: whoever the owner record names serves it.
+        """
+        handover = None
+        if topic.state is TopicState.SERVING:
+            handover = _Handover(target)
+            self._begin_release(topic, close_log=True, handover=handover)
+        if (task := self._releases.get(topic.name)) is not None:
+            await asyncio.wait([task])
+        return handover is not None and handover.is_done
+
+    def _begin_release(self, topic: OwnedTopic, *, close_log: bool, handover: _Handover | None = None) -> None:
+        topic.state = TopicState.RELEASING
+        task = self._tasks.start(self._release(topic, close_log, handover))
+        self._releases[topic.name] = task
+
+    async def _release(self, topic: OwnedTopic, close_log: bool, handover: _Handover | None) -> None:
+        assert self._caretaker is not None
+        # What the topic's subscribers find when they come back is what they are to find: nobody's topic, or another's.
+        with self._caretaker.parting(topic):
+            await self._shut(topic, self._caretaker, close_log, handover)
+            await self._let_go(topic, handover)
+        topic.state = TopicState.RELEASED
+        self.released += 1
+        self._owned.pop(topic.name, None)
+        self._releases.pop(topic.name, None)
+        self._released.set()
+
+    async def _shut(self, topic: OwnedTopic, caretaker: Caretaker, close_log: bool, handover: _Handover | None) -> None:
+        """Detach the subscribers and close the log, whatever fails."""
+        try:
+            await caretaker.detach_all(topic)
+        except Exception:
+            _log.exception("topic '%s': not all of its subscribers are detached", show_name(topic.name))
+        try:
+            if close_log:
+                await topic.log.close()
+                # At a shutdown time is short, and in a hand-over clients wait; the next owner collects as well.
+                if not self._is_closing and handover is None:
+                    await caretaker.collect(topic)
+        except (MetadataError, LedgerError, ServiceDownError, TimeoutError) as exc:
+            _log.warning("topic '%s' is left for the next owner to recover: %r", show_name(topic.name), exc)
+        except Exception:
+            _log.exception("topic '%s' is left for the next owner to recover", show_name(topic.name))
+
+    async def _let_go(self, topic: OwnedTopic, handover: _Handover | None) -> None:
+        """Give the owner record up, once nothing that was begun for the topic changes it any more.
+
+        A change of its ranges that is in doubt might still do so. The owner record stays then, so that the next claim,
+        of whatever hub, takes the topic over and shuts that change out.
+        """
+        is_known = await topic.log.end()
+        if handover is not None:
+            handover.is_done = await self.ownership.hand_over(topic.name, topic.owner_version, handover.target)
+        elif is_known:
+            await self.ownership.release(topic.name, topic.owner_version)
+
+    # ---------------------------------------------------------------------------------------------- deleting
+
+    async def delete(self, name: Topic, version: Version) -> LedgerRanges:
+        """Delete the persistence record of a topic that is not owned here, and return the ranges that it had.
+
+        Their ledgers are deleted from then on. Requests for the topic that come before the record is gone wait, and
+        find that there is none. May be cancelled: that goes on.
+
+        Raises: TopicBusyError - this hub owns the topic, or is about to; BadVersionError, NoRecordError - it is not at
+            `version`; another MetadataError.
+        """
+        if self._is_over or self._is_closing:
+            raise ServiceDownError("the hub is shutting down")
+        if any(name in busy for busy in (self._owned, self._acquisitions, self._releases, self._deletions)):
+            raise TopicBusyError(f"topic '{show_name(name)}' is used at this hub; release it first")
+        task = self._deletions[name] = asyncio.get_running_loop().create_task(self._delete(name, version))
+        task.add_done_callback(partial(self._deleted, name))
+        return await asyncio.shield(task)
+
+    def _deleted(self, name: Topic, task: "asyncio.Task[LedgerRanges]") -> None:
+        del self._deletions[name]
+        if not task.cancelled():
+            task.exception()  # Its caller was told of it, or has left.
+
+    async def _delete(self, name: Topic, version: Version) -> LedgerRanges:
+        persistence = self._store.persistence
+        found = await persistence.read_topic_persistence_info(name)
+        if found is None:
+            raise NoTopicPersistenceInfoError(f"there is no topic '{show_name(name)}'")
+        if found.version != version:
+            raise BadVersionError(f"topic '{show_name(name)}' is at version {found.version}, not {version}", found)
+        await persistence.delete_topic_persistence_info(name, version)
+        # Not those of a record of which it is not known whether it is gone.
+        self._store.deletions.begin(each.ledger_id for each in found.value.ranges)
+        return found.value
+
+    async def sweep(self) -> None:
+        """Release what is due: topics that are idle, too old, or too many."""
+        now = self.now()
+        idle_s, age_s = self._options.topic_idle_s, self._options.topic_age_s
+        idle_since = now - idle_s if idle_s else -1
+        old_since = now - age_s if age_s else -1
+        unused: list[OwnedTopic] = []
+        excess = len(self._owned) - len(self._releases) - self._options.topics_max
+        for index, topic in enumerate(list(self._owned.values())):
+            if index % _SWEEP_SLICE == _SWEEP_SLICE - 1:
+                await asyncio.sleep(0)
+            # Of millions of topics few are due, so what all have to pass is two comparisons.
+            is_idle = topic.used_at <= idle_since and topic.is_unused
+            if is_idle or topic.claimed_at <= old_since:
+                await self._make_room(topic)
+            elif excess > 0 and topic.is_unused:
+                unused.append(topic)
+        if excess > 0:
+            unused.sort(key=lambda topic: topic.used_at)
+            for topic in unused[:excess]:
+                await self._make_room(topic)
+
+    async def _make_room(self, topic: OwnedTopic) -> None:
+        """Begin to release a topic, once not too many others are on their way out."""
+        while len(self._releases) >= _RELEASES_AT_ONCE:
+            self._released.clear()
+            await self._released.wait()
+        if topic.state is TopicState.SERVING:
+            self._begin_release(topic, close_log=True)
+
+    async def close(self) -> None:
+        """Claim nothing more, and release all topics. May be cancelled: the rest is taken over later.
+
+        In a cluster, whoever waits or comes is sent to other hubs, until `abandon`.
+        """
+        self._is_closing = True
+        if not self._options.is_clustered:
+            self._refuse_turns()
+        claiming = [each.running for each in self._acquisitions.values() if each.running is not None]
+        for topic in list(self._owned.values()):
+            await self._make_room(topic)
+        if claiming:
+            await asyncio.wait(claiming)
+        for topic in list(self._owned.values()):
+            await self._make_room(topic)
+        while self._releases:
+            await asyncio.wait(list(self._releases.values()))
+
+    def _refuse_turns(self) -> None:
+        """Refuse everything that waits to be acquired."""
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        while self._turns:
+            for waiter in self._acquisitions.pop(self._turns.take()).waiters:
+                waiter.refuse(ServiceDownError("the hub is shutting down"))
+
+    async def abandon(self) -> None:
+        """Let go of everything as it is, and refuse whatever comes: whoever owns these topics next recovers them."""
+        self._is_over = True
+        self._refuse_turns()
+        await self._tasks.cancel()
+        for deletion in self._deletions.values():
+            deletion.cancel()
+        for topic in self._owned.values():
+            topic.state = TopicState.RELEASED
+            topic.log.abandon()
+        self._owned.clear()
+
+
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
+    return re.compile("|".join(fnmatch.translate(each) for each in patterns)) if patterns else None

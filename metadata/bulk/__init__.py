@@ -1,0 +1,1 @@
+"""The metadata in bulk: loading, copying, comparing, exporting, finding faults and repairing them."""

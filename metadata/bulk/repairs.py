@@ -1,0 +1,148 @@
+"""Repairs of single records: each by compare-and-set at the version at which the fault was seen.
+
+All may be made while hubs run, and may end at any point: what is half done is a state that hubs make themselves, and a
+check finds what is left. What a hub that lives owns is not for these functions; whoever calls knows which hubs live.
+"""
+
+import enum
+from collections import OrderedDict
+from typing import Any, Final
+
+from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError, TopicPersistenceInfoExistsError
+from hedwig.metadata.contract.kinds import OWNERSHIP, SUBSCRIPTIONS, RecordKind
+from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.store import MetadataStore
+from hedwig.model import HubInfo, LedgerRanges, SubscriptionData, SubscriptionState, Topic
+from hedwig.versions import NEW, Version, Versioned
+
+__all__ = [
+    "Renewals",
+    "RepairResult",
+    "delete_unreadable",
+    "make_topic",
+    "release_dead_owner",
+    "reset_pointer",
+]
+
+_TRIES: Final = 8
+_REMEMBERED_MAX: Final = 10_000
+
+
+class RepairResult(enum.StrEnum):
+    """What became of a repair."""
+
+    REPAIRED = "repaired"
+    CHANGED = "changed"
+    """Somebody wrote first: it was left as it is."""
+    LEFT = "left"
+    """It is not for a program to decide, or not now."""
+
+
+class Renewals:
+    """Writes ledger ranges anew as they are, so that nothing that was sent before takes effect.
+
+    It remembers the versions that it replaced, of the topics that came last: what was seen there is there still.
+    """
+
+    def __init__(self) -> None:
+        self._replaced: OrderedDict[Topic, tuple[Version, Version]] = OrderedDict()
+
+    async def renew(self, store: MetadataStore, topic: Topic) -> bool:
+        """Write the ledger ranges of a topic that no living hub owns; say whether others left room for that.
+
+        Raises: as `release_dead_owner`.
+        """
+        for _ in range(_TRIES):
+            if await self.renew_once(store, topic):
+                return True
+        return False
+
+    async def renew_once(self, store: MetadataStore, topic: Topic) -> bool:
+        """Try once; say whether nobody came between. A topic without ranges has nothing to renew."""
+        current = await store.persistence.read_topic_persistence_info(topic)
+        if current is None:
+            return True
+        try:
+            version = await store.persistence.write_topic_persistence_info(topic, current.value, current.version)
+        except (BadVersionError, NoRecordError):
+            return False
+        seen, by = self._replaced.get(topic, (current.version, current.version))
+        self._replaced[topic] = seen if by == current.version else current.version, version
+        self._replaced.move_to_end(topic)
+        if len(self._replaced) > _REMEMBERED_MAX:
+            self._replaced.popitem(last=False)
+        return True
+
+    def of(self, topic: Topic, version: Version) -> Version:
+        """Return the version that ranges seen at `version` have now, if it was replaced here."""
+        replaced, by = self._replaced.get(topic, (None, version))
+        return by if version == replaced else version
+
+
+async def release_dead_owner(
+    store: MetadataStore, topic: Topic, seen: Versioned[HubInfo], renewals: Renewals
+) -> RepairResult:
+    """Delete the owner record of a hub that is dead for good, after shutting out what that hub may have sent.
+
+    The next hub claims the topic as one that nobody owned, so what a takeover does comes first: the ledger ranges are
+    written anew, and a write of them that is still on its way is refused. A ledger that was left open is fenced by the
+    next owner in any case.
+
+    Raises: CorruptRecordError - the ledger ranges cannot be read; MetadataUnavailableError, UncertainStateError.
+    """
+    for _ in range(_TRIES):
+        current = await store.ownership.read_owner_info(topic)
+        if current is None or current.version != seen.version:
+            return RepairResult.CHANGED
+        if await renewals.renew_once(store, topic):
+            break
+    else:
+        return RepairResult.CHANGED
+    try:
+        await store.ownership.delete_owner_info(topic, seen.version)
+    except (BadVersionError, NoRecordError):
+        return RepairResult.CHANGED
+    return RepairResult.REPAIRED
+
+
+async def reset_pointer(store: MetadataStore, key: RecordKey, seen: Versioned[SubscriptionData]) -> RepairResult:
+    """Set the consume pointer of a subscription to 0; it counts messages of a topic that is not there any more."""
+    assert key.subscriber is not None, "it is a subscription's"
+    state = seen.value.state
+    if state is None or state == SubscriptionState():
+        return RepairResult.REPAIRED
+    data = SubscriptionData(state=SubscriptionState(unknown=state.unknown))
+    try:
+        await store.subscriptions.update_subscription_data(key.topic, key.subscriber, data, seen.version)
+    except (BadVersionError, NoRecordError):
+        return RepairResult.CHANGED
+    return RepairResult.REPAIRED
+
+
+async def make_topic(store: MetadataStore, topic: Topic) -> RepairResult:
+    """Make the topic, unless somebody has."""
+    try:
+        await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    except TopicPersistenceInfoExistsError:
+        return RepairResult.CHANGED
+    return RepairResult.REPAIRED
+
+
+async def delete_unreadable(
+    store: MetadataStore, kind: RecordKind[Any], key: RecordKey, version: Version | None, renewals: Renewals
+) -> RepairResult:
+    """Delete an owner record or a subscription that cannot be read; LEFT for any other, and without a version."""
+    if version is None:
+        return RepairResult.LEFT
+    try:
+        if kind.name == OWNERSHIP.name:
+            await renewals.renew(store, key.topic)
+            await store.ownership.delete_owner_info(key.topic, version)
+        elif kind.name == SUBSCRIPTIONS.name and key.subscriber is not None:
+            await store.subscriptions.delete_subscription_data(key.topic, key.subscriber, version)
+        else:
+            return RepairResult.LEFT
+    except (BadVersionError, NoRecordError, CorruptRecordError):
+        # A refusal shows the record that is there, if that can be read.
+        return RepairResult.CHANGED
+    return RepairResult.REPAIRED

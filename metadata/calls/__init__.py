@@ -1,0 +1,1 @@
+"""Calls to a store: lost replies resolved, single operations gathered, conflicts counted."""

@@ -1,0 +1,1 @@
+"""The contract of a backend: tables, operations and their outcomes, layout, scans, changes, URLs."""

@@ -1,0 +1,178 @@
+"""The gate through which all writes of a process go to its store, so that they can be held back, every one of them.
+
+A gate that is closed lets no write begin, and whoever closes it waits until none is under way. A write whose outcome is
+not known may still come into effect for a while: until that has passed, nobody may take the gate for closed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from hedwig.clock import Clock, Deadline
+from hedwig.errors import MetadataUnavailableError, UncertainStateError
+from hedwig.metadata.contract.operations import Operation, Outcome, Read, RecordKey
+from hedwig.metadata.contract.table import TableOver, VersionedTable
+from hedwig.versions import Version
+
+__all__ = ["GatedTable", "WriteGate", "reads_only"]
+
+R = TypeVar("R")
+
+_DOUBT: Final = 2
+"""For how many operation timeouts a write of unknown outcome may come into effect yet.
+
+One is what the store has for it; the other is for what a store that was slow, or a network, did not forget in time.
+"""
+
+
+class WriteGate:
+    """Open, held (writes wait for a decision, no longer than an operation may) or closed (writes are refused)."""
+
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._open = asyncio.Event()
+        self._open.set()
+        self._why: str | None = None
+        self._decided = asyncio.Event()
+        self._decided.set()
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._doubt_until = clock.monotonic()
+
+    @property
+    def why_closed(self) -> str | None:
+        """Return why writes are refused; None if they are not."""
+        return self._why
+
+    @property
+    def running(self) -> int:
+        """How many writes are under way."""
+        return self._running
+
+    def hold(self) -> None:
+        """Have writes wait until `open` or `close` is called."""
+        self._decided.clear()
+
+    def open(self) -> None:
+        """Let writes through."""
+        self._why = None
+        self._open.set()
+        self._decided.set()
+
+    def close(self, why: str) -> None:
+        """Refuse writes that have not begun; `why` is for whoever is refused."""
+        self._why = why
+        self._open.clear()
+        self._decided.set()
+
+    async def wait_open(self) -> None:
+        """Wait until the gate is not closed."""
+        await self._open.wait()
+
+    async def settle(self) -> None:
+        """Wait until no write is under way; may be cancelled.
+
+        Raises: UncertainStateError - one has not ended; or what became of one that ended a while ago is not known, and
+            may change yet.
+        """
+        try:
+            async with asyncio.timeout(_DOUBT * self._timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            raise UncertainStateError(
+                "a write of this hub is under way for longer than it may take; try again"
+            ) from None
+        doubt_s = self._doubt_until - self._clock.monotonic()
+        if doubt_s > 0:
+            raise UncertainStateError(
+                "the outcome of a write of this hub is not known, and it may come into effect yet; try again in "
+                f"{doubt_s:.0f} s"
+            )
+
+    def doubt(self) -> None:
+        """Note that what became of a write is not known."""
+        self._doubt_until = self._clock.monotonic() + _DOUBT * self._timeout_s
+
+    async def enter(self, deadline: Deadline | None = None) -> Deadline | None:
+        """Wait until a write may begin, which has to be `under_way` before anything else is awaited.
+
+        Returns: the write's deadline, which has begun if it had to wait.
+        Raises: MetadataUnavailableError - it is refused, and surely not done.
+        """
+        if not self._decided.is_set():
+            deadline = deadline or Deadline.after(self._clock, self._timeout_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(deadline.remaining_s()):
+                    await self._decided.wait()
+        if not self._decided.is_set():
+            raise MetadataUnavailableError("whether the metadata are frozen could not be learned in time; try again")
+        if self._why is not None:
+            raise MetadataUnavailableError(self._why)
+        return deadline
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count what is done within as a write; in doubt if it ends with an error that does not tell its outcome."""
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        except BaseException as exc:
+            # Cancelled, or a defect of ours: that says nothing of the outcome.
+            if not getattr(exc, "definite", False):
+                self.doubt()
+            raise
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+
+class GatedTable(TableOver[R]):
+    """A VersionedTable over another, whose writes go through a gate; reads do not."""
+
+    def __init__(self, table: VersionedTable[R], gate: WriteGate) -> None:
+        super().__init__(table)
+        self._gate = gate
+
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
+        deadline = await self._gate.enter(deadline)
+        with self._gate.under_way():
+            return await self._table.write(key, record, version, merge=merge, deadline=deadline)
+
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
+        deadline = await self._gate.enter(deadline)
+        with self._gate.under_way():
+            await self._table.delete(key, version, deadline)
+
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        if all(isinstance(operation, Read) for operation in operations):
+            return await self._table.apply(operations, deadline)
+        try:
+            deadline = await self._gate.enter(deadline)
+        except MetadataUnavailableError as exc:
+            return await reads_only(self._table, operations, exc, deadline)
+        with self._gate.under_way():
+            outcomes = await self._table.apply(operations, deadline)
+            if any(isinstance(outcome.error, UncertainStateError) for outcome in outcomes):
+                self._gate.doubt()
+        return outcomes
+
+
+async def reads_only(
+    table: VersionedTable[R],
+    operations: Sequence[Operation[R]],
+    error: MetadataUnavailableError,
+    deadline: Deadline | None,
+) -> list[Outcome[R]]:
+    """Carry out the reads among `operations`; the writes came to `error`."""
+    reads = [operation for operation in operations if isinstance(operation, Read)]
+    read: list[Outcome[R]] = await table.apply(reads, deadline) if reads else []
+    found = iter(read)
+    return [next(found) if isinstance(operation, Read) else Outcome(error=error) for operation in operations]

@@ -1,0 +1,94 @@
+"""The lease under which a process writes: once it has run out, no write begins, and none that was lost is repeated.
+
+Whoever has lost a record to somebody else may not know it yet, and compare-and-set stops only writes to records that
+were changed since. So a write begins under a lease that holds at that moment, after all that it waited for here; and
+each attempt of it has to be sent, and answered, before that lease as it is known then would run out.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, TypeAlias, TypeVar
+
+from hedwig.clock import Clock, Deadline
+from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata.contract.operations import Operation, Outcome, Read, RecordKey
+from hedwig.metadata.contract.table import TableOver, VersionedTable
+from hedwig.metadata.contract.write_gate import reads_only
+from hedwig.versions import Version
+
+__all__ = ["LeasedTable", "WriteLease", "check_lease", "within_lease"]
+
+R = TypeVar("R")
+
+WriteLease: TypeAlias = Callable[[], float]
+"""Returns for how many seconds writes may be sent from now on, as far as is known now: infinity if nothing ends that.
+
+Once it has returned 0 it does so for good.
+"""
+
+_NO_LEASE: Final = "this process cannot prove any more that it may write"
+
+# Set where a write goes down to the backend, and looked at where it is attempted, in the same task or one made for it.
+_lease: ContextVar[WriteLease | None] = ContextVar("the lease of the write under way", default=None)
+
+
+def check_lease() -> None:
+    """Raise MetadataUnavailableError if the write under way may not be attempted any more."""
+    if (lease := _lease.get()) is not None:
+        _check(lease)
+
+
+def within_lease(clock: Clock, deadline: Deadline) -> Deadline:
+    """Return by when an attempt of the write under way has to be sent and answered: `deadline` at the latest."""
+    lease = _lease.get()
+    left_s = math.inf if lease is None else lease()
+    return deadline if left_s >= deadline.remaining_s() else Deadline.after(clock, left_s)
+
+
+def _check(lease: WriteLease) -> None:
+    if lease() <= 0:
+        raise MetadataUnavailableError(_NO_LEASE)
+
+
+@contextmanager
+def _writing(lease: WriteLease) -> Iterator[None]:
+    """Begin a write under `lease`. Raises MetadataUnavailableError - it has run out, and surely nothing is done."""
+    _check(lease)
+    token = _lease.set(lease)
+    try:
+        yield
+    finally:
+        _lease.reset(token)
+
+
+class LeasedTable(TableOver[R]):
+    """A VersionedTable over another, whose writes begin and are repeated under a lease only; reads need none.
+
+    What is over it may keep operations waiting; what is below sends them, or waits in vain within the lease.
+    """
+
+    def __init__(self, table: VersionedTable[R], lease: WriteLease) -> None:
+        super().__init__(table)
+        self._lease = lease
+
+    async def write(
+        self, key: RecordKey, record: R, version: Version, *, merge: bool = False, deadline: Deadline | None = None
+    ) -> Version:
+        with _writing(self._lease):
+            return await self._table.write(key, record, version, merge=merge, deadline=deadline)
+
+    async def delete(self, key: RecordKey, version: Version, deadline: Deadline | None = None) -> None:
+        with _writing(self._lease):
+            await self._table.delete(key, version, deadline)
+
+    async def apply(self, operations: Sequence[Operation[R]], deadline: Deadline | None = None) -> list[Outcome[R]]:
+        if all(isinstance(operation, Read) for operation in operations):
+            return await self._table.apply(operations, deadline)
+        try:
+            _check(self._lease)
+        except MetadataUnavailableError as exc:
+            return await reads_only(self._table, operations, exc, deadline)
+        with _writing(self._lease):
+            return await self._table.apply(operations, deadline)

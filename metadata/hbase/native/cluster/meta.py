@@ -1,0 +1,103 @@
+"""hbase:meta: the table that says where the HBase regions of all other tables are.
+
+The row of an HBase region is its name, `table,start key,id.hash.`, and hbase:meta sorts by these parts, not by bytes.
+"""
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from hedwig.clock import Deadline
+from hedwig.metadata.hbase.driver import Row
+from hedwig.metadata.hbase.native.hbase_pb2 import Column, RegionInfo, Scan
+from hedwig.metadata.hbase.native.scanning import row_of, scan_region
+from hedwig.metadata.hbase.native.wire.connection import Connection
+from hedwig.metadata.hbase.native.wire.regions import META_TABLE, NowhereError, Region, Server
+from hedwig.outcomes import NotAppliedError
+
+__all__ = ["find_region", "has_table", "list_regions", "meta_region"]
+
+_META_REGION: Final = b"hbase:meta,,1"
+_INFO: Final = b"info:regioninfo"
+_SERVER: Final = b"info:server"
+_STATE: Final = b"info:state"
+_COLUMNS: Final = Column(family=b"info", qualifier=[b"regioninfo", b"server", b"state"])
+_STATES: Final = Column(family=b"table", qualifier=[b"state"])
+_PROTOBUF_MARK: Final = b"PBUF"
+_PAGE_ROWS: Final = 1000
+
+
+def meta_region(server: Server) -> Region:
+    """Return hbase:meta, on `server`."""
+    return Region(_META_REGION, META_TABLE, b"", b"", server)
+
+
+async def list_regions(connection: Connection, meta: Region, table: str, deadline: Deadline) -> list[Region]:
+    """Return the regions of `table` that are open, in the order of their rows; none if there is no such table."""
+    found: list[Region] = []
+    # A comma behind the table alone would skip the first region.
+    start, included = f"{table},,".encode(), True
+    while True:
+        scan = Scan(
+            column=[_COLUMNS],
+            start_row=start,
+            include_start_row=included,
+            stop_row=f"{table}-".encode(),
+            read_type=Scan.STREAM,
+        )
+        rows = await scan_region(connection, meta, scan, _PAGE_ROWS, lambda: deadline, row_of)
+        found += [region for row in rows if (region := _region(row, table)) is not None]
+        if len(rows) < _PAGE_ROWS:
+            return found
+        start, included = rows[-1].key, False
+
+
+async def find_region(
+    connection: Connection, meta: Region, table: str, row: bytes, deadline: Deadline
+) -> Region | None:
+    """Return the open region of `table` that holds `row`, None if the table has no region at all.
+
+    Raises: NowhereError - the region is being moved, split or merged, or is closed.
+    """
+    # Backwards from behind every region that begins at or before the row; of one start key, the newest comes first.
+    scan = Scan(
+        column=[_COLUMNS],
+        start_row=f"{table},".encode() + row + b",:",
+        stop_row=f"{table},,".encode(),
+        include_stop_row=True,
+        reversed=True,
+        read_type=Scan.PREAD,
+    )
+    rows = await scan_region(connection, meta, scan, 1, lambda: deadline, row_of)
+    if not rows:
+        return None
+    found = _region(rows[0], table)
+    if found is None or not found.holds(row):
+        raise NowhereError(table)
+    return found
+
+
+async def has_table(connection: Connection, meta: Region, table: str, deadline: Deadline) -> bool:
+    """Say whether there is such a table, open or not: each has a row of its state beside those of its regions.
+
+    A master would tell by the table's descriptor, which it shows to none but those who may create tables.
+    """
+    row = table.encode()
+    scan = Scan(column=[_STATES], start_row=row, stop_row=row + b"\0", read_type=Scan.PREAD)
+    return bool(await scan_region(connection, meta, scan, 1, lambda: deadline, row_of))
+
+
+def _region(row: Row, table: str) -> Region | None:
+    """Return the region that a row tells of, None unless it is open."""
+    raw, place = row.value(_INFO), row.value(_SERVER)
+    if raw is None or place is None or row.value(_STATE) not in (None, b"OPEN"):
+        return None
+    try:
+        info = RegionInfo.FromString(raw.removeprefix(_PROTOBUF_MARK))
+        host, _, port = place.decode().rpartition(":")
+        server = Server(host, int(port))
+    except (DecodeError, ValueError) as exc:
+        raise NotAppliedError(f"hbase:meta cannot be read at {row.key!r}: {exc}") from exc
+    if info.offline or info.split or info.replica_id:
+        return None
+    return Region(row.key, table, info.start_key, info.end_key, server)

@@ -1,0 +1,156 @@
+"""The registry: where the active master and hbase:meta are, asked of what the URL names.
+
+Either of the masters (or, from HBase 2.5 on, of any region server) over RPC, or of the ZooKeeper that the cluster
+uses. Nothing is kept: both places change without notice.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from google.protobuf.message import DecodeError
+
+from hedwig.clock import Clock, Deadline
+from hedwig.metadata.hbase.native.cluster.links import REGISTRY, Links
+from hedwig.metadata.hbase.native.cluster.znodes import read_node
+from hedwig.metadata.hbase.native.hbase_pb2 import (
+    ActiveMaster,
+    ClusterId,
+    MetaRegionLocations,
+    ServerName,
+    ZooKeeperServer,
+)
+from hedwig.metadata.hbase.native.wire.failures import ServerFailure
+from hedwig.metadata.hbase.native.wire.regions import Server
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+
+__all__ = ["Registry", "RpcRegistry", "ZooKeeperRegistry"]
+
+_PROTOBUF_MARK: Final = b"PBUF"
+_WRAPPER_MARK: Final = 0xFF
+_OPEN: Final = 3
+_ASK_TIMEOUT_S: Final = 5.0
+"""How long one of several places may take to answer before the next one is asked."""
+
+
+class Registry(Protocol):
+    """Whom to ask where things are.
+
+    Raises in every method: NotAppliedError - nobody could tell, for now.
+    """
+
+    async def master(self, deadline: Deadline) -> Server:
+        """Return the active master."""
+        ...
+
+    async def meta_server(self, deadline: Deadline) -> Server:
+        """Return the region server of hbase:meta."""
+        ...
+
+    async def cluster_id(self, deadline: Deadline) -> str:
+        """Return the cluster's id."""
+        ...
+
+    def describe(self) -> str:
+        """Say how the cluster is reached, for people."""
+        ...
+
+
+class RpcRegistry:
+    """A Registry that asks masters or region servers."""
+
+    def __init__(self, links: Links, endpoints: Sequence[tuple[str, int]], clock: Clock) -> None:
+        self._links = links
+        self._clock = clock
+        self._servers = [Server(*endpoint) for endpoint in endpoints]
+
+    async def master(self, deadline: Deadline) -> Server:
+        found = ActiveMaster.FromString(await self._ask("GetActiveMaster", deadline))
+        return _server(found.server_name, "an active master")
+
+    async def meta_server(self, deadline: Deadline) -> Server:
+        found = MetaRegionLocations.FromString(await self._ask("GetMetaRegionLocations", deadline))
+        places = [place.server_name for place in found.meta_locations if place.region_info.replica_id == 0]
+        return _server(places[0] if places else ServerName(), "hbase:meta")
+
+    async def cluster_id(self, deadline: Deadline) -> str:
+        return ClusterId.FromString(await self._ask("GetClusterId", deadline)).cluster_id
+
+    def describe(self) -> str:
+        return f"HBase RPC, found through {', '.join(map(str, self._servers))}"
+
+    async def _ask(self, method: str, deadline: Deadline) -> bytes:
+        async def ask(server: Server, deadline: Deadline) -> bytes:
+            try:
+                return await self._links.to(server, REGISTRY).ask(method, b"", deadline)
+            except ServerFailure as exc:
+                raise NotAppliedError(f"{server} answers {exc.java_class} to {method}: {exc}") from exc
+
+        return await _first_answer(self._servers, ask, deadline, self._clock)
+
+
+class ZooKeeperRegistry:
+    """A Registry that reads the cluster's nodes in ZooKeeper, by a session of its own each time."""
+
+    def __init__(self, endpoints: Sequence[tuple[str, int]], parent: str, clock: Clock) -> None:
+        self._clock = clock
+        self._servers = [Server(*endpoint) for endpoint in endpoints]
+        self._parent = parent.rstrip("/")
+
+    async def master(self, deadline: Deadline) -> Server:
+        found = ZooKeeperServer.FromString(await self._read("master", deadline))
+        return _server(found.server, "an active master")
+
+    async def meta_server(self, deadline: Deadline) -> Server:
+        found = ZooKeeperServer.FromString(await self._read("meta-region-server", deadline))
+        if found.HasField("state") and found.state != _OPEN:
+            raise NotAppliedError("hbase:meta is open nowhere at the moment")
+        return _server(found.server, "hbase:meta")
+
+    async def cluster_id(self, deadline: Deadline) -> str:
+        return ClusterId.FromString(await self._read("hbaseid", deadline)).cluster_id
+
+    def describe(self) -> str:
+        return f"HBase RPC, found through ZooKeeper at {', '.join(map(str, self._servers))}, node {self._parent}"
+
+    async def _read(self, name: str, deadline: Deadline) -> bytes:
+        path = f"{self._parent}/{name}"
+
+        async def read(server: Server, deadline: Deadline) -> bytes:
+            content = await read_node(server.host, server.port, path, deadline)
+            if content is None:
+                raise NotAppliedError(f"ZooKeeper at {server} has no {path}; HBase is down, or its znode is another")
+            return _protobuf(content, path)
+
+        return await _first_answer(self._servers, read, deadline, self._clock)
+
+
+async def _first_answer(
+    servers: Sequence[Server],
+    ask: Callable[[Server, Deadline], Awaitable[bytes]],
+    deadline: Deadline,
+    clock: Clock,
+) -> bytes:
+    """Return the first answer, asking one after the other."""
+    failure: Exception | None = None
+    for server in servers:
+        sooner = Deadline.after(clock, min(_ASK_TIMEOUT_S, deadline.remaining_s()))
+        try:
+            return await ask(server, sooner)
+        except (NotAppliedError, OutcomeUnknownError, DecodeError) as exc:
+            failure = exc
+    raise NotAppliedError(str(failure)) from failure
+
+
+def _server(name: ServerName, what: str) -> Server:
+    if not name.host_name:
+        raise NotAppliedError(f"HBase has {what} nowhere at the moment")
+    return Server(name.host_name, name.port)
+
+
+def _protobuf(content: bytes, path: str) -> bytes:
+    """Return the message in a node: behind a wrapper that older HBase writes around it, and behind a mark."""
+    if content[:1] == bytes([_WRAPPER_MARK]):
+        content = content[5 + int.from_bytes(content[1:5], "big") :]
+    if not content.startswith(_PROTOBUF_MARK):
+        raise NotAppliedError(f"ZooKeeper's node {path} is not HBase's")
+    return content[len(_PROTOBUF_MARK) :]

@@ -1,0 +1,1 @@
+"""HBase's RPC on the wire: a connection, its codec, and what failures mean."""

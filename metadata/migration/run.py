@@ -1,0 +1,294 @@
+"""Moving all metadata from one store to another, of any backends, while hubs use the first.
+
+    copy        every record of the source is written to the target; where it stands is kept in the target
+    catch up    both sides are compared, and what differs is copied anew or deleted; again until little differs
+    final       the same once nothing changes the source any more, until both sides are equal: that is the proof
+
+A source that tells which records are changed need not be read once more at the end. Then the proof is a comparison of
+everything while hubs go on, and of what was changed since it began once they do not.
+
+How far it has come is a named record of the target, changed by compare-and-set: so it goes on from any machine, two of
+them cannot work on one target, and a target is known by it as one that a migration may write to. The position is behind
+what is in the target, never ahead of it, and what is done twice does no harm.
+"""
+
+import asyncio
+import enum
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+import msgpack
+
+from hedwig.clock import Clock
+from hedwig.errors import BadVersionError, CorruptRecordError, HedwigError, NoRecordError
+from hedwig.metadata.bulk.comparison import StoreDigest, bucket_of, digest_store
+from hedwig.metadata.bulk.copying import CopyResult, Existing, apply_to, copy_records
+from hedwig.metadata.bulk.export_file import PlainRecord
+from hedwig.metadata.bulk.loading import BATCH_ROWS, load_batches
+from hedwig.metadata.contract.changes import ChangedRecord
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, RecordKind
+from hedwig.metadata.contract.named_records import replace_surely
+from hedwig.metadata.contract.operations import Delete, Operation, Read
+from hedwig.metadata.contract.scan import ScannedRecord
+from hedwig.metadata.freezing import FreezeState, read_freeze, replace_freeze
+from hedwig.metadata.migration.reconciling import Reconciler
+from hedwig.metadata.records.packing import damage_of
+from hedwig.metadata.records.stamps import make_token
+from hedwig.metadata.standalone import RECORD_NAME as STANDALONE
+from hedwig.metadata.store import MetadataStore
+from hedwig.model import Topic
+from hedwig.names import as_topic
+
+__all__ = ["RECORD_NAME", "Migration", "MigrationError", "Phase", "read_state"]
+
+RECORD_NAME: Final = "migration"
+
+_SAVE_EVERY_S: Final = 1.0
+
+
+class MigrationError(HedwigError):
+    """A migration that cannot begin or go on; nothing was written that is not its own."""
+
+
+class Phase(enum.StrEnum):
+    """What is left to do."""
+
+    COPY = "copy"
+    CATCH_UP = "catch-up"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """How far a migration has come: from where, with which kinds of records, and after which topic it goes on."""
+
+    source: str
+    owners: bool
+    phase: Phase = Phase.COPY
+    position: Topic | None = None
+    copied: int = 0
+    id: bytes = b""
+    """Tells this migration from every other."""
+
+    def encode(self, token: bytes) -> bytes:
+        """Return the stored form, which `token` makes one that was never there before."""
+        fields = {"f": self.source, "o": self.owners, "p": self.phase.value, "a": self.position, "n": self.copied}
+        fields["i"] = self.id
+        packed: bytes = msgpack.packb({**fields, "t": token})
+        return packed
+
+    @classmethod
+    def decode(cls, raw: bytes) -> "State":
+        """Read what `encode` made. Raises CorruptRecordError."""
+        try:
+            fields = msgpack.unpackb(raw)
+            position = None if fields["a"] is None else as_topic(fields["a"])
+            return cls(
+                source=str(fields["f"]),
+                owners=bool(fields["o"]),
+                phase=Phase(fields["p"]),
+                position=position,
+                copied=int(fields["n"]),
+                id=bytes(fields.get("i", b"")),
+            )
+        except (ValueError, KeyError, TypeError, msgpack.UnpackException) as exc:
+            raise CorruptRecordError(
+                f"the record {RECORD_NAME!r} of the target cannot be read: {damage_of(exc)}"
+            ) from exc
+
+
+async def read_state(target: MetadataStore) -> State | None:
+    """Return how far a migration into `target` has come; None if there never was one."""
+    raw = await target.named_records.read(RECORD_NAME)
+    return None if raw is None else State.decode(raw)
+
+
+class Migration:
+    """One migration from `source`, which is called `source_name` whoever opens it, to `target`."""
+
+    def __init__(
+        self, source: MetadataStore, target: MetadataStore, source_name: str, *, owners: bool, clock: Clock
+    ) -> None:
+        self._source = source
+        self._target = target
+        self.kinds: Sequence[RecordKind[Any]] = [kind for kind in KINDS if owners or kind is not OWNERSHIP]
+        self._clock = clock
+        self._random = Random()
+        self.reconciler = Reconciler(source, target)
+        self._stored: bytes | None = None
+        self._saved_at = clock.monotonic()
+        self.state = State(source=source_name, owners=owners, id=make_token(self._random))
+        self.is_resumed = False
+
+    async def begin(self) -> None:
+        """Take the target: an empty one, or one on which this migration has not come to its end.
+
+        Raises: MigrationError - it is neither.
+        """
+        await self.look()
+        await self._save()
+
+    async def look(self) -> None:
+        """Find out where this migration stands, and write nothing. Raises as `begin`."""
+        self._stored = await self._target.named_records.read(RECORD_NAME)
+        found = None if self._stored is None else State.decode(self._stored)
+        is_empty = await anext(self._target.topics(), None) is None
+        if found is None or is_empty:
+            if not is_empty:
+                raise MigrationError(
+                    "the target has records that no migration wrote; name an empty one, or empty it with: hedwig-admin "
+                    "metadata format --wipe"
+                )
+        elif found.phase is Phase.DONE:
+            raise MigrationError(
+                f"a migration from {found.source} into the target has come to its end; to make it anew, empty the "
+                "target with: hedwig-admin metadata format --wipe"
+            )
+        elif (found.source, found.owners) != (self.state.source, self.state.owners):
+            owners = "with" if found.owners else "without"
+            raise MigrationError(
+                f"the target holds an unfinished migration from {found.source} {owners} owners; go on with that one, "
+                "or empty the target with: hedwig-admin metadata format --wipe"
+            )
+        else:
+            self.state = replace(found, id=found.id or self.state.id)
+            self.is_resumed = True
+
+    async def copy(self, advance: Callable[[int], None]) -> None:
+        """Copy what comes after the position, and note that it is done. `advance` is told how many more were copied."""
+        if self.state.phase is not Phase.COPY:
+            return
+        last: Topic | None = None
+
+        async def write(batch: list[PlainRecord]) -> Counter[CopyResult]:
+            return await copy_records(self._target, batch, Existing.REPLACE)
+
+        def note(batch: list[PlainRecord], _: Counter[CopyResult]) -> None:
+            nonlocal last
+            position = self.state.position
+            for record in batch:
+                if record.key.topic != last:
+                    # All of the topic before is in the target.
+                    position, last = last or position, record.key.topic
+            self.state = replace(self.state, position=position, copied=self.state.copied + len(batch))
+            advance(len(batch))
+
+        async with aclosing(self._batches(self._source.scan(None, self.state.position, kinds=self.kinds))) as batches:
+            await load_batches(batches, write, note)
+        self.state = replace(self.state, phase=Phase.CATCH_UP, position=None)
+        await self._save()
+
+    async def compare(self, advance: Callable[[int], None]) -> tuple[StoreDigest, StoreDigest]:
+        """Return what source and target hold. `advance` is told how many more records were read, on both sides."""
+        sides = [
+            asyncio.create_task(digest_store(store, self.kinds, advance)) for store in (self._source, self._target)
+        ]
+        try:
+            source, target = await asyncio.gather(*sides)
+        finally:
+            for side in sides:
+                side.cancel()
+            await asyncio.wait(sides)
+        return source, target
+
+    async def mend(self, buckets: frozenset[int]) -> int:
+        """Make the target what the source is, in `buckets`; return how many records were written or deleted."""
+        await self._save()
+        mended = 0
+
+        async def write(batch: list[PlainRecord]) -> int:
+            done = await copy_records(self._target, batch, Existing.REPLACE)
+            return done.total() - done[CopyResult.EQUAL]
+
+        def count(_: object, number: int) -> None:
+            nonlocal mended
+            mended += number
+
+        async with aclosing(self._batches(self._source.scan(kinds=self.kinds), buckets)) as batches:
+            await load_batches(batches, write, count)
+        async with aclosing(self._found(self._target.scan(kinds=self.kinds), buckets)) as pages:
+            await load_batches(pages, self._delete_gone, count)
+        return mended
+
+    async def settle_buckets(self, buckets: frozenset[int]) -> list[ChangedRecord]:
+        """Compare each record in `buckets`, of both sides, and mend what differs.
+
+        Returns those that were not found equal in the end. A record that comes into being meanwhile may be missed.
+        """
+        left: list[ChangedRecord] = []
+        for store in (self._source, self._target):
+            async with aclosing(self._found(store.scan(kinds=self.kinds), buckets)) as pages:
+                async for page in pages:
+                    left += await self.reconciler.settle(ChangedRecord(item.kind, item.key) for item in page)
+        return left
+
+    async def prepare_target(self) -> None:
+        """Give the target what is no record of a topic, and is needed by the hubs that will use it.
+
+        The standalone hub's registration, if there is one, goes along: its count of starts is that hub's epoch, which
+        must not begin anew. A target that has one already keeps it. And a target that was the source of an earlier
+        migration is to be used again.
+        """
+        registration = await self._source.named_records.read(STANDALONE)
+        records = self._target.named_records
+        if registration is not None and await records.read(STANDALONE) is None:
+            await records.replace(STANDALONE, None, registration)
+        freeze = await read_freeze(records)
+        if freeze is not None and freeze.forbids_writes:
+            await replace_freeze(records, freeze, replace(freeze, state=FreezeState.LIFTED), self._random)
+
+    async def finish(self) -> None:
+        """Note that both sides were found equal, and that nobody writes to the source any more."""
+        self.state = replace(self.state, phase=Phase.DONE)
+        await self._save()
+
+    async def _delete_gone(self, items: list[ScannedRecord]) -> int:
+        """Delete from the target what the source does not have."""
+        deleted = 0
+        for kind in self.kinds:
+            of_kind = [item for item in items if item.kind is kind]
+            if not of_kind:
+                continue
+            example = PlainRecord(kind, of_kind[0].key, None)
+            reads: list[Operation[Any]] = [Read(item.key) for item in of_kind]
+            found = await apply_to(self._source, example.kind, reads)
+            for outcome in found:
+                outcome.check()
+            gone = [item for item, outcome in zip(of_kind, found, strict=True) if outcome.record is None]
+            deletes: list[Operation[Any]] = [Delete(item.key, item.read().version) for item in gone]
+            for outcome in await apply_to(self._target, example.kind, deletes):
+                if not isinstance(outcome.error, BadVersionError | NoRecordError):
+                    outcome.check()
+                    deleted += 1
+        return deleted
+
+    async def _batches(
+        self, pages: AsyncGenerator[list[ScannedRecord], None], buckets: frozenset[int] | None = None
+    ) -> AsyncGenerator[list[PlainRecord], None]:
+        async with aclosing(self._found(pages, buckets)) as found:
+            async for items in found:
+                yield [PlainRecord(item.kind, item.key, item.read().value) for item in items]
+
+    async def _found(
+        self, pages: AsyncGenerator[list[ScannedRecord], None], buckets: frozenset[int] | None
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over batches of what a scan meets in `buckets`, and save the position now and then."""
+        async with aclosing(pages):
+            async for page in pages:
+                wanted = [item for item in page if buckets is None or bucket_of(item.key.topic) in buckets]
+                for start in range(0, len(wanted), BATCH_ROWS):
+                    yield wanted[start : start + BATCH_ROWS]
+                if self._clock.monotonic() - self._saved_at >= _SAVE_EVERY_S:
+                    await self._save()
+
+    async def _save(self) -> None:
+        """Store the state. Raises MigrationError if another migration has written there."""
+        value = self.state.encode(make_token(self._random))
+        if not await replace_surely(self._target.named_records, RECORD_NAME, self._stored, value):
+            raise MigrationError("another migration writes to the target at the same time; let one of them go on alone")
+        self._stored = value
+        self._saved_at = self._clock.monotonic()

@@ -1,0 +1,1 @@
+"""The form of records that backends share: msgpack, stamps, ledger ranges, unknown fields."""

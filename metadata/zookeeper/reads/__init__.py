@@ -1,0 +1,1 @@
+"""Reading many znodes: listings, scans, changes and key ranges."""

@@ -1,0 +1,221 @@
+"""The records of very many topics: one walk over the tree, whatever kinds are wanted, and what it finds is read.
+
+The walk tells which records a topic has, so nothing is asked for that is not there. What is held at a time is bounded
+by records, whatever the topics are like: topics with few subscriptions are read side by side, some hundred records in
+one go; a topic with more waits for its turn and is read alone, a page at a time. Only the names of its subscribers come
+in one reply, as always in ZooKeeper.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from hedwig.clock import Deadline
+from hedwig.metadata.contract.operations import RecordKey, outcome_of
+from hedwig.metadata.contract.scan import ScannedRecord
+from hedwig.metadata.zookeeper.reads.child_names import ChildNames, read_children
+from hedwig.metadata.zookeeper.reads.listing import Listing
+from hedwig.metadata.zookeeper.reads.scanning import scan_children
+from hedwig.metadata.zookeeper.records.paths import subscriber_of
+from hedwig.metadata.zookeeper.requests import exists, get
+from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
+from hedwig.metadata.zookeeper.writes.mutation import Ground
+from hedwig.model import Topic
+from hedwig.zookeeper import Request
+
+__all__ = ["TreeScan"]
+
+_SUBSCRIBERS: Final = "subscribers"
+_READS_AT_ONCE: Final = 256
+"""About so many records are asked for together; of the maximal size, that is 128 MiB."""
+_PARCELS_AHEAD: Final = 1
+_FEW: Final = 64
+"""Up to so many subscriptions of a topic are read together with its neighbours' records."""
+
+
+@dataclass(slots=True)
+class _Parcel:
+    """Neighbours whose records are read in one go: of each topic the names of what it has, and how many that are.
+
+    `large`, the last of them, has subscriptions besides that are read in their turn.
+    """
+
+    topics: list[tuple[Topic, Mapping[str, int]]] = field(default_factory=list)
+    records: int = 0
+    large: Topic | None = None
+
+    def add(self, topic: Topic, records: Mapping[str, int]) -> None:
+        if records.get(_SUBSCRIBERS, 0) > _FEW:
+            self.large = topic
+            records = {name: number for name, number in records.items() if name != _SUBSCRIBERS}
+        self.topics.append((topic, records))
+        self.records += sum(records.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """Nodes to be read behind their parent: of each its name, which kind of record it has, and whose."""
+
+    parent: str
+    records: Sequence[tuple[str, Ground[Any], RecordKey]]
+
+
+_FoundTopics: TypeAlias = AsyncGenerator[tuple[Topic, Mapping[str, int]], None]
+"""Topics, each with how many records of each name it has."""
+
+
+class TreeScan:
+    """Scans for the records of `grounds`, each by the name of its node, in the order in which they are given."""
+
+    def __init__(self, grounds: Mapping[str, Ground[Any]], listing: Listing) -> None:
+        """`listing` lists topics that have any of these."""
+        self._grounds = grounds
+        self._listing = listing
+        ground = next(iter(grounds.values()))
+        self._bridge, self._places, self._options = ground.bridge, ground.places, ground.options
+        self._what = f"reading the records under {self._places.topics}"
+
+    async def pages(
+        self, prefix: bytes | None, start_after: Topic | None, page_rows: int
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages of the records, topic by topic, as `MetadataStore.scan`."""
+        async with (
+            aclosing(self._listing.found(prefix, start_after)) as found,
+            aclosing(self._pages(found, page_rows)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def pages_of(
+        self, found: Iterable[tuple[Topic, Mapping[str, int]]], page_rows: int
+    ) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over pages of the records of topics that were listed before, each with how many it had."""
+        async with (
+            aclosing(_one_by_one(found)) as topics,
+            aclosing(self._pages(topics, page_rows)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def _pages(self, found: _FoundTopics, page_rows: int) -> AsyncGenerator[list[ScannedRecord], None]:
+        page: list[ScannedRecord] = []
+        async with aclosing(self._runs(found)) as runs:
+            async for run in runs:
+                page += run
+                run.clear()
+                while len(page) >= page_rows:
+                    yield page[:page_rows]
+                    page = page[page_rows:]
+        if page:
+            yield page
+
+    async def _runs(self, found: _FoundTopics) -> AsyncGenerator[list[ScannedRecord], None]:
+        ahead: deque[tuple[_Parcel, asyncio.Task[list[ScannedRecord]]]] = deque()
+        try:
+            async with aclosing(self._parcels(found)) as parcels:
+                while True:
+                    parcel = await anext(parcels, None)
+                    if parcel is not None:
+                        ahead.append((parcel, asyncio.create_task(self._read(parcel))))
+                    while ahead and (parcel is None or len(ahead) > _PARCELS_AHEAD):
+                        # Unlike awaiting the task, asyncio.wait leaves it in `ahead`, to be ended there, if this ends.
+                        await asyncio.wait([ahead[0][1]])
+                        large = ahead[0][0].large
+                        yield ahead.popleft()[1].result()
+                        if large is not None:
+                            async with aclosing(self._many(large)) as runs:
+                                async for run in runs:
+                                    yield run
+                    if parcel is None:
+                        return
+        finally:
+            for _, task in ahead:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
+
+    async def _parcels(self, found: _FoundTopics) -> AsyncGenerator[_Parcel, None]:
+        most = min(_READS_AT_ONCE, self._options.page_rows)
+        parcel = _Parcel()
+        async for topic, records in found:
+            parcel.add(topic, records)
+            if parcel.large is not None or parcel.records >= most:
+                yield parcel
+                parcel = _Parcel()
+        if parcel.topics:
+            yield parcel
+
+    async def _read(self, parcel: _Parcel) -> list[ScannedRecord]:
+        names = await self._subscribers(parcel)
+        wanted = [nodes for topic, records in parcel.topics for nodes in self._nodes(topic, records, names)]
+        requests: list[Request] = []
+        for nodes in wanted:
+            # The parent first: the guard is never newer than what it guards.
+            requests.append(exists(nodes.parent))
+            requests += (get(f"{nodes.parent}/{name}") for name, _, _ in nodes.records)
+
+        async def attempt(deadline: Deadline) -> list[tuple[int | None, list[Found | None]]]:
+            results = iter(await self._bridge.send(deadline, *requests))
+            found = []
+            for nodes in wanted:
+                stat = answer(next(results))
+                guard = None if stat is None else int(stat.version)
+                found.append((guard, [found_node(next(results)) for _ in nodes.records]))
+            return found
+
+        met: list[ScannedRecord] = []
+        if not wanted:
+            return met
+        for nodes, (guard, found) in zip(wanted, await reading(self._options, self._what, attempt), strict=True):
+            for (name, ground, key), node in zip(nodes.records, found, strict=True):
+                # None: it vanished since the walk came by.
+                if node is not None:
+                    met.append(_scanned(ground, key, f"{nodes.parent}/{name}", node, guard))
+        return met
+
+    async def _subscribers(self, parcel: _Parcel) -> Iterator[ChildNames]:
+        """Return the names of the subscribers of each topic that has some."""
+        having = [(topic, records[_SUBSCRIBERS]) for topic, records in parcel.topics if records.get(_SUBSCRIBERS)]
+        paths = [self._places.subscribers(topic) for topic, _ in having]
+        numbers = [number for _, number in having]
+        return iter(await read_children(self._bridge, self._options, paths, numbers, self._what))
+
+    def _nodes(self, topic: Topic, records: Mapping[str, int], subscribers: Iterator[ChildNames]) -> Iterator[_Nodes]:
+        """Iterate over what is to be read of a topic; its subscribers are the next ones, if it has any."""
+        own = [
+            (name, ground, RecordKey(topic))
+            for name, ground in self._grounds.items()
+            if name in records and name != _SUBSCRIBERS
+        ]
+        if own:
+            yield _Nodes(self._places.topic(topic), own)
+        if records.get(_SUBSCRIBERS):
+            ground = self._grounds[_SUBSCRIBERS]
+            named = ((name, subscriber_of(name)) for name in next(subscribers))
+            known = [(name, ground, RecordKey(topic, who)) for name, who in named if who is not None]
+            yield _Nodes(self._places.subscribers(topic), known)
+
+    async def _many(self, topic: Topic) -> AsyncGenerator[list[ScannedRecord], None]:
+        """Iterate over the subscriptions of a topic with many of them."""
+        ground = self._grounds[_SUBSCRIBERS]
+        parent = self._places.subscribers(topic)
+        what = f"reading the subscriptions of {RecordKey(topic)}"
+        run: list[ScannedRecord] = []
+        async for subscriber, node, guard in scan_children(self._bridge, self._options, parent, what):
+            key = RecordKey(topic, subscriber)
+            run.append(_scanned(ground, key, self._places.subscription(key).path, node, guard))
+            if len(run) >= _FEW:
+                yield run
+                run = []
+        yield run
+
+
+async def _one_by_one(found: Iterable[tuple[Topic, Mapping[str, int]]]) -> _FoundTopics:
+    for each in found:
+        yield each
+
+
+def _scanned(ground: Ground[Any], key: RecordKey, path: str, node: Found, guard: int | None) -> ScannedRecord:
+    return ScannedRecord(ground.kind, key, outcome_of(lambda: ground.versioned(key, path, node, guard)))

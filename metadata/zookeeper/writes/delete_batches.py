@@ -1,0 +1,186 @@
+"""Deleting many children of one node at once.
+
+Every delete moves the guard of its neighbours. Sent side by side, one of them would win, and all others look again and
+try again, in a number of requests that grows with the square of theirs. So the deletes under one parent wait in a lane,
+and what gathers while one transaction is under way goes into the next.
+
+A delete may use a guard later than the one that its caller saw, if every step in between was a transaction of this lane
+that was answered: those are known to have created nothing. After one step by anybody else the guard does not match.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from kazoo.exceptions import BadVersionError, NoNodeError
+
+from hedwig.clock import Deadline
+from hedwig.metadata.zookeeper.records.paths import Place
+from hedwig.metadata.zookeeper.requests import delete_guarded, multi_refusal
+from hedwig.metadata.zookeeper.writes.guarded_read import answer
+from hedwig.metadata.zookeeper.writes.tokens import Tokens
+from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper import Bridge
+
+__all__ = ["DeleteLanes", "DeleteTicket"]
+
+_DELETES_MAX: Final = 128
+_PATH_CHARS_MAX: Final = 128 * 1024
+"""Of one transaction: even at four bytes a character it stays within half of ZooKeeper's packet limit."""
+
+
+class DeleteTicket:
+    """One delete on its way through a lane.
+
+    `guard` is that of the caller at first, then the one that was sent; `mark` is what the parent's content is if the
+    delete was applied, and None before it was sent.
+    """
+
+    __slots__ = ("answer", "data_version", "deadline", "guard", "mark", "place")
+
+    def __init__(self, place: Place, data_version: int, guard: int, deadline: Deadline) -> None:
+        self.place = place
+        self.data_version = data_version
+        self.guard = guard
+        self.deadline = deadline
+        self.mark: bytes | None = None
+        self.answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+
+class DeleteLanes:
+    """The lanes of one open store, each for as long as it has deletes to carry."""
+
+    def __init__(self, bridge: Bridge, tokens: Tokens) -> None:
+        self._bridge = bridge
+        self._tokens = tokens
+        self._lanes: dict[str, _Lane] = {}
+        self._runs: set[asyncio.Task[None]] = set()
+
+    async def delete(self, ticket: DeleteTicket) -> bool:
+        """Delete the node if it is at the data version given and its parent at the guard, or at one that is as good.
+
+        Returns: whether it was deleted; False says that a condition did not hold, not which.
+        Raises: as Bridge.send.
+        """
+        parent = ticket.place.parent
+        lane = self._lanes.get(parent)
+        if lane is None:
+            lane = self._lanes[parent] = _Lane(self._bridge, self._tokens)
+            lane.add(ticket)
+            run = asyncio.create_task(self._run(parent, lane))
+            self._runs.add(run)
+            run.add_done_callback(self._runs.discard)
+        else:
+            lane.add(ticket)
+        try:
+            async with asyncio.timeout(ticket.deadline.remaining_s()):
+                return await ticket.answer
+        except TimeoutError as exc:
+            place = f"ZooKeeper at {self._bridge.hosts}"
+            if ticket.mark is None:
+                raise NotAppliedError(f"other deletes under the same node took all the time of {place}") from exc
+            raise OutcomeUnknownError(f"{place} did not answer in time") from exc
+
+    async def close(self) -> None:
+        """Wait for what is under way; for a bridge that is closed already, so that it ends at once."""
+        await asyncio.gather(*self._runs)
+
+    async def _run(self, parent: str, lane: "_Lane") -> None:
+        try:
+            await lane.run()
+        finally:
+            del self._lanes[parent]
+
+
+class _Lane:
+    """The deletes under one parent: one transaction under way, the others waiting."""
+
+    def __init__(self, bridge: Bridge, tokens: Tokens) -> None:
+        self._bridge = bridge
+        self._tokens = tokens
+        self._waiting: deque[DeleteTicket] = deque()
+        # The parent's version after our last answered transaction, and since when every step was one of ours.
+        self._guard = -1
+        self._guard_since: int | None = None
+
+    def add(self, ticket: DeleteTicket) -> None:
+        self._waiting.append(ticket)
+
+    async def run(self) -> None:
+        """Carry transactions through until nothing waits."""
+        while batch := self._next_batch():
+            mark = self._tokens.new()
+            guard = batch[0].guard
+            for ticket in batch:
+                ticket.mark = mark
+            request = delete_guarded(
+                batch[0].place.parent, mark, guard, [(ticket.place.path, ticket.data_version) for ticket in batch]
+            )
+            try:
+                # The bridge has a slot or a connection in time for the last of them, or for none.
+                (results,) = await self._bridge.send(
+                    max((ticket.deadline for ticket in batch), key=_remaining), request
+                )
+                refusal = multi_refusal(results)
+                answer(refusal, BadVersionError, NoNodeError)  # Anything else concerns all of them.
+            except Exception as exc:
+                self._guard_since = None
+                for ticket in batch:
+                    _fail(ticket, exc)
+                continue
+            if refusal is None:
+                self._note_step(guard)
+                for ticket in batch:
+                    _conclude(ticket, True)
+            else:
+                self._refuse(batch, results.index(refusal))
+
+    def _next_batch(self) -> list[DeleteTicket]:
+        """Take as many waiting deletes as can go under one guard, and set that guard in them."""
+        batch: list[DeleteTicket] = []
+        later: deque[DeleteTicket] = deque()
+        chars = 0
+        while self._waiting and len(batch) < _DELETES_MAX:
+            ticket = self._waiting.popleft()
+            if ticket.answer.done():
+                continue  # Given up by its caller before it was sent.
+            if self._guard_since is not None and self._guard_since <= ticket.guard:
+                ticket.guard = self._guard
+            chars += len(ticket.place.path)
+            if batch and (ticket.guard != batch[0].guard or chars > _PATH_CHARS_MAX):
+                later.append(ticket)
+                continue
+            batch.append(ticket)
+        self._waiting.extendleft(reversed(later))
+        return batch
+
+    def _note_step(self, guard: int) -> None:
+        if self._guard_since is None or guard != self._guard:
+            self._guard_since = guard
+        self._guard = guard + 1
+
+    def _refuse(self, batch: list[DeleteTicket], index: int) -> None:
+        """Tell who is to blame; nothing of the batch was done, so the others wait for the next."""
+        if index == 0:
+            self._guard_since = None
+            for ticket in batch:
+                _conclude(ticket, False)
+            return
+        _conclude(batch.pop(index - 1), False)
+        for ticket in batch:
+            ticket.mark = None
+        self._waiting.extendleft(reversed(batch))
+
+
+def _remaining(deadline: Deadline) -> float:
+    return deadline.remaining_s()
+
+
+def _conclude(ticket: DeleteTicket, deleted: bool) -> None:
+    if not ticket.answer.done():
+        ticket.answer.set_result(deleted)
+
+
+def _fail(ticket: DeleteTicket, error: Exception) -> None:
+    if not ticket.answer.done():
+        ticket.answer.set_exception(error)

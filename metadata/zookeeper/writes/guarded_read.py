@@ -1,0 +1,113 @@
+"""Reading a record together with what its next write needs.
+
+The parent is read before the node. ZooKeeper serves the reads of a session in the order sent, so the guard is that of
+the moment when the node was read, or older. An older one fails a later check where it could have passed, which costs a
+read; the other way round, a record that was deleted and created anew between the two reads could be overwritten.
+
+Reads that people and hubs make go to the server at hand, which may lag behind the leader (not behind what this session
+has seen). Reads that decide the outcome of a write let the server catch up first.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from kazoo.exceptions import NoAuthError, NoNodeError, ZookeeperError
+
+from hedwig.clock import Deadline
+from hedwig.errors import MetadataUnavailableError
+from hedwig.metadata.calls.attempts import Attempts
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.zookeeper.records.paths import Place
+from hedwig.metadata.zookeeper.records.records import Codec
+from hedwig.metadata.zookeeper.requests import exists, get, sync
+from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
+from hedwig.outcomes import AbortedError, ForbiddenError
+from hedwig.zookeeper import Bridge
+
+__all__ = ["Found", "Sight", "answer", "found_node", "look", "look_closely", "reading", "version_of"]
+
+T = TypeVar("T")
+
+_STORED_BYTES_MAX: Final = 1024
+"""Records up to this size stay with their version, so that a merge needs no read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A node's content."""
+
+    data: bytes
+    czxid: int
+    data_version: int
+    is_ephemeral: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        return self.czxid, self.data_version
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A record's node (None: absent), and its parent before that (`guard` None: absent).
+
+    `mark` is the parent's content, the token of the last create or delete under it, and `mark_zxid` when it was set;
+    both only of a close look.
+    """
+
+    found: Found | None
+    guard: int | None
+    mark: bytes = b""
+    mark_zxid: int = 0
+
+
+async def look(bridge: Bridge, place: Place, deadline: Deadline) -> Sight:
+    """Read a record for its own sake. Raises as `Bridge.send`."""
+    stat, node = await bridge.send(deadline, exists(place.parent), get(place.path))
+    parent = answer(stat)
+    return Sight(found_node(node), None if parent is None else parent.version)
+
+
+async def look_closely(bridge: Bridge, place: Place, deadline: Deadline) -> Sight:
+    """Read a record to decide a write: as of now at the leader, and with the parent's content."""
+    caught_up, parent, node = await bridge.send(deadline, sync(place.parent), get(place.parent), get(place.path))
+    answer(caught_up)
+    found = found_node(node)
+    if isinstance(parent, NoNodeError):
+        return Sight(found, None)
+    mark, stat = answer(parent)
+    return Sight(found, stat.version, mark, stat.mzxid)
+
+
+def version_of(path: str, found: Found, guard: int | None, codec: Codec[Any]) -> ZnodeVersion:
+    """Return the version of a node's content, seen while its parent was at `guard` or later."""
+    stored = found.data if len(found.data) <= _STORED_BYTES_MAX else None
+    return ZnodeVersion.of(found.identity, path, guard, codec.token(found.data), stored)
+
+
+def found_node(node: Any) -> Found | None:
+    """Return what the result of a `get` says. Raises AbortedError for an error other than absence."""
+    if isinstance(node, NoNodeError):
+        return None
+    data, stat = answer(node)
+    return Found(data or b"", stat.czxid, stat.version, bool(stat.ephemeralOwner))
+
+
+async def reading(
+    options: StoreOptions, what: str, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline | None = None
+) -> T:
+    """Carry a read through, by `deadline` or within the operation timeout. Raises MetadataUnavailableError."""
+    try:
+        return await Attempts(options, what, deadline).read(attempt)
+    except AbortedError as exc:
+        raise MetadataUnavailableError(f"{what}: {exc}") from exc
+
+
+def answer(result: Any, *expected: type[ZookeeperError]) -> Any:
+    """Return a result, or an error that was to be expected. Raises AbortedError, ForbiddenError - any other error."""
+    if isinstance(result, ZookeeperError) and not isinstance(result, expected):
+        if isinstance(result, NoAuthError):
+            raise ForbiddenError("its access control list in ZooKeeper does not permit it")
+        reason = str(result) or (type(result).__doc__ or "").strip()
+        raise AbortedError(f"ZooKeeper refuses it: {type(result).__name__} {reason}".rstrip(), sent=False)
+    return result

@@ -1,0 +1,174 @@
+"""One write or delete of a table: the compare-and-set that the version given asks for, and what a refusal means.
+
+ANY is carried out as a compare-and-set on whatever is there, repeated while others are faster: an unconditional write,
+repeated after a lost reply, could undo what somebody wrote in between.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, NoReturn, TypeAlias, TypeVar
+
+from hedwig.clock import Deadline
+from hedwig.errors import BadVersionError, CorruptRecordError
+from hedwig.metadata.calls.attempts import Attempts, Refusal
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.kinds import RecordKind
+from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.zookeeper.records.paths import Place, Places
+from hedwig.metadata.zookeeper.records.records import Codec, UndecodableError
+from hedwig.metadata.zookeeper.writes.cas import CreateCas, DeleteCas, UpdateCas
+from hedwig.metadata.zookeeper.writes.delete_batches import DeleteLanes
+from hedwig.metadata.zookeeper.writes.guarded_read import Found, Sight, look_closely, version_of
+from hedwig.metadata.zookeeper.writes.parents import ParentForecast
+from hedwig.metadata.zookeeper.writes.tokens import Tokens
+from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion, hints_of, identity_of
+from hedwig.versions import ANY, NEW, Version, Versioned
+from hedwig.zookeeper import Bridge
+
+__all__ = ["Build", "Ground", "Mutation"]
+
+R = TypeVar("R")
+
+Build: TypeAlias = Callable[[bytes | None], bytes]
+"""Makes the unstamped bytes to store: out of those stored now for a merge, out of None for a whole record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground(Generic[R]):
+    """What every operation of one table works with."""
+
+    bridge: Bridge
+    lanes: DeleteLanes
+    places: Places
+    options: StoreOptions
+    tokens: Tokens
+    kind: RecordKind[R]
+    codec: Codec[R]
+    forecast: ParentForecast = field(default_factory=ParentForecast)
+
+    def versioned(self, key: RecordKey, path: str, found: Found, guard: int | None) -> Versioned[R]:
+        """Return the record in a node. Raises CorruptRecordError if no record is."""
+        version = version_of(path, found, guard, self.codec)
+        try:
+            return Versioned(self.decode(key, path, found), version)
+        except CorruptRecordError as exc:
+            exc.version = version
+            raise
+
+    def decode(self, key: RecordKey, path: str, found: Found) -> R:
+        try:
+            record = self.codec.decode(found.data)
+        except UndecodableError as exc:
+            raise CorruptRecordError(f"the {self.kind.noun} of {key}, at {path}, cannot be read: {exc}") from exc
+        return self.codec.fleeting(record) if found.is_ephemeral else record
+
+
+class Mutation(Generic[R]):
+    """One write or delete, with one deadline, and one token for all of its attempts."""
+
+    def __init__(self, ground: Ground[R], key: RecordKey, place: Place, doing: str, deadline: Deadline | None) -> None:
+        self._ground = ground
+        self._key = key
+        self._place = place
+        self._what = f"{doing} the {ground.kind.noun} of {key}"
+        self._attempts = Attempts(ground.options, self._what, deadline)
+        self._token = ground.tokens.new()
+
+    @property
+    def deadline(self) -> Deadline:
+        return self._attempts.deadline
+
+    async def write(self, build: Build, version: Version, *, merge: bool) -> Version:
+        """Store what `build` makes. Raises as VersionedTable.write."""
+        if version == ANY:
+            return await self._write_over_any(build, merge)
+        if version == NEW:
+            return await self.finish_create(self.create(build))
+        expected = await self._expected(version)
+        cas = self._update(expected, hints_of(version, self._place.path), build, merge)
+        refusal = await self._run(cas)
+        if refusal is not None:
+            self._refuse(refusal.current)
+        return cas.version
+
+    def create(self, build: Build) -> CreateCas[R]:
+        """Return what creates the record that `build` makes, not carried out yet."""
+        ground = self._ground
+        return CreateCas(
+            ground.bridge, ground.places, self._place, ground.codec, self._token, build(None), ground.forecast
+        )
+
+    async def finish_create(self, cas: CreateCas[R]) -> Version:
+        """Carry it out, or the rest of it. Raises as VersionedTable.write."""
+        if not cas.is_done:
+            refusal = await self._run(cas)
+            if refusal is not None:
+                self._refuse(refusal.current, is_new=True)
+        return cas.version
+
+    async def delete(self, version: Version) -> None:
+        """Delete the record. Raises as VersionedTable.delete."""
+        while version == ANY:
+            sight = await self._look()
+            if sight.found is None:
+                raise self._ground.kind.missing(self._key)
+            if await self._run(self._delete(sight.found.identity, self._hints(sight.found, sight.guard))) is None:
+                return
+        expected = await self._expected(version)
+        refusal = await self._run(self._delete(expected, hints_of(version, self._place.path)))
+        if refusal is not None:
+            self._refuse(refusal.current)
+
+    async def _write_over_any(self, build: Build, merge: bool) -> Version:
+        while True:
+            sight = await self._look()
+            if sight.found is None:
+                cas: CreateCas[R] | UpdateCas[R] = self.create(build)
+            else:
+                cas = self._update(sight.found.identity, self._hints(sight.found, sight.guard), build, merge)
+            if await self._run(cas) is None:
+                return cas.version
+
+    def _update(self, expected: Identity, hints: ZnodeVersion | None, build: Build, merge: bool) -> UpdateCas[R]:
+        ground = self._ground
+        return UpdateCas(ground.bridge, self._place, ground.codec, self._token, expected, hints, build, merge)
+
+    def _delete(self, expected: Identity, hints: ZnodeVersion | None) -> DeleteCas[R]:
+        ground = self._ground
+        return DeleteCas(ground.bridge, ground.lanes, self._place, ground.codec, self._token, expected, hints)
+
+    def _hints(self, found: Found, guard: int | None) -> ZnodeVersion:
+        return version_of(self._place.path, found, guard, self._ground.codec)
+
+    async def _run(self, cas: CreateCas[R] | UpdateCas[R] | DeleteCas[R]) -> Refusal[Sight] | None:
+        try:
+            return await cas.run(self._attempts)
+        except UndecodableError as exc:
+            raise CorruptRecordError(
+                f"{self._what}: what is stored at {self._place.path} cannot be merged with: {exc}"
+            ) from exc
+
+    async def _expected(self, version: Version) -> Identity:
+        """Return what `version` names; one that another kind of backend made is refused like a stale one."""
+        expected = identity_of(version)
+        if expected is None:
+            self._refuse(await self._look())
+        return expected
+
+    async def _look(self) -> Sight:
+        async def attempt(deadline: Deadline) -> Sight:
+            return await look_closely(self._ground.bridge, self._place, deadline)
+
+        return await self._attempts.read(attempt)
+
+    def _refuse(self, sight: Sight | None, *, is_new: bool = False) -> NoReturn:
+        kind = self._ground.kind
+        if sight is None or sight.found is None:
+            raise kind.missing(self._key)
+        try:
+            current = self._ground.versioned(self._key, self._place.path, sight.found, sight.guard)
+        except CorruptRecordError as exc:
+            # Refused all the same, and nobody can be shown what by.
+            error = kind.exists_error if is_new else BadVersionError
+            raise error(f"{self._what}: it is not at the version given; {exc}") from exc
+        raise kind.exists(self._key, current) if is_new else kind.stale(self._key, current)

@@ -1,0 +1,125 @@
+"""Records that are created together: one transaction for many, as long as nothing stands in the way of any of them.
+
+A transaction costs ZooKeeper, and a client, several times what one more change in it does. So creates of the same
+moment try it together first. A transaction is done as a whole or not at all, and says which of its changes was refused:
+one whose node exists leaves the company, and goes on alone. So do all when it is refused again and again, each as if
+there had been no company. A lost answer is the loss of everybody's first attempt: each looks after its own record then,
+by the rules in cas.py, since what the transaction holds for a record is what it would have sent alone.
+
+Records under the same parent share one mark on it, the last one's token. To the others, should they ever be in doubt
+and find nothing, that mark is another's: they then say that they do not know, where a mark of their own would tell.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, ZookeeperError
+
+from hedwig.clock import Deadline
+from hedwig.metadata.zookeeper.requests import create_all
+from hedwig.metadata.zookeeper.writes.cas import CreateCas
+from hedwig.metadata.zookeeper.writes.parents import ParentForecast
+from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
+from hedwig.zookeeper import Bridge
+
+__all__ = ["SharedCreates"]
+
+R = TypeVar("R")
+
+_NODES_MAX: Final = 64
+_BYTES_MAX: Final = 128 << 10
+"""Paths and contents of one transaction: an eighth of what ZooKeeper takes, which other sessions wait for."""
+
+_TRIES: Final = 3
+
+
+class SharedCreates(Generic[R]):
+    """Creates of one table that go together."""
+
+    def __init__(self, bridge: Bridge, forecast: ParentForecast) -> None:
+        self._bridge = bridge
+        self._forecast = forecast
+
+    @staticmethod
+    def companies(creates: Sequence[CreateCas[R]]) -> Iterator[range]:
+        """Yield which of them, by their places, one transaction may hold."""
+        first = size = 0
+        for place, each in enumerate(creates):
+            node = each.node
+            # The parent's path is in it once more, with its mark.
+            more = len(node.path) + len(node.parent) + len(node.stored)
+            if place > first and (size + more > _BYTES_MAX or place - first == _NODES_MAX):
+                yield range(first, place)
+                first, size = place, 0
+            size += more
+        if creates:
+            yield range(first, len(creates))
+
+    async def carry_out(self, company: Sequence[CreateCas[R]], deadline: Deadline) -> None:
+        """Make all that go together. Those that were made take note of it; the others are still to be carried out."""
+        attempt = _Attempt(company, self._forecast.is_missing)
+        for _ in range(_TRIES):
+            if len(attempt.company) < 2:
+                return
+            try:
+                (results,) = await self._bridge.send(deadline, attempt.request())
+            except (AbortedError, OutcomeUnknownError) as exc:
+                if not isinstance(exc, AbortedError) or exc.sent:
+                    for each in attempt.company:
+                        each.note_shared_loss(exc)
+                return
+            except NotAppliedError:
+                return  # Nothing happened; alone, each says what stands in the way.
+            if attempt.settle(results):
+                self._forecast.is_missing = bool(attempt.made)
+                return
+
+
+@dataclass(slots=True)
+class _Attempt(Generic[R]):
+    """The transaction of a company, as it is sent next. `made`: parents that it makes, `there`: those it found."""
+
+    company: Sequence[CreateCas[R]]
+    makes_parents: bool
+    made: list[str] = field(default_factory=list)
+    there: set[str] = field(default_factory=set)
+
+    def request(self) -> Any:
+        parents = {each.node.parent: each.node.token for each in self.company}
+        self.made = [parent for parent in parents if parent not in self.there] if self.makes_parents else []
+        nodes = [
+            *((parent, b"") for parent in self.made),
+            *((each.node.path, each.node.stored) for each in self.company),
+        ]
+        return create_all(nodes, parents)
+
+    def settle(self, results: Any) -> bool:
+        """Say whether it was done; if not, change it so that what stood in the way no longer does, or give it up."""
+        if isinstance(results, ZookeeperError):
+            self.company = ()
+            return False
+        refused = next((index for index, each in enumerate(results) if _stood_in_the_way(each)), None)
+        if refused is None:
+            stats = results[len(self.made) + len(self.company) :]
+            parents = dict.fromkeys(each.node.parent for each in self.company)
+            guards = dict(zip(parents, stats, strict=True))
+            for each in self.company:
+                stat = guards[each.node.parent]
+                # All of a transaction shares one zxid: the node's czxid is that of the change to its parent.
+                each.note_shared(stat.mzxid, stat.version)
+            return True
+        error, place = results[refused], refused - len(self.made)
+        if isinstance(error, NodeExistsError) and place < 0:
+            self.there.add(self.made[refused])
+        elif isinstance(error, NodeExistsError) and place < len(self.company):
+            self.company = [*self.company[:place], *self.company[place + 1 :]]
+        elif isinstance(error, NoNodeError) and place >= 0 and not self.makes_parents:
+            self.makes_parents = True
+        else:
+            self.company = ()
+        return False
+
+
+def _stood_in_the_way(result: Any) -> bool:
+    return isinstance(result, ZookeeperError) and not isinstance(result, RolledBackError)
