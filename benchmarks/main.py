@@ -5,19 +5,19 @@ from pathlib import Path
 
 import click
 
-from hedwig.benchmarks.cas_command import cas
-from hedwig.benchmarks.compare_command import compare_command
-from hedwig.benchmarks.document import write_into
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.hub_command import hub
-from hedwig.benchmarks.listing_command import listing
-from hedwig.benchmarks.metadata_command import metadata
-from hedwig.benchmarks.migration_command import migrate
-from hedwig.benchmarks.pipeline_command import pipeline
-from hedwig.benchmarks.report_command import report
-from hedwig.benchmarks.results import Result
-from hedwig.benchmarks.runs import show_result
-from hedwig.benchmarks.takeover_command import takeover
+from hedwig.benchmarks.report.command import report
+from hedwig.benchmarks.report.compare.command import compare_command
+from hedwig.benchmarks.report.document import write_into
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.runs.runs import show_result
+from hedwig.benchmarks.suites.cas.command import cas
+from hedwig.benchmarks.suites.commands.listing_command import listing
+from hedwig.benchmarks.suites.commands.migration_command import migrate
+from hedwig.benchmarks.suites.commands.pipeline_command import pipeline
+from hedwig.benchmarks.suites.hub.command import hub
+from hedwig.benchmarks.suites.metadata.command import metadata
+from hedwig.benchmarks.suites.takeover.command import takeover
 
 __all__ = ["main"]
 

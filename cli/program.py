@@ -15,8 +15,8 @@ import click
 
 from hedwig.cli.entry import begin_commands
 from hedwig.cli.errors import CommandError, ExitCode, PipeClosedError, exit_code_of, explain, remedy
-from hedwig.cli.settings import Settings, shared_options
-from hedwig.cli.watching import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
+from hedwig.cli.output.redrawing import WATCHABLE, watch_option, watched_every_s, watching, with_watch_value
+from hedwig.cli.settings.settings import Settings, shared_options
 from hedwig.errors import HedwigError
 
 __all__ = ["COMPLETION_VARIABLE", "PROGRAM_NAME", "AdminCommand", "AdminGroup", "Program"]

@@ -54,10 +54,10 @@ class Job:
 
         What fails inside of a task is raised as what made it fail, where that is an error of ours.
         """
-        from hedwig.pipeline.datasource import register
         from hedwig.pipeline.errors import CONNECTION_ERRORS, SPARK_ERRORS, JobError, from_spark
         from hedwig.pipeline.interruption import ending_queries
         from hedwig.pipeline.session import SessionWish, has_ended, open_session
+        from hedwig.pipeline.source.datasource import register
 
         how = SessionWish(master=self.master, settings=self.settings, debug=self.debug)
         with open_session(self.name, how, self.tell) as spark:

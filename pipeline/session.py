@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from hedwig.pipeline.errors import CONNECTION_ERRORS
-from hedwig.pipeline.tables import BATCH_ROWS_MAX
+from hedwig.pipeline.frames.tables import BATCH_ROWS_MAX
 
 __all__ = ["SessionWish", "has_ended", "open_session"]
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hedwig.benchmarks.descriptors import raise_descriptor_limit
-from hedwig.benchmarks.environment import sync_rate
+from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.machine.environment import sync_rate
 from hedwig.benchmarks.neighbours.admin_requests import endless_posts
 from hedwig.benchmarks.neighbours.answers import deaf_askers
 from hedwig.benchmarks.neighbours.clients import Neighbour

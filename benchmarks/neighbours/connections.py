@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from hedwig.benchmarks.connections_target import hold_connections
+from hedwig.benchmarks.drivers.hub.connections_target import hold_connections
 from hedwig.benchmarks.neighbours.clients import BUSY, KIB, Neighbour, request
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Message, Publish, encode_frame, encode_request
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hedwig.benchmarks.hub_process import HubProcess
+from hedwig.benchmarks.machine.checkout import CHECKOUT
 from hedwig.benchmarks.neighbours.clients import ANSWER_S, MIB, connect, request
+from hedwig.benchmarks.suites.hub.process import HubProcess
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import Delivery, Event, Message, Publish, Subscribe
@@ -94,9 +95,7 @@ def _neighbour(name: str, port: int, admin: str) -> Iterator[None]:
     """Have the neighbour at work meanwhile; it finds the admin endpoint in HEDWIG_ADMIN, as hedwig-admin does."""
     command = [sys.executable, "-m", "hedwig.benchmarks.neighbours", name, "--be", str(port)]
     environment = {**os.environ, "HEDWIG_ADMIN": admin}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3], env=environment
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT, env=environment)
     try:
         assert process.stdout is not None
         if process.stdout.readline().strip() != "ready":

@@ -8,15 +8,15 @@ from typing import Final
 
 import click
 
-from hedwig.cli.confirmation import confirm
-from hedwig.cli.dev.classpath import user_cache
+from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.dev.errors import DevError, NotAnsweringError, UnknownServerError
 from hedwig.cli.dev.launcher import DevServers, ServerStatus
 from hedwig.cli.dev.log_files import follow, last_lines
+from hedwig.cli.dev.servers.classpath import user_cache
 from hedwig.cli.dev.services import DEFAULT_SERVICES, KINDS, SERVICES
 from hedwig.cli.errors import CommandError, ExitCode
 from hedwig.cli.program import AdminGroup
-from hedwig.cli.settings import Settings, pass_settings
+from hedwig.cli.settings.settings import Settings, pass_settings
 
 __all__ = ["dev"]
 

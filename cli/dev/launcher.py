@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from hedwig.cli.dev.classpath import ClasspathCache, user_cache
 from hedwig.cli.dev.errors import DevError, UnknownServerError
-from hedwig.cli.dev.java import find_java, jvm_flags
 from hedwig.cli.dev.ports import LOOPBACK
 from hedwig.cli.dev.processes import ProcessIdentity, is_paused, send_signal, wait_gone, wait_paused
 from hedwig.cli.dev.server_directory import ServerDirectory
+from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
+from hedwig.cli.dev.servers.java import find_java, jvm_flags
 from hedwig.cli.dev.services import KINDS, SERVICES, planned_servers
 from hedwig.cli.dev.startup import Startup
 from hedwig.cli.dev.state import ServerRecord, Settings, State

@@ -15,7 +15,7 @@ from hedwig.cli.dev.locks import locked
 from hedwig.cli.dev.log_files import last_lines
 from hedwig.cli.dev.ports import LOOPBACK, choose_port
 from hedwig.cli.dev.processes import ProcessIdentity, marked_processes, still_runs
-from hedwig.cli.dev.server_kind import ServerKind, Site
+from hedwig.cli.dev.servers.server_kind import ServerKind, Site
 from hedwig.cli.dev.state import ServerRecord, State, read_state, write_state
 from hedwig.private_files import make_directory
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hedwig.cli.dev.bookkeeper import BOOKKEEPER
 from hedwig.cli.dev.errors import DevError
-from hedwig.cli.dev.hbase import HBASE
-from hedwig.cli.dev.hedwig43 import BOOKKEEPER43, JAVA_HEDWIG
-from hedwig.cli.dev.server_kind import ServerKind, Service
+from hedwig.cli.dev.servers.bookkeeper import BOOKKEEPER
+from hedwig.cli.dev.servers.hbase import HBASE
+from hedwig.cli.dev.servers.hedwig43 import BOOKKEEPER43, JAVA_HEDWIG
+from hedwig.cli.dev.servers.server_kind import ServerKind, Service
+from hedwig.cli.dev.servers.thrift import THRIFT1, THRIFT2
+from hedwig.cli.dev.servers.zookeeper import ZOOKEEPER
 from hedwig.cli.dev.state import State
-from hedwig.cli.dev.thrift import THRIFT1, THRIFT2
-from hedwig.cli.dev.zookeeper import ZOOKEEPER
 
 __all__ = ["DEFAULT_SERVICES", "KINDS", "SERVICES", "kinds_needing", "planned_servers"]
 

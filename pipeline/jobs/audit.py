@@ -54,20 +54,20 @@ def command(
     Parquet of all findings and figures, and audit.html for people. A store is read once, into DIRECTORY/snapshot. Lag
     and backlog are told as far as closed ledgers tell; with --data or --bookkeeper open ledgers are asked, too.
     """
-    from hedwig.pipeline.audit import AuditInput, audit
-    from hedwig.pipeline.audit_page import audit_html
-    from hedwig.pipeline.existing_ledgers import check_ledgers, list_ledgers, why_no_orphans
-    from hedwig.pipeline.folder import Folder
+    from hedwig.pipeline.audit.audit import AuditInput, audit
+    from hedwig.pipeline.audit.audit_page import audit_html
+    from hedwig.pipeline.audit.existing_ledgers import check_ledgers, list_ledgers, why_no_orphans
+    from hedwig.pipeline.audit.living_hubs import cluster_hubs, hubs_frame, named_hub
+    from hedwig.pipeline.audit.open_ledgers import ask_open_ledgers
+    from hedwig.pipeline.audit.page import check_libraries
+    from hedwig.pipeline.frames.folder import Folder
+    from hedwig.pipeline.frames.tables import Table
     from hedwig.pipeline.ledger_place import LedgerPlace
-    from hedwig.pipeline.living_hubs import cluster_hubs, hubs_frame, named_hub
-    from hedwig.pipeline.open_ledgers import ask_open_ledgers
-    from hedwig.pipeline.page import check_libraries
-    from hedwig.pipeline.places import session_url
-    from hedwig.pipeline.reaching import check_readable, check_source, existing, is_store
-    from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
-    from hedwig.pipeline.store_snapshot import take_snapshot
-    from hedwig.pipeline.store_tables import read_unreadable
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.snapshots.preflight import check_readable, check_source, existing, is_store
+    from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, read_snapshot
+    from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
+    from hedwig.pipeline.source.shared_stores import session_url
+    from hedwig.pipeline.source.store_tables import read_unreadable
 
     if data and bookkeeper:
         raise click.UsageError("give either --data or --bookkeeper")
@@ -161,8 +161,8 @@ def command(
 
 def _living(source: str, named: "Sequence[HubInfo]", cluster: str | None, timeout_s: int) -> "list[HubInfo] | None":
     """Return the hubs that are alive, those that were named among them; None if nobody says."""
-    from hedwig.pipeline.living_hubs import cluster_hubs, standalone_hubs
-    from hedwig.pipeline.reaching import existing, is_store
+    from hedwig.pipeline.audit.living_hubs import cluster_hubs, standalone_hubs
+    from hedwig.pipeline.snapshots.preflight import existing, is_store
 
     if cluster is not None:
         return [*named, *cluster_hubs(cluster, timeout_s)]

@@ -20,11 +20,11 @@ def command(job: Job, directory: str, files: tuple[str, ...]) -> None:
     Parquet of all measurements and of their rounds taken together, and report.html with plots. FILES may be patterns
     and folders that Spark can read. hedwig-bench report makes the full report of a run.
     """
-    from hedwig.pipeline.bench_page import bench_html
-    from hedwig.pipeline.bench_results import measurements, medians
+    from hedwig.pipeline.audit.bench_page import bench_html
+    from hedwig.pipeline.audit.bench_results import measurements, medians
+    from hedwig.pipeline.audit.page import check_libraries
     from hedwig.pipeline.errors import JobError
-    from hedwig.pipeline.folder import Folder
-    from hedwig.pipeline.page import check_libraries
+    from hedwig.pipeline.frames.folder import Folder
 
     check_libraries("hdrh")
     with job.session() as spark:

@@ -40,10 +40,10 @@ def command(
     Ends with 0 if both hold the same, and with 1 if not. Each side is read once; a store that changes meanwhile is no
     one moment. If one of them is a snapshot of a part, by --prefix, that part is compared.
     """
-    from hedwig.pipeline.differences import Differences
-    from hedwig.pipeline.reaching import check_readable, check_source, is_store
-    from hedwig.pipeline.sides import two_sides
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.tables import Table
+    from hedwig.pipeline.snapshots.differences import Differences
+    from hedwig.pipeline.snapshots.inputs import two_sides
+    from hedwig.pipeline.snapshots.preflight import check_readable, check_source, is_store
 
     for place in (before, after):
         check_source(place, job.settings)

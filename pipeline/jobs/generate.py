@@ -54,8 +54,8 @@ def command(
     Names have the shapes that names have in practice, some are no text, and few topics have most subscriptions. Each
     row depends on the seed and on its number alone.
     """
-    from hedwig.pipeline.generate import Recipe, generate
-    from hedwig.pipeline.snapshot import write_snapshot
+    from hedwig.pipeline.generate.generate import Recipe, generate
+    from hedwig.pipeline.snapshots.snapshot import write_snapshot
 
     try:
         recipe = Recipe(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.tables import Table
 
 __all__ = ["command"]
 
@@ -52,11 +52,11 @@ def command(
     FILE may be compressed, a folder, or a pattern; names stand in it as they are, byte for byte. Topics that
     subscriptions need and that do not exist are made. The same load may be run again.
     """
-    from hedwig.pipeline.copying import write_tables
-    from hedwig.pipeline.name_files import subscriptions_of, topics_needed, topics_of
-    from hedwig.pipeline.places import session_url
-    from hedwig.pipeline.reaching import check_reachable
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.tables import Table
+    from hedwig.pipeline.snapshots.copying import write_tables
+    from hedwig.pipeline.snapshots.name_files import subscriptions_of, topics_needed, topics_of
+    from hedwig.pipeline.snapshots.preflight import check_reachable
+    from hedwig.pipeline.source.shared_stores import session_url
 
     if directory is not None and (topics or subscriptions):
         raise click.UsageError("give either --from, or --topics and --subscriptions")
@@ -97,10 +97,10 @@ def _given(
 ) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
     """Return what is in a folder, and how many rows it has to be, where a manifest says so."""
     from hedwig.pipeline.errors import JobError
-    from hedwig.pipeline.origin import check_origin
-    from hedwig.pipeline.snapshot import is_snapshot, read_snapshot
-    from hedwig.pipeline.store_tables import read_tables_of
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.tables import Table
+    from hedwig.pipeline.snapshots.provenance import check_origin
+    from hedwig.pipeline.snapshots.snapshot import is_snapshot, read_snapshot
+    from hedwig.pipeline.source.store_tables import read_tables_of
 
     rows = None
     if is_snapshot(spark, directory):

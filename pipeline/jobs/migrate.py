@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from hedwig.pipeline.snapshot import Snapshot
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.tables import Table
+    from hedwig.pipeline.snapshots.snapshot import Snapshot
 
 __all__ = ["command"]
 
@@ -53,12 +53,12 @@ def command(
     from which TARGET is written and with which it is compared. The job may be run again after it was ended: with the
     same --through SOURCE is not read again.
     """
-    from hedwig.pipeline.copying import restore
-    from hedwig.pipeline.places import session_url
-    from hedwig.pipeline.policies import Policy
-    from hedwig.pipeline.reaching import check_reachable, check_readable
-    from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, is_snapshot
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.policies import Policy
+    from hedwig.pipeline.frames.tables import Table
+    from hedwig.pipeline.snapshots.copying import restore
+    from hedwig.pipeline.snapshots.preflight import check_reachable, check_readable
+    from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, is_snapshot
+    from hedwig.pipeline.source.shared_stores import session_url
 
     if source == target:
         raise click.UsageError("SOURCE and TARGET are the same store")
@@ -97,8 +97,8 @@ class _Wanted:
 
 def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
     """Return it newly made."""
-    from hedwig.pipeline.snapshot import read_snapshot
-    from hedwig.pipeline.store_snapshot import take_snapshot
+    from hedwig.pipeline.snapshots.snapshot import read_snapshot
+    from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
 
     take_snapshot(job, spark, wanted.source, wanted.tables, wanted.through, wanted.scan, "reading")
     return read_snapshot(spark, wanted.through)
@@ -107,7 +107,7 @@ def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":
 def _earlier(job: Job, spark: "SparkSession", wanted: _Wanted, target: str) -> "Snapshot":
     """Return that of an earlier run, which is whole. Raises JobError - it is not, or is one of other things."""
     from hedwig.pipeline.errors import JobError
-    from hedwig.pipeline.snapshot import read_snapshot
+    from hedwig.pipeline.snapshots.snapshot import read_snapshot
 
     snapshot = read_snapshot(spark, wanted.through)
     manifest = snapshot.manifest

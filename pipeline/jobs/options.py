@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import click
 
 from hedwig.names import parse_name
-from hedwig.pipeline.tables import (
+from hedwig.pipeline.frames.tables import (
     BATCH_ROWS_MAX,
     CONNECTIONS_MAX,
     ROWS_PER_PARTITION,
@@ -101,7 +101,7 @@ _WRITE: Final = {
 def folder_name(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
     """Return the folder that was named. Raises ConfigurationError - Spark would not find it again."""
     if given is not None:
-        from hedwig.pipeline.reaching import check_folder
+        from hedwig.pipeline.snapshots.preflight import check_folder
 
         check_folder(given)
     return given

@@ -24,12 +24,12 @@ def command(
     The snapshot is read and held to its manifest first, so a damaged one changes nothing. The same restore may be run
     again: what is there already counts as the same.
     """
-    from hedwig.pipeline.copying import restore
-    from hedwig.pipeline.origin import check_origin
-    from hedwig.pipeline.places import session_url
-    from hedwig.pipeline.reaching import check_reachable
-    from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, read_snapshot
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.tables import Table
+    from hedwig.pipeline.snapshots.copying import restore
+    from hedwig.pipeline.snapshots.preflight import check_reachable
+    from hedwig.pipeline.snapshots.provenance import check_origin
+    from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, read_snapshot
+    from hedwig.pipeline.source.shared_stores import session_url
 
     check_reachable(url, timeout_s)
     write = write.within(timeout_s)

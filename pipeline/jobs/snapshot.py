@@ -21,11 +21,11 @@ def command(job: Job, url: str, directory: str, without_owners: bool, scan: Scan
     Each table is read once, part by part: a record is there as it was at some moment between start and end. Stop the
     hubs where it must be one moment. A folder without manifest.json is no whole snapshot.
     """
-    from hedwig.pipeline.places import session_url
-    from hedwig.pipeline.reaching import check_readable
-    from hedwig.pipeline.snapshot import SNAPSHOT_TABLES
-    from hedwig.pipeline.store_snapshot import take_snapshot
-    from hedwig.pipeline.tables import Table
+    from hedwig.pipeline.frames.tables import Table
+    from hedwig.pipeline.snapshots.preflight import check_readable
+    from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES
+    from hedwig.pipeline.snapshots.store_snapshot import take_snapshot
+    from hedwig.pipeline.source.shared_stores import session_url
 
     check_readable(url, timeout_s)
     tables = [table for table in SNAPSHOT_TABLES if not (without_owners and table is Table.OWNERS)]

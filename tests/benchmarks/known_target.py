@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from hedwig.benchmarks.load import Load, Observer
-from hedwig.benchmarks.recording import Summary
-from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.load.load import Load, Observer
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.load.workloads import Operation, Workload
 from tests.virtual_time import VirtualTime
 
 __all__ = ["KnownTarget", "measured"]

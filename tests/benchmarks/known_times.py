@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.runs.results import Measurement
 from hedwig.histograms import Histogram
 
 __all__ = ["CONTRARY", "CONTRARY_OVER_ALL", "EVEN", "LONGER", "LONGER_OVER_ALL", "OF_ROUNDS", "Tails", "timed"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.runs.results import Measurement, Result
 
 __all__ = ["COMMITTED", "OUT_OF_TIME", "THREE_BACKENDS", "changed", "three_backends", "wall"]
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hedwig.benchmarks.cas_cases import CasCases
-from hedwig.benchmarks.cas_places import given_places
-from hedwig.benchmarks.cas_suite import OPERATIONS, SMOKE_CAS, cas_cases
-from hedwig.benchmarks.hub_suite import Case
+from hedwig.benchmarks.drivers.records.record_clients import DATA, DRIVERS, SUBSCRIBER
+from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.record_clients import DATA, DRIVERS, SUBSCRIBER
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.tables import markdown
-from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.suites.cas.cases import CasCases
+from hedwig.benchmarks.suites.cas.servers import given_places
+from hedwig.benchmarks.suites.cas.suite import OPERATIONS, SMOKE_CAS, cas_cases
+from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.metadata import open_metadata
 from tests.benchmarks.processes import processes_over
 from tests.servers import RunningServers

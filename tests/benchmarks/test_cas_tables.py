@@ -1,9 +1,9 @@
 """Prove that the tables of `hedwig-bench cas` hold every driver against the Java client of the same round."""
 
-from hedwig.benchmarks.cas_tables import PROGRAM, cas_tables
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.tables import markdown
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.suites.cas.tables import PROGRAM, cas_tables
 from tests.benchmarks.known_target import KnownTarget, measured
 from tests.benchmarks.test_results import ENVIRONMENT
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hedwig.benchmarks.compare_command import compare_command
-from hedwig.benchmarks.compare_results import compare
-from hedwig.benchmarks.compare_terms import term_differences
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.report.compare.command import compare_command
+from hedwig.benchmarks.report.compare.results import compare
+from hedwig.benchmarks.report.compare.terms import term_differences
+from hedwig.benchmarks.runs.results import Measurement
 from hedwig.histograms import Histogram
 from tests.benchmarks.known_times import timed
 from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hedwig.benchmarks.cpu_time import CpuTimes, CpuTimesBeside
+from hedwig.benchmarks.machine.cpu_time import CpuTimes, CpuTimesBeside
 from tests.benchmarks.passing_hours import PassingHours
 
 SECOND_NS = 1_000_000_000
@@ -64,8 +64,8 @@ def test_the_processes_of_a_role_add_up() -> None:
 def test_between_two_looks_time_is_taken_to_be_used_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two looks an hour apart, of a process that uses a quarter of a processor."""
     hours = PassingHours(3600.0, hours=1.0)
-    monkeypatch.setattr("hedwig.benchmarks.cpu_time.time", hours)
-    monkeypatch.setattr("hedwig.benchmarks.cpu_time.cpu_s_of", lambda _: hours.seconds / 4)
+    monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.time", hours)
+    monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.cpu_s_of", lambda _: hours.seconds / 4)
     times = CpuTimes(([1],))
     hours.pass_by(times.look)
     # A border three hundredths of the window away from a look.
@@ -104,8 +104,8 @@ def test_what_is_looked_at_beside_is_known_of_a_long_time() -> None:
 def test_looks_of_hours_take_little_memory_and_lose_nothing_at_the_borders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty looks a second for two hours, of a process that is at work in the first half of them only."""
     hours = PassingHours(0.05, hours=2.0)
-    monkeypatch.setattr("hedwig.benchmarks.cpu_time.time", hours)
-    monkeypatch.setattr("hedwig.benchmarks.cpu_time.cpu_s_of", lambda _: min(hours.seconds, hours.all_s / 2))
+    monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.time", hours)
+    monkeypatch.setattr("hedwig.benchmarks.machine.cpu_time.cpu_s_of", lambda _: min(hours.seconds, hours.all_s / 2))
     times = CpuTimes(([1], [2]))
     held = hours.pass_by(times.look)
     assert held < 3_000_000

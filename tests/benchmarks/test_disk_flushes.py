@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.benchmarks.disk_flushes import FLUSHES, flushes_of
-from hedwig.benchmarks.report_flushes import flush_section
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.machine.disk_flushes import FLUSHES, flushes_of
+from hedwig.benchmarks.report.findings.flushes import flush_section
+from hedwig.benchmarks.runs.results import Measurement, Result
 
 STAT_OF_LINUX_6 = "1263 69 363155 1375 49633 4688 544438 9396 0 3909 24512 2287 534 40660 403 {flushes} 958\n"
 STAT_OF_LINUX_4 = "1263 69 363155 1375 49633 4688 544438 9396 0 3909 24512 2287 534 40660 403\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hedwig.benchmarks.document import parts, section
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.report.document import parts, section
+from hedwig.benchmarks.runs.results import Result
 
 SOURCES = Path(__file__).parents[2]
 DOCUMENT = SOURCES / "docs" / "benchmarks.md"

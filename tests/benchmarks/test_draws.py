@@ -6,8 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from hedwig.benchmarks.draws import AHEAD
-from hedwig.benchmarks.workloads import Among, Choice, Workload
+from hedwig.benchmarks.load.key_choice import AHEAD
+from hedwig.benchmarks.load.workloads import Among, Choice, Workload
 
 MANY = 10_000_000
 ASKED = 1_000

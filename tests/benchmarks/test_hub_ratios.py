@@ -1,8 +1,8 @@
 """Prove that hubs side by side are compared within a round, and that tables of embedded hubs stay as they were."""
 
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.tables import markdown
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.results import Measurement, Result
 from tests.benchmarks.known_target import KnownTarget, measured
 from tests.benchmarks.test_results import ENVIRONMENT
 

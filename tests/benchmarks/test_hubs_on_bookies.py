@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hedwig.benchmarks.hub_places import HEAP_MB
-from hedwig.benchmarks.hub_suite import LEDGERS, MEASUREMENTS, SMOKE, cases
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.results import Measurement, Result
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.suites.hub.servers import HEAP_MB
+from hedwig.benchmarks.suites.hub.suite import LEDGERS, MEASUREMENTS, SMOKE, cases
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.runs.results import Result
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hedwig.benchmarks.java_program import java_command
-from hedwig.benchmarks.recording import Recording, Summary
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.drivers.records.java_program import java_command
+from hedwig.benchmarks.load.recording import Recording, Summary
+from hedwig.benchmarks.load.workloads import Workload
 
 _PROGRAM: Final = Path(__file__).with_name("java") / "SummaryOfGiven.java"
 _SECOND_NS: Final = 1_000_000_000

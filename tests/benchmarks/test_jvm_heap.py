@@ -8,8 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.jvm_flags import flags_of, flags_of_servers, note_flags
-from hedwig.benchmarks.jvm_heap import (
+from hedwig.benchmarks.machine.jvm_flags import flags_of, flags_of_servers, note_flags
+from hedwig.benchmarks.machine.jvm_heap import (
     full_heap,
     fullness,
     heap_max_bytes,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hedwig.benchmarks.command_process import run_command
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.listing_cases import COMMANDS
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.results import Result
-from hedwig.benchmarks.tables import markdown
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.command_process import run_command
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.suites.commands.listing_cases import COMMANDS
 
 TOPICS = 50
 MIB = 1 << 20

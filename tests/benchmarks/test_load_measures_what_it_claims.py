@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from hedwig.benchmarks.compare_figures import failed_share
-from hedwig.benchmarks.recording import Summary
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.report.compare.figures import failed_share
+from hedwig.benchmarks.runs.results import Measurement
 from tests.benchmarks.known_target import KnownTarget, measured
 
 MS = 1_000

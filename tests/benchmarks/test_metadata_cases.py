@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from hedwig.benchmarks.metadata_cases import MetadataCases
-from hedwig.benchmarks.metadata_ground import FillTask, Ground
-from hedwig.benchmarks.metadata_places import MetadataPlaces
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Among, Operation, Workload
+from hedwig.benchmarks.load.workloads import Among, Operation, Workload
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.stores.cases import MetadataCases
+from hedwig.benchmarks.stores.dataset import FillTask, Ground
+from hedwig.benchmarks.stores.servers import MetadataPlaces
 
 TOPICS = 200
 OPERATIONS = 20_000

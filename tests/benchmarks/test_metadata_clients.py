@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.generator_process import GeneratorProcess
-from hedwig.benchmarks.metadata_cases import MetadataCases
-from hedwig.benchmarks.metadata_ground import FillTask, Ground
-from hedwig.benchmarks.metadata_places import MetadataPlaces
-from hedwig.benchmarks.recording import Summary
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.load.generator_process import GeneratorProcess
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.stores.cases import MetadataCases
+from hedwig.benchmarks.stores.dataset import FillTask, Ground
+from hedwig.benchmarks.stores.servers import MetadataPlaces
 
 GROUND = Ground(topics=20, subscribers=1, drawn=20)
 WORKLOAD = Workload(

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from hedwig.benchmarks.metadata_cases import MetadataCases
-from hedwig.benchmarks.metadata_climb import Climb
-from hedwig.benchmarks.metadata_ground import FillTask, Ground
-from hedwig.benchmarks.metadata_places import MetadataPlaces
-from hedwig.benchmarks.metadata_progress import Progress
-from hedwig.benchmarks.metadata_suite import FILL, RESTART, SMOKE, stages
-from hedwig.benchmarks.metadata_workloads import workload_files
-from hedwig.benchmarks.results import LEFT_BEHIND, Measurement, Result
-from hedwig.benchmarks.start_times import StartTimes
-from hedwig.benchmarks.workloads import Choice, Workload
+from hedwig.benchmarks.load.workloads import Choice, Workload
+from hedwig.benchmarks.runs.results import LEFT_BEHIND, Measurement, Result
+from hedwig.benchmarks.runs.start_times import StartTimes
+from hedwig.benchmarks.stores.cases import MetadataCases
+from hedwig.benchmarks.stores.dataset import FillTask, Ground
+from hedwig.benchmarks.stores.servers import MetadataPlaces
+from hedwig.benchmarks.suites.metadata.ladder import Climb
+from hedwig.benchmarks.suites.metadata.progress import Progress
+from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART, SMOKE, stages
+from hedwig.benchmarks.suites.metadata.workloads import workload_files
 from hedwig.cli.dev import DevError
 
 BACKENDS = ("zookeeper", "hbase")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hedwig.benchmarks.load import Load
-from hedwig.benchmarks.metadata_client import probe
-from hedwig.benchmarks.metadata_fill import fill
-from hedwig.benchmarks.metadata_ground import DATA, PREDECESSOR, SUCCESSOR, FillTask, Ground, wide_count
-from hedwig.benchmarks.metadata_target import MetadataTarget
-from hedwig.benchmarks.recording import Summary
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Among, Choice, Operation, Workload
+from hedwig.benchmarks.load.load import Load
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.load.workloads import Among, Choice, Operation, Workload
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.stores.client import probe
+from hedwig.benchmarks.stores.dataset import DATA, PREDECESSOR, SUCCESSOR, FillTask, Ground, wide_count
+from hedwig.benchmarks.stores.fill import fill
+from hedwig.benchmarks.stores.target import MetadataTarget
 from hedwig.metadata.contract.operations import RecordKey
 from hedwig.model import LedgerRanges
 from hedwig.versions import Version, Versioned

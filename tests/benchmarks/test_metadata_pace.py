@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from hedwig.benchmarks.metadata_fill import fill_aloud
-from hedwig.benchmarks.metadata_ground import FillTask
-from hedwig.benchmarks.metadata_lines import filling
-from hedwig.benchmarks.metadata_pace import Pace, Seconds
-from hedwig.benchmarks.recording import Summary
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.stores.dataset import FillTask
+from hedwig.benchmarks.stores.fill import fill_aloud
+from hedwig.benchmarks.stores.fill_rate import Pace, Seconds
+from hedwig.benchmarks.suites.metadata.lines import filling
 from tests.benchmarks.known_store import KnownStore
 from tests.virtual_time import VirtualTime
 

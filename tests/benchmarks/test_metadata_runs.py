@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hedwig.benchmarks.disk_flushes import FLUSHES
-from hedwig.benchmarks.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.machine.disk_flushes import FLUSHES
+from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.metadata_cases import MEMORY
-from hedwig.benchmarks.metadata_places import RESTARTED, MetadataPlaces, children_max, terms
-from hedwig.benchmarks.metadata_suite import SMOKE, Stage, Step, stages
-from hedwig.benchmarks.metadata_workloads import ORDER, workload_files
-from hedwig.benchmarks.report_flushes import flush_section
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.tables import markdown
+from hedwig.benchmarks.report.findings.flushes import flush_section
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.stores.cases import MEMORY
+from hedwig.benchmarks.stores.servers import RESTARTED, MetadataPlaces, children_max, terms
+from hedwig.benchmarks.suites.metadata.suite import SMOKE, Stage, Step, stages
+from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
 from hedwig.metadata import open_metadata
 from tests.benchmarks.processes import processes_over
 

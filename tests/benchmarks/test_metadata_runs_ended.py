@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from hedwig.benchmarks.metadata_ground import wide_count
-from hedwig.benchmarks.metadata_places import MetadataPlaces
-from hedwig.benchmarks.metadata_suite import SMOKE, stages
-from hedwig.benchmarks.metadata_workloads import workload_files
-from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.stores.dataset import wide_count
+from hedwig.benchmarks.stores.servers import MetadataPlaces
+from hedwig.benchmarks.suites.metadata.suite import SMOKE, stages
+from hedwig.benchmarks.suites.metadata.workloads import workload_files
 from hedwig.cli.dev import DevError, DevServers
-from hedwig.cli.dev.java import find_java
 from hedwig.cli.dev.locks import locked
+from hedwig.cli.dev.servers.java import find_java
 from hedwig.metadata import open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW

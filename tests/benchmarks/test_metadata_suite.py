@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.metadata_ground import FillTask
-from hedwig.benchmarks.metadata_places import RESTARTED
-from hedwig.benchmarks.metadata_progress import Progress
-from hedwig.benchmarks.metadata_suite import CLAIMING, FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
-from hedwig.benchmarks.metadata_workloads import ORDER, workload_files
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.workloads import Among, Operation, Workload
+from hedwig.benchmarks.load.workloads import Among, Operation, Workload
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.stores.dataset import FillTask
+from hedwig.benchmarks.stores.servers import RESTARTED
+from hedwig.benchmarks.suites.metadata.progress import Progress
+from hedwig.benchmarks.suites.metadata.suite import CLAIMING, FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
+from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
 
 FILES = workload_files()
 UNSYNCED_ALONE = MetadataSizes(topics=(), unsynced_topics=(10_000, 100_000))
@@ -219,7 +219,7 @@ def _minutes_left(progress: Progress, stage: Stage) -> float:
 def test_what_is_left_becomes_less_while_a_store_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     (stage,) = stages(FILES, ["read-owner"], replace(SMOKE, topics=(3_000_000, 6_000_000)), 1)
     clock = [0.0]
-    monkeypatch.setattr("hedwig.benchmarks.metadata_progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("hedwig.benchmarks.suites.metadata.progress.time.monotonic", lambda: clock[0])
     progress = _progress(stage, [])
     records = FillTask(first=0, last=3_000_000, subscribers=stage.subscribers).records
     clock[0] += 45.0  # Servers were started.

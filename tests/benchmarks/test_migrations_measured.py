@@ -5,8 +5,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.results import Result
-from hedwig.benchmarks.tables import markdown
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.results import Result
 
 TOPICS = 40
 MIB = 1 << 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hedwig.benchmarks.report_latency import percentile_name
+from hedwig.benchmarks.report.charts.latency import percentile_name
 
 
 @pytest.mark.parametrize(

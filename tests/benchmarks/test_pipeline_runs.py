@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from hedwig.benchmarks.machine.process_tree import TreeMemory
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.pipeline_steps import STEPS
-from hedwig.benchmarks.process_tree import TreeMemory
-from hedwig.benchmarks.results import Result
-from hedwig.benchmarks.tables import markdown
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.suites.commands.pipeline_steps import STEPS
 from tests.benchmarks.processes import processes_over
 
 MIB = 1 << 20

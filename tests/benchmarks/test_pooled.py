@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hedwig.benchmarks.report_findings import Finding, Outcome, findings
-from hedwig.benchmarks.report_pooled import Pooled, pooled, pooled_leads, pooled_table
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.report.findings.findings import Finding, Outcome, findings
+from hedwig.benchmarks.report.findings.pooled import Pooled, pooled, pooled_leads, pooled_table
+from hedwig.benchmarks.runs.results import Measurement
 from tests.benchmarks.known_times import CONTRARY, LONGER, OF_ROUNDS, Tails, timed
 
 SIZES = (10_000, 100_000, 1_000_000)

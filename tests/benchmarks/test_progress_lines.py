@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hedwig.benchmarks.progress_lines import ProgressLines
+from hedwig.benchmarks.runs.progress_lines import ProgressLines
 
 
 class _Terminal(io.StringIO):

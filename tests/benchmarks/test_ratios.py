@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from hedwig.benchmarks.cas_ratios import percentile_ratio, ratio
-from hedwig.benchmarks.metadata_tables import metadata_tables
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.suites.metadata.tables import metadata_tables
 from hedwig.histograms import Histogram
 
 SLOW = {"zookeeper": {1: 2_000, 2: 100_000}, "hbase": {1: 113_000, 2: 5_000}}

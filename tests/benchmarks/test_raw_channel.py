@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from hedwig.benchmarks.raw_channel import RawChannel
-from hedwig.benchmarks.raw_frames import (
+from hedwig.benchmarks.drivers.hub.raw_channel import RawChannel
+from hedwig.benchmarks.drivers.hub.raw_frames import (
     MARK,
     NUMBER,
     SLOT_BASE,
@@ -15,7 +15,7 @@ from hedwig.benchmarks.raw_frames import (
     slot_of,
     subscribe_frame,
 )
-from hedwig.benchmarks.workloads import Workload, subscriber_name, topic_name
+from hedwig.benchmarks.load.workloads import Workload, subscriber_name, topic_name
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import (

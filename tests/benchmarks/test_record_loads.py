@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from hedwig.benchmarks.cpu_time import cpu_s_between, cpu_s_of
-from hedwig.benchmarks.load import Load
-from hedwig.benchmarks.record_target import RecordTarget
-from hedwig.benchmarks.recording import Summary
-from hedwig.benchmarks.workloads import Operation, Workload, topic_name
+from hedwig.benchmarks.drivers.records.record_target import RecordTarget
+from hedwig.benchmarks.load.load import Load
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.load.workloads import Operation, Workload, topic_name
+from hedwig.benchmarks.machine.cpu_time import cpu_s_between, cpu_s_of
 from tests.benchmarks.known_records import KnownRecords
 from tests.virtual_time import VirtualTime
 

@@ -14,24 +14,24 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from hedwig.benchmarks.compare_figures import good
-from hedwig.benchmarks.figures import is_enough, merged
+from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.metadata_cases import MEMORY
-from hedwig.benchmarks.report_command import report
-from hedwig.benchmarks.report_drawing import Palette
-from hedwig.benchmarks.report_findings import findings
-from hedwig.benchmarks.report_growth import rate_charts, stages_of
-from hedwig.benchmarks.report_latency import percentile_chart, percentile_table
-from hedwig.benchmarks.report_memory import memory_chart
-from hedwig.benchmarks.report_page import Chart, Page, html, markdown_page
-from hedwig.benchmarks.report_parts import report_page
-from hedwig.benchmarks.report_verdicts import findings_table, leads, summary
-from hedwig.benchmarks.report_walls import wall_kind
-from hedwig.benchmarks.report_words import ms
-from hedwig.benchmarks.results import Measurement, Result, alike
-from hedwig.benchmarks.stored_suite import FAIL_OVER
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.report.charts.drawing import Palette
+from hedwig.benchmarks.report.charts.growth import rate_charts, stages_of
+from hedwig.benchmarks.report.charts.latency import percentile_chart, percentile_table
+from hedwig.benchmarks.report.charts.memory import memory_chart
+from hedwig.benchmarks.report.command import report
+from hedwig.benchmarks.report.compare.figures import good
+from hedwig.benchmarks.report.findings.findings import findings
+from hedwig.benchmarks.report.findings.verdicts import findings_table, leads, summary
+from hedwig.benchmarks.report.page import Chart, Page, html, markdown_page
+from hedwig.benchmarks.report.parts import report_page
+from hedwig.benchmarks.runs.figures import is_enough, merged
+from hedwig.benchmarks.runs.results import Measurement, Result, alike
+from hedwig.benchmarks.runs.walls import wall_kind
+from hedwig.benchmarks.runs.words import ms
+from hedwig.benchmarks.stores.cases import MEMORY
+from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER
 from hedwig.histograms import PERCENTILES
 from tests.benchmarks.known_times import LONGER, timed
 from tests.benchmarks.pictures import BLUE, GREEN, ORANGE, picture, share

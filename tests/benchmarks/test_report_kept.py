@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from hedwig.benchmarks.report_growth import Stage, stages_of
-from hedwig.benchmarks.report_kept import kept_table, kept_words
-from hedwig.benchmarks.report_parts import report_page
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.report.charts.growth import Stage, stages_of
+from hedwig.benchmarks.report.findings.kept import kept_table, kept_words
+from hedwig.benchmarks.report.parts import report_page
+from hedwig.benchmarks.runs.results import Measurement
 from tests.benchmarks.recorded_results import three_backends
 
 

@@ -2,8 +2,8 @@
 
 import re
 
-from hedwig.benchmarks.report_parts import report_page
-from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.report.parts import report_page
+from hedwig.benchmarks.runs.results import Result
 from tests.benchmarks.pictures import BLUE, GREEN, ORANGE, picture, share
 from tests.benchmarks.recorded_results import COMMITTED
 

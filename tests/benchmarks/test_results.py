@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.workloads import Choice, Operation, Workload
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.results import Measurement, Result, alike, failure_words
-from hedwig.benchmarks.start_times import StartTimes
-from hedwig.benchmarks.tables import markdown, rows
-from hedwig.benchmarks.workloads import Choice, Operation, Workload
+from hedwig.benchmarks.report.tables import markdown, rows
+from hedwig.benchmarks.runs.results import Measurement, Result, alike, failure_words
+from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.histograms import Histogram
 from tests.benchmarks.known_target import KnownTarget, measured
 

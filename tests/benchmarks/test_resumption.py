@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.report_terms import facts
-from hedwig.benchmarks.results import Result
-from hedwig.benchmarks.resumption import later_words, note_resumption
-from hedwig.benchmarks.tables import terms
+from hedwig.benchmarks.report.tables import terms
+from hedwig.benchmarks.report.terms import facts
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.runs.resumption import later_words, note_resumption
 from tests.benchmarks.test_results import ENVIRONMENT
 
 CLEAN = ENVIRONMENT | {"is_dirty": False, "cpus_usable": 2, "libraries": {"click": "8", "kazoo": "2"}}

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedwig.benchmarks.compare_rounds import LEAST, Verdict, bound_words, differ, differ_in_rounds, middle, over_all
+from hedwig.benchmarks.runs.compare_rounds import (
+    LEAST,
+    Verdict,
+    bound_words,
+    differ,
+    differ_in_rounds,
+    middle,
+    over_all,
+)
 
 RATES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=9)
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.benchmarks.environment import sync_rate
-from hedwig.benchmarks.metadata_cases import SERIES_WIDTH, note_used
-from hedwig.benchmarks.metadata_pace import Seconds
-from hedwig.benchmarks.recording import Summary
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.sampling import Sampler, Usage, usage_of
-from hedwig.benchmarks.thinning import Thinned
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.machine.downsampling import Thinned
+from hedwig.benchmarks.machine.environment import sync_rate
+from hedwig.benchmarks.machine.sampling import Sampler, Usage, usage_of
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.stores.cases import SERIES_WIDTH, note_used
+from hedwig.benchmarks.stores.fill_rate import Seconds
 from tests.benchmarks.passing_hours import PassingHours
 
 BURNT_S = 0.3
@@ -131,8 +131,8 @@ def sampled() -> tuple[Sampler, PassingHours, int]:
     processes = {kind: [number] for number, kind in enumerate(KINDS)}
     sampler = Sampler(processes, flushes=lambda: round(10 * max(0.0, hours.seconds - hours.all_s / 2)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hedwig.benchmarks.sampling.time", hours)
-        patched.setattr("hedwig.benchmarks.sampling.usage_of", usage)
+        patched.setattr("hedwig.benchmarks.machine.sampling.time", hours)
+        patched.setattr("hedwig.benchmarks.machine.sampling.usage_of", usage)
         return sampler, hours, hours.pass_by(sampler._sample)
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from hedwig.benchmarks.report_drawing import Palette
-from hedwig.benchmarks.report_growth import stages_of
-from hedwig.benchmarks.report_page import Chart
-from hedwig.benchmarks.report_series import series_chart
-from hedwig.benchmarks.results import Measurement
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.report.charts.drawing import Palette
+from hedwig.benchmarks.report.charts.growth import stages_of
+from hedwig.benchmarks.report.charts.series import series_chart
+from hedwig.benchmarks.report.page import Chart
+from hedwig.benchmarks.runs.results import Measurement
 from hedwig.histograms import Histogram
 
 STALLED = 2

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hedwig.benchmarks.cpu_time import cpu_s_of
-from hedwig.benchmarks.settling import settle
+from hedwig.benchmarks.machine.cpu_time import cpu_s_of
+from hedwig.benchmarks.machine.quiescing import settle
 
 BUSY_S = 1.5
 WORKING = """

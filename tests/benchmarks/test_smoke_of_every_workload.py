@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.benchmarks.hub_cases import HubCases
-from hedwig.benchmarks.hub_process import HubProcess
-from hedwig.benchmarks.hub_suite import MEASUREMENTS, SMOKE, Case, cases
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.workloads import Operation, Workload
+from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.suites.hub.cases import HubCases
+from hedwig.benchmarks.suites.hub.process import HubProcess
+from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, SMOKE, Case, cases
 
 SOURCES = Path(__file__).parents[2]
 LATENCIES = ("service", "response")

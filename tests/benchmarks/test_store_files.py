@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from hedwig.benchmarks.store_files import disk_bytes, kept_files, occupied
+from hedwig.benchmarks.machine.store_files import disk_bytes, kept_files, occupied
 from hedwig.cli.dev import DevServers
 
 NODES = 400

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.results import Measurement, Result
-from hedwig.benchmarks.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
-from hedwig.benchmarks.tables import markdown
-from hedwig.benchmarks.workloads import Workload
+from hedwig.benchmarks.report.tables import markdown
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.suites.hub.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]

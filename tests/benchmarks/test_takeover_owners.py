@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from hedwig.benchmarks.takeover_owners import read_owners, write_owners
+from hedwig.benchmarks.suites.takeover.owners import read_owners, write_owners
 from hedwig.metadata import open_metadata
 from hedwig.model import HubInfo
 

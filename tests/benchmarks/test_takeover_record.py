@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from hedwig.benchmarks.takeover_record import Publish, TakeoverRecord, TakeoverSummary
+from hedwig.benchmarks.suites.takeover.record import Publish, TakeoverRecord, TakeoverSummary
 
 MS: Final = 1_000_000
 S: Final = 1_000 * MS

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hedwig.benchmarks.heaps import STORM_HEAP_MB_MIN
-from hedwig.benchmarks.hub_places import HEAP_MB
+from hedwig.benchmarks.machine.heaps import STORM_HEAP_MB_MIN
 from hedwig.benchmarks.main import main
-from hedwig.benchmarks.report_parts import report_page
-from hedwig.benchmarks.results import Result
-from hedwig.benchmarks.takeover_sizes import TakeoverSizes
+from hedwig.benchmarks.report.parts import report_page
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.suites.hub.servers import HEAP_MB
+from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]

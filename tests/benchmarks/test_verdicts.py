@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from hedwig.benchmarks.report_drawing import Palette
-from hedwig.benchmarks.report_findings import Finding, Outcome, findings
-from hedwig.benchmarks.report_growth import rates_of, stages_of
-from hedwig.benchmarks.report_metadata import metadata_sections
-from hedwig.benchmarks.report_page import Section
-from hedwig.benchmarks.report_parts import report_page
-from hedwig.benchmarks.report_verdicts import findings_table, leads, summary
-from hedwig.benchmarks.report_walls import wall_of, wall_words, walls_table
-from hedwig.benchmarks.results import Measurement
+from hedwig.benchmarks.report.charts.drawing import Palette
+from hedwig.benchmarks.report.charts.growth import rates_of, stages_of
+from hedwig.benchmarks.report.findings.findings import Finding, Outcome, findings
+from hedwig.benchmarks.report.findings.metadata import metadata_sections
+from hedwig.benchmarks.report.findings.verdicts import findings_table, leads, summary
+from hedwig.benchmarks.report.page import Section
+from hedwig.benchmarks.report.parts import report_page
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.runs.walls import wall_of, wall_words, walls_table
 from hedwig.histograms import Histogram
 from tests.benchmarks.known_times import (
     CONTRARY,

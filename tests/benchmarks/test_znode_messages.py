@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hedwig.benchmarks.arrivals import Arrivals
-from hedwig.benchmarks.hub_suite import DELIVER, MEASUREMENTS, PLACES, SMOKE, ZNODES, cases
-from hedwig.benchmarks.results import Result
+from hedwig.benchmarks.load.arrivals import Arrivals
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.suites.hub.suite import DELIVER, MEASUREMENTS, PLACES, SMOKE, ZNODES, cases
 from tests.benchmarks.processes import processes_over
 
 SOURCES = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.cli.dev import DevServers
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
 from hedwig.cli.dev.ports import choose_port
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.metadata import StoreOptions, format_metadata
 from tests.chaos.recorded_hub import RECORDS, ROUTES, process_name
 from tests.faults.linearizability.recorder import read_recorded

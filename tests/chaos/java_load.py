@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from hedwig.cli.dev.classpath import ClasspathCache, user_cache
-from hedwig.cli.dev.java import find_java, jvm_flags
-from hedwig.cli.dev.log4j import write_log4j
+from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
+from hedwig.cli.dev.servers.java import find_java, jvm_flags
+from hedwig.cli.dev.servers.log4j import write_log4j
 from tests.chaos.workload import Workload
 from tests.endings import end_all
 from tests.hub.delivery_history import Acknowledged, Outcome, Publish, Session, Unknown

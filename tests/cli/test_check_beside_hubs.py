@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions

@@ -17,12 +17,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from hedwig.cli.cluster_access import ClusterAccess
-from hedwig.cli.found import Found
-from hedwig.cli.ledger_access import LedgerAccess
-from hedwig.cli.metadata_check import Surroundings, surroundings
-from hedwig.cli.settings import Settings
-from hedwig.cli.store_repair import StoreRepair
+from hedwig.cli.checks.reported import Found
+from hedwig.cli.checks.store_repair import StoreRepair
+from hedwig.cli.commands.metadata.check import Surroundings, surroundings
+from hedwig.cli.deployment.cluster_access import ClusterAccess
+from hedwig.cli.deployment.ledger_access import LedgerAccess
+from hedwig.cli.settings.settings import Settings
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from hedwig.cli.checks.perf_terms import OPERATIONS, SIZES, PerfSize
+from hedwig.cli.checks.verdicts import CheckExit, Verdict, exit_of
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.formats import FORMATS
-from hedwig.cli.perf_terms import OPERATIONS, SIZES, PerfSize
-from hedwig.cli.verdicts import CheckExit, Verdict, exit_of
+from hedwig.cli.output.format_names import FORMATS
 from hedwig.metadata import format_metadata
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until
 from tests.cli.agreement import check_agreement

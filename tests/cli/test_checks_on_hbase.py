@@ -10,9 +10,9 @@ from pathlib import Path
 import happybase
 import pytest
 
+from hedwig.cli.checks.perf_terms import OPERATIONS, SIZES
+from hedwig.cli.checks.verdicts import CheckExit
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.perf_terms import OPERATIONS, SIZES
-from hedwig.cli.verdicts import CheckExit
 from hedwig.metadata import StoreOptions, format_metadata
 from tests.cli.admin import DEADLINE_S, Admin
 from tests.servers import RunningServers

@@ -113,11 +113,11 @@ def test_only_what_is_completed_is_loaded(admin: Admin) -> None:
     seen = f"import os, sys; os._exit = lambda _: print(*sys.modules, file=sys.stderr); {_AS_INSTALLED}"
     words = {"_HEDWIG_ADMIN_COMPLETE": "bash_complete", "COMP_WORDS": "hedwig-admin config sh", "COMP_CWORD": "2"}
     loaded = set(_run_with(admin, seen, words).err.split())
-    assert "hedwig.cli.config" in loaded
+    assert "hedwig.cli.commands.config" in loaded
     unwanted = {
-        "hedwig.cli.topic",
-        "hedwig.cli.hub",
-        "hedwig.cli.publish",
+        "hedwig.cli.commands.topic.group",
+        "hedwig.cli.commands.hub.group",
+        "hedwig.cli.commands.messages.publish",
         "hedwig.cli.dev",
         "hedwig.client",
         "hedwig.metadata",

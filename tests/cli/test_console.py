@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.console_commands import console_commands
-from hedwig.cli.console_session import ConsoleSession, split_line
+from hedwig.cli.console.commands import console_commands
+from hedwig.cli.console.session import ConsoleSession, split_line
 from hedwig.cli.errors import ExitCode
 from hedwig.cli.main import main
-from hedwig.cli.settings import Settings
+from hedwig.cli.settings.settings import Settings
 from tests.cli.admin import Admin, Ran
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.terminal import Terminal

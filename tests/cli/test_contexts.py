@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import tomli_w
 
-from hedwig.cli import contexts
-from hedwig.cli.configuration import SETTINGS
-from hedwig.cli.contexts import SavedContexts, changing_contexts
 from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.settings import contexts
+from hedwig.cli.settings.configuration import SETTINGS
+from hedwig.cli.settings.contexts import SavedContexts, changing_contexts
 from tests.cli.admin import DEADLINE_S, Admin
 
 
@@ -430,7 +430,7 @@ def test_changes_of_several_processes_at_once_are_all_kept(tmp_path: Path, monke
 def test_file_that_another_process_holds_is_not_waited_for_without_end(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hedwig.cli.contexts._LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr("hedwig.cli.settings.contexts._LOCK_WAIT_S", 0.05)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(admin.directory / "config"))
     with changing_contexts() as draft:
         draft.saved = SavedContexts({"eu": {"timeout": 5.0}})

@@ -217,7 +217,10 @@ def test_file_of_somebody_else_is_refused(admin: Admin, tmp_path: Path) -> None:
 
 
 def test_bug_is_no_users_mistake_and_shows_its_traceback_on_request(admin: Admin) -> None:
-    bug = "import hedwig.cli.topic as t; t.read_topic = lambda *_: 1 / 0; from hedwig.cli.main import main; main()"
+    bug = (
+        "import hedwig.cli.commands.topic.group as t; t.read_topic = lambda *_: 1 / 0; "
+        "from hedwig.cli.main import main; main()"
+    )
     program = (sys.executable, "-c", bug)
     admin.done("metadata", "format")
     ran = admin.run_apart("topic", "show", "news", program=program)
@@ -261,7 +264,9 @@ sys.meta_path.insert(0, SlowFinder())
 """Python runs it as it starts: a module takes long to load, as on a cold disk."""
 
 
-@pytest.mark.parametrize("module", ["click", "hedwig.cli.program", "hedwig.cli.topic", "hedwig.metadata"])
+@pytest.mark.parametrize(
+    "module", ["click", "hedwig.cli.program", "hedwig.cli.commands.topic.group", "hedwig.metadata"]
+)
 @pytest.mark.parametrize("is_caught", [True, False])
 def test_ctrl_c_ends_a_command_that_is_being_loaded_cleanly(admin: Admin, module: str, is_caught: bool) -> None:
     slow = admin.directory / "slow"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hedwig.cli.bulk_input import BulkInput, RowBatch
 from hedwig.cli.errors import CommandError, ExitCode
-from hedwig.cli.result_file import Checkpoint, Load, ResultFile
+from hedwig.cli.loads.bulk_input import BulkInput, RowBatch
+from hedwig.cli.loads.result_file import Checkpoint, Load, ResultFile
 from hedwig.metadata import RecordKey
 from hedwig.metadata.bulk.loading import RowOutcome, RowResult
 from hedwig.model import Topic

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedwig.cli.formats import FORMATS, make_output
+from hedwig.cli.output.format_names import FORMATS, make_output
 from tests.cli.admin import Admin
 from tests.cli.agreement import check_agreement
 from tests.cli.command_tree import ON_THE_STORE, example_of, leaves, prepare

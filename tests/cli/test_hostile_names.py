@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.formats import FORMATS
+from hedwig.cli.output.format_names import FORMATS
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Message

@@ -18,8 +18,8 @@ import click
 import pytest
 
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.formats import FORMATS
 from hedwig.cli.main import main
+from hedwig.cli.output.format_names import FORMATS
 from hedwig.client import HubAddress
 from hedwig.wire import CloseSubscription, Request
 from tests.cli.admin import DEADLINE_S, Admin, Ran, wait_until

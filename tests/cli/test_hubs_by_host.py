@@ -2,9 +2,9 @@
 
 import pytest
 
-from hedwig.cli.cluster_access import ClusterAccess, pick_hub
+from hedwig.cli.deployment.cluster_access import ClusterAccess, pick_hub
 from hedwig.cli.errors import CommandError, ExitCode
-from hedwig.cli.settings import Settings
+from hedwig.cli.settings.settings import Settings
 from hedwig.hub.liveness import LiveHub
 from hedwig.model import HubInfo
 

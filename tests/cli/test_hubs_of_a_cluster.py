@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.commands.hub.group import hub as hub_group
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.formats import FORMATS
-from hedwig.cli.hub import hub as hub_group
+from hedwig.cli.output.format_names import FORMATS
 from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId
 from hedwig.status import StatusCode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hedwig.cli.formats import FORMATS, make_output
+from hedwig.cli.output.format_names import FORMATS, make_output
 from hedwig.human_units import duration_text, elapsed_text, size_text
 
 ROW = {"topic": "news", "stored_bytes": 1_288_490_189, "owned_for_s": 7503, "publishes_per_s": 7503.5, "p99_ms": 12.5}

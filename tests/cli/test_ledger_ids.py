@@ -3,7 +3,7 @@
 import random
 import tracemalloc
 
-from hedwig.cli.ledger_ids import LedgerIds
+from hedwig.cli.checks.ledger_ids import LedgerIds
 
 
 def test_it_holds_what_was_added() -> None:

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from hedwig.cli.access import with_store_to_write
 from hedwig.cli.errors import CommandError, ExitCode
-from hedwig.cli.settings import Settings
+from hedwig.cli.settings.access import with_store_to_write
+from hedwig.cli.settings.settings import Settings
 from hedwig.clock import SystemClock
 from hedwig.metadata import MetadataStore, open_metadata
 from hedwig.metadata.freezing import Freeze, FreezeState, read_freeze, replace_freeze

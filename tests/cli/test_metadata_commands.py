@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.verdicts import CheckExit
+from hedwig.cli.checks.verdicts import CheckExit
 from tests.cli.admin import Admin
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriberId, Topic
 from tests.cli.admin import Admin

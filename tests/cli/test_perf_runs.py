@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.cli.perf_runs import PerfRuns
-from hedwig.cli.perf_terms import PerfSize
-from hedwig.cli.scratch_topics import ScratchTopics
-from hedwig.cli.settings import Settings
+from hedwig.cli.checks.perf_runs import PerfRuns
+from hedwig.cli.checks.perf_terms import PerfSize
+from hedwig.cli.checks.scratch_topics import ScratchTopics
+from hedwig.cli.settings.settings import Settings
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata import MetadataStore, StoreOptions, format_metadata, open_metadata
 from tests.faults.waiting import until

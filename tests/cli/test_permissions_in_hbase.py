@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
+from hedwig.cli.checks.verdicts import CheckExit
 from hedwig.cli.dev import DevServers
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.verdicts import CheckExit
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import Deadline
 from hedwig.errors import ServiceDownError

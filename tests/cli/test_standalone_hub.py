@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.formats import FORMATS
+from hedwig.cli.output.format_names import FORMATS
 from tests.cli.admin import Admin, Ran
 from tests.cli.agreement import check_agreement
 from tests.cli.hub_and_admin import HubAndAdmin

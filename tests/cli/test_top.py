@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from hedwig.cli.commands.hub.top_view import SORT_KEYS, TopOrder
+from hedwig.cli.deployment.hub_survey import HubReading
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.formats import FORMATS
-from hedwig.cli.hub_survey import HubReading
-from hedwig.cli.top_view import SORT_KEYS, TopOrder
+from hedwig.cli.output.format_names import FORMATS
 from hedwig.model import SubscriberId, Topic
 from tests.cli.admin import DEADLINE_S, Admin
 from tests.cli.agreement import check_agreement
@@ -283,7 +283,7 @@ def test_order_puts_the_largest_first_and_what_is_not_known_last(key: str) -> No
 def test_picture_stays_within_the_terminal_whatever_the_numbers() -> None:
     from rich.console import Console
 
-    from hedwig.cli.top_view import TopView
+    from hedwig.cli.commands.hub.top_view import TopView
 
     numbers = (0, 9.99, 99.96, 12_345, 999_999, 1e6, 123456789, 9.9e14, None)
     fields = [field for field in SORT_KEYS.values() if field != "hub"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hedwig.cli.topic_deletion import delete_topic, read_topic
+from hedwig.cli.commands.topic.deletion import delete_topic, read_topic
 from hedwig.clock import SystemClock
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata import MetadataStore, RecordKey, Write, open_metadata

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.metadata import open_metadata

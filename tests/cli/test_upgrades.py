@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.errors import ExitCode
-from hedwig.cli.formats import FORMATS
+from hedwig.cli.output.format_names import FORMATS
 from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
 from hedwig.wire import pubsub_pb2 as pb

@@ -16,9 +16,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevError, DevServers, ServerState
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
-from hedwig.cli.dev.classpath import ClasspathCache, user_cache
-from hedwig.cli.dev.zookeeper_wire import four_letter_word
+from hedwig.cli.dev.probes.zookeeper_wire import four_letter_word
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
 from tests.dev.conditions import wait_until
 from tests.dev.listening import listening_addresses, processes_naming
 

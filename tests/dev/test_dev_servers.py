@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevError, DevServers, NotAnsweringError, ServerState, UnknownServerError
-from hedwig.cli.dev.thrift_wire import thrift2_finds_table
+from hedwig.cli.dev.probes.thrift_wire import thrift2_finds_table
 from tests.dev.conditions import wait_until
 from tests.dev.listening import listening_addresses, processes_naming
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hedwig.cli.settings import data_directory
+from hedwig.cli.settings.settings import data_directory
 from hedwig.errors import ConfigurationError
 from hedwig.hub.first_steps import user_data_directory
 from hedwig.hub.hub import Hub

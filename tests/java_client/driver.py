@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
-from hedwig.cli.dev.classpath import ClasspathCache, user_cache
-from hedwig.cli.dev.java import find_java, jvm_flags
-from hedwig.cli.dev.log4j import write_log4j
+from hedwig.cli.dev.servers.classpath import ClasspathCache, user_cache
+from hedwig.cli.dev.servers.java import find_java, jvm_flags
+from hedwig.cli.dev.servers.log4j import write_log4j
 
 __all__ = [
     "DriverError",

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hedwig.cli.dev.java import find_java, jvm_flags
-from hedwig.cli.dev.log4j import write_log4j
 from hedwig.cli.dev.ports import choose_port
+from hedwig.cli.dev.servers.java import find_java, jvm_flags
+from hedwig.cli.dev.servers.log4j import write_log4j
 from tests.java_hedwig.hub_client import HubClient
 from tests.java_hedwig.stack import REGION_PATH, JavaStack, eventually
 from tests.java_hedwig.znodes import Znode, read_tree

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
-from hedwig.pipeline.datasource import register
 from hedwig.pipeline.main import jobs
+from hedwig.pipeline.source.datasource import register
 from tests.metadata.bulk_contents import fill
 from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.pipeline.stores import new_store, with_store

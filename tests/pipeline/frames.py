@@ -6,8 +6,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from hedwig.pipeline.spark_types import spark_schema
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.spark_types import spark_schema
+from hedwig.pipeline.frames.tables import Table
 
 __all__ = ["ledgers", "owners", "seq_id", "subscriptions", "table_of"]
 

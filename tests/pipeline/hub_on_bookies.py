@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import Ensemble, LedgerMetadata, LedgerState

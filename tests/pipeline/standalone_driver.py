@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.taskcontext import TaskContext
 
-from hedwig.pipeline.datasource import register
-from hedwig.pipeline.spark_types import spark_schema
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.spark_types import spark_schema
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.datasource import register
 
 _TASKS: Final = 2
 _BATCH: Final = 400

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from hedwig.metadata import KeyRange, MetadataStore, MetadataUrl, RecordKey, StoreOptions, open_metadata
 from hedwig.metadata.contract.table import VersionedTable
-from hedwig.pipeline.plan import ScanConfig, plan
-from hedwig.pipeline.scan import scan
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.plan import ScanConfig, plan
+from hedwig.pipeline.source.scan import scan
 from hedwig.versions import Versioned
 
 __all__ = ["break_one", "check_pauses", "new_store", "records", "rows_of_table", "scanned", "table_of", "with_store"]

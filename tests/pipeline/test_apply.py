@@ -25,11 +25,11 @@ from hedwig.model import (
     Topic,
     UnknownFields,
 )
-from hedwig.pipeline.apply import ApplyConfig, TargetFrozenError, apply, apply_batches, prepare
-from hedwig.pipeline.policies import Policy, Result
-from hedwig.pipeline.schemas import batch_of
-from hedwig.pipeline.statistics import STATISTICS_SCHEMA, Statistics
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.policies import Policy, Result
+from hedwig.pipeline.frames.schemas import batch_of
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.apply import ApplyConfig, TargetFrozenError, apply, apply_batches, prepare
+from hedwig.pipeline.source.statistics import STATISTICS_SCHEMA, Statistics
 from hedwig.versions import ANY, NEW, Version, Versioned
 from tests.metadata import samples
 from tests.pipeline.stores import new_store, records, with_store

@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from hedwig.errors import InvalidArgumentError
 from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.model import HubInfo
-from hedwig.pipeline import findings, standing
-from hedwig.pipeline.audit import AuditInput, audit
-from hedwig.pipeline.audit_page import audit_html
-from hedwig.pipeline.living_hubs import hubs_frame, named_hub
-from hedwig.pipeline.open_ledgers import open_ledgers
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.audit import findings
+from hedwig.pipeline.audit import lag as standing
+from hedwig.pipeline.audit.audit import AuditInput, audit
+from hedwig.pipeline.audit.audit_page import audit_html
+from hedwig.pipeline.audit.living_hubs import hubs_frame, named_hub
+from hedwig.pipeline.audit.open_ledgers import open_ledgers
+from hedwig.pipeline.frames.tables import Table
 from tests.pipeline.frames import ledgers, owners, subscriptions
 
 SOUND = [(1, 1, 10), (2, 11, 20), (3, 21, None)]

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from hedwig.histograms import Histogram
-from hedwig.pipeline.bench_results import measurements, medians
+from hedwig.pipeline.audit.bench_results import measurements, medians
 
 _WORKLOAD = {"name": "publish", "topics": 50, "in_flight": 100, "seed": 1}
 

@@ -29,9 +29,9 @@ from hedwig.model import (
     UnknownFields,
 )
 from hedwig.pipeline.errors import explain
+from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.main import jobs
-from hedwig.pipeline.snapshot import Snapshot
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.snapshots.snapshot import Snapshot
 from hedwig.versions import ANY, NEW
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, records, with_store

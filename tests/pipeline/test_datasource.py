@@ -17,15 +17,22 @@ from pyspark.taskcontext import TaskContext
 from hedwig.metadata import MetadataStore, RecordKey, Write
 from hedwig.metadata.records.stamps import Stamp
 from hedwig.model import LedgerRanges, Topic, UnknownFields
-from hedwig.pipeline.apply import ApplyConfig
-from hedwig.pipeline.datasource import HedwigWriter, KnownSession, RowsNotWrittenError, TaskReport, register, source_of
-from hedwig.pipeline.policies import Policy, Result
-from hedwig.pipeline.source_options import OnConflict
-from hedwig.pipeline.spark_types import spark_schema
-from hedwig.pipeline.speculation import is_speculating
-from hedwig.pipeline.statistics import Statistics
-from hedwig.pipeline.tables import Table
-from hedwig.pipeline.writing import apply_rows
+from hedwig.pipeline.frames.policies import Policy, Result
+from hedwig.pipeline.frames.spark_types import spark_schema
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.apply import ApplyConfig
+from hedwig.pipeline.source.datasource import (
+    HedwigWriter,
+    KnownSession,
+    RowsNotWrittenError,
+    TaskReport,
+    register,
+    source_of,
+)
+from hedwig.pipeline.source.source_options import OnConflict
+from hedwig.pipeline.source.speculation import is_speculating
+from hedwig.pipeline.source.statistics import Statistics
+from hedwig.pipeline.source.writing import apply_rows
 from hedwig.versions import ANY, NEW
 from tests.metadata import samples
 from tests.metadata.bulk_contents import fill

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from hedwig.pipeline.checksum import Checksum, checksum_of
-from hedwig.pipeline.diff import diff
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.checksum import Checksum, checksum_of
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.diff import diff
 from tests.pipeline.frames import ledgers, seq_id, subscriptions, table_of
 
 

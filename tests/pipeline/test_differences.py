@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hedwig.exit_codes import ExitCode
-from hedwig.pipeline.differences import Differences
 from hedwig.pipeline.errors import JobError
-from hedwig.pipeline.folder import Folder
-from hedwig.pipeline.snapshot import Snapshot
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.folder import Folder
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.differences import Differences
+from hedwig.pipeline.snapshots.snapshot import Snapshot
 from tests.pipeline.conftest import Run
 from tests.pipeline.frames import ledgers
 from tests.pipeline.stores import new_store
@@ -43,7 +43,7 @@ def test_an_interruption_stays_one_whatever_becomes_of_the_folder(
         raise JobError(f"the file system of {self.path} refuses: it went away")
 
     monkeypatch.setattr(Folder, "delete", refuses)
-    monkeypatch.setattr("hedwig.pipeline.folder._CLEAR_S", 0.1)
+    monkeypatch.setattr("hedwig.pipeline.frames.folder._CLEAR_S", 0.1)
     with pytest.raises(KeyboardInterrupt), Differences(spark, str(place), 5):
         raise KeyboardInterrupt
 

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from hedwig.errors import HedwigError, MetadataUnavailableError
 from hedwig.exit_codes import ExitCode
+from hedwig.pipeline.audit.open_ledgers import ask_open_ledgers
 from hedwig.pipeline.errors import SPARK_ERRORS, JobError, explain, from_spark
 from hedwig.pipeline.ledger_place import LedgerPlace
-from hedwig.pipeline.open_ledgers import ask_open_ledgers
 from tests.pipeline.frames import ledgers
 
 

@@ -15,10 +15,10 @@ from pyspark.taskcontext import TaskContext
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline import interruption
 from hedwig.pipeline.errors import SPARK_ERRORS, JobError
-from hedwig.pipeline.folder import Folder
+from hedwig.pipeline.frames.folder import Folder
 from hedwig.pipeline.interruption import ending_queries
-from hedwig.pipeline.running_tasks import PATIENCE_S, patience_of, wait_for_tasks
-from hedwig.pipeline.side_by_side import side_by_side
+from hedwig.pipeline.snapshots.side_by_side import side_by_side
+from hedwig.pipeline.source.running_tasks import PATIENCE_S, patience_of, wait_for_tasks
 from tests.pipeline.interrupting import interrupted_once
 
 
@@ -72,7 +72,7 @@ def test_what_failed_is_told_also_where_nothing_can_be_deleted(
         raise JobError(f"the file system of {self.path} refuses: it went away")
 
     monkeypatch.setattr(Folder, "delete", refuses)
-    monkeypatch.setattr("hedwig.pipeline.folder._CLEAR_S", 0.1)
+    monkeypatch.setattr("hedwig.pipeline.frames.folder._CLEAR_S", 0.1)
     with pytest.raises(ValueError, match="what failed"), Folder(spark, str(tmp_path / "made")).deleted_on_failure():
         raise ValueError("what failed")
     assert "made is not whole and could not be deleted, remove it: the file system" in capsys.readouterr().err
@@ -136,7 +136,7 @@ def test_tasks_that_were_waited_for_once_get_no_more_time(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("hedwig.pipeline.folder.wait_for_tasks", lambda _, until: waited.append(until))
+    monkeypatch.setattr("hedwig.pipeline.frames.folder.wait_for_tasks", lambda _, until: waited.append(until))
     error = KeyboardInterrupt()
     until = patience_of(error)
     with pytest.raises(KeyboardInterrupt), Folder(spark, str(tmp_path / "made")).deleted_on_failure():
@@ -188,7 +188,7 @@ def test_a_half_of_which_some_stays_keeps_its_claim(
         delete(self)
 
     monkeypatch.setattr(Folder, "delete", refuses_some)
-    monkeypatch.setattr("hedwig.pipeline.folder._CLEAR_S", 0.1)
+    monkeypatch.setattr("hedwig.pipeline.frames.folder._CLEAR_S", 0.1)
     with pytest.raises(ValueError, match="what failed"):
         _fail_with_tables(folder)
     assert (folder / "ledgers" / "_SUCCESS").exists()

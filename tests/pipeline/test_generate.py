@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 from hedwig.metadata.records.ranges import range_defects
 from hedwig.model import Topic
 from hedwig.names import NAME_BYTES_MAX
-from hedwig.pipeline.checksum import checksum_of
-from hedwig.pipeline.generate import Recipe, generate
-from hedwig.pipeline.input_rows import rows_of
-from hedwig.pipeline.popularity import Popularity, Shuffle
-from hedwig.pipeline.spark_types import spark_schema
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.checksum import checksum_of
+from hedwig.pipeline.frames.input_rows import rows_of
+from hedwig.pipeline.frames.spark_types import spark_schema
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.generate.generate import Recipe, generate
+from hedwig.pipeline.generate.popularity import Popularity, Shuffle
 
 RECIPE = Recipe(topics=2_000, subscriptions=6_000, seed=7, with_history=True)
 

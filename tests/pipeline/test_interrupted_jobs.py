@@ -18,7 +18,7 @@ import hedwig.pipeline
 from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore, RecordKey, Write
 from hedwig.model import HubInfo, LedgerRanges, Topic
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import NEW
 from tests.pipeline.stores import new_store, records, with_store
 

@@ -26,7 +26,7 @@ import pytest
 
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write, format_metadata
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Version
 from tests.metadata.place import BACKENDS, Place, Surroundings
 from tests.pipeline.standalone_cluster import StandaloneCluster

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from hedwig.cli.bulk_input import BulkInput
-from hedwig.pipeline.name_files import subscriptions_of, topics_of
+from hedwig.cli.loads.bulk_input import BulkInput
+from hedwig.pipeline.snapshots.name_files import subscriptions_of, topics_of
 
 
 def test_lines_end_where_those_of_hedwig_admin_do(spark: SparkSession, tmp_path: Path) -> None:

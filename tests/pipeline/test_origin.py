@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hedwig.exit_codes import ExitCode
-from hedwig.pipeline.origin import is_same_store
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.provenance import is_same_store
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, records
 

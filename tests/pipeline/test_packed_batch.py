@@ -15,9 +15,9 @@ from hedwig.metadata.contract.packed import PackedColumns
 from hedwig.metadata.records.packing import part_codec
 from hedwig.metadata.records.unknown_fields import has_unknown_fields
 from hedwig.model import SubscriberId, Topic
-from hedwig.pipeline.packed_batch import UnusualError, packed_batch
-from hedwig.pipeline.schemas import UNKNOWN_FIELDS, arrow_schema, batch_of
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.packed_batch import UnusualError, packed_batch
+from hedwig.pipeline.frames.schemas import UNKNOWN_FIELDS, arrow_schema, batch_of
+from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import Version, Versioned
 from tests.metadata import samples
 

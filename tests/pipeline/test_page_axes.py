@@ -7,7 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from hedwig.pipeline import page
+from hedwig.pipeline.audit import page
 
 
 def _labels(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object], axis: str) -> list[str]:

@@ -7,11 +7,11 @@ import pytest
 from hedwig.errors import ConfigurationError, LayoutMissingError
 from hedwig.metadata import KeyRange
 from hedwig.metadata.contract.kinds import OWNERSHIP
-from hedwig.pipeline.apply import ApplyConfig, apply, prepare
-from hedwig.pipeline.places import url_for_tasks
-from hedwig.pipeline.plan import ScanConfig
-from hedwig.pipeline.scan import scan
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.apply import ApplyConfig, apply, prepare
+from hedwig.pipeline.source.plan import ScanConfig
+from hedwig.pipeline.source.scan import scan
+from hedwig.pipeline.source.shared_stores import url_for_tasks
 
 
 @pytest.mark.parametrize(

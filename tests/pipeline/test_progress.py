@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.clock import SystemClock
 from hedwig.pipeline.progress import _Sight, _Watching, progress
-from hedwig.pipeline.side_by_side import side_by_side
+from hedwig.pipeline.snapshots.side_by_side import side_by_side
 
 _WITHIN_S: Final = 60.0
 

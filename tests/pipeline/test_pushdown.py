@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 )
 
 from hedwig.model import Topic
-from hedwig.pipeline.plan import NameRange
-from hedwig.pipeline.pushdown import narrowed
+from hedwig.pipeline.source.plan import NameRange
+from hedwig.pipeline.source.pushdown import narrowed
 
 NAMES = st.lists(st.sampled_from([b"\x00", b"a", b"b", b"\xff"]), min_size=1, max_size=3).map(b"".join)
 COMPARISONS: dict[type[Any], Any] = {

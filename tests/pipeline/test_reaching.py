@@ -11,9 +11,9 @@ from kazoo.client import KazooClient
 from hedwig.errors import ConfigurationError, LayoutMissingError
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.errors import JobError
-from hedwig.pipeline.plan import ScanConfig, plan
-from hedwig.pipeline.reaching import check_folder, check_readable, check_source
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.preflight import check_folder, check_readable, check_source
+from hedwig.pipeline.source.plan import ScanConfig, plan
 from tests.java_hedwig.older_releases import read_older_stores
 from tests.java_hedwig.znodes import make_tree
 from tests.pipeline.stores import new_store

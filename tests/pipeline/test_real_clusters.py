@@ -14,8 +14,8 @@ from hedwig.hub.liveness import ClusterLiveness, LivenessOptions
 from hedwig.metadata import MetadataStore
 from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.model import HubInfo, Topic
+from hedwig.pipeline.audit.living_hubs import cluster_hubs
 from hedwig.pipeline.errors import JobError
-from hedwig.pipeline.living_hubs import cluster_hubs
 from hedwig.versions import ANY, NEW
 from tests.cli.hub_and_admin import HubAndAdmin
 from tests.cli.planted import ranges, set_ranges

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from hedwig.metadata.contract.url import zookeeper_place
 from hedwig.metadata.zookeeper.reads.listing import Listing
 from hedwig.model import Topic
-from hedwig.pipeline import store_snapshot
-from hedwig.pipeline.manifest import Manifest
-from hedwig.pipeline.snapshot import SNAPSHOT_TABLES, write_snapshot
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots import store_snapshot
+from hedwig.pipeline.snapshots.manifest import Manifest
+from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, write_snapshot
 from tests.metadata.bulk_contents import fill
 from tests.metadata.place import BACKENDS, BackendRow, Place, Surroundings
 from tests.pipeline.conftest import Run

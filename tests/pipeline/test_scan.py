@@ -12,11 +12,11 @@ import pytest
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, InvalidArgumentError, LayoutMissingError
 from hedwig.metadata import MetadataUrl
-from hedwig.pipeline.input_rows import rows_of
-from hedwig.pipeline.plan import NameRange, ScanConfig, plan
-from hedwig.pipeline.scan import scan
-from hedwig.pipeline.schemas import UNKNOWN_FIELDS, arrow_schema
-from hedwig.pipeline.tables import OnCorrupt, Table
+from hedwig.pipeline.frames.input_rows import rows_of
+from hedwig.pipeline.frames.schemas import UNKNOWN_FIELDS, arrow_schema
+from hedwig.pipeline.frames.tables import OnCorrupt, Table
+from hedwig.pipeline.source.plan import NameRange, ScanConfig, plan
+from hedwig.pipeline.source.scan import scan
 from tests.pipeline.stores import break_one, check_pauses, new_store, records, rows_of_table, scanned
 
 

@@ -13,10 +13,10 @@ from hedwig.errors import InvalidArgumentError
 from hedwig.metadata import RecordKey
 from hedwig.metadata.bulk.comparison import plain_record
 from hedwig.model import SubscriberId, Topic
-from hedwig.pipeline.input_rows import rows_of
-from hedwig.pipeline.schemas import arrow_schema, batch_of
-from hedwig.pipeline.spark_types import spark_schema
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.input_rows import rows_of
+from hedwig.pipeline.frames.schemas import arrow_schema, batch_of
+from hedwig.pipeline.frames.spark_types import spark_schema
+from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import Version, Versioned
 from tests.metadata import samples
 

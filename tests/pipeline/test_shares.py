@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.metadata import KeyRange
-from hedwig.pipeline.datasource import Share
-from hedwig.pipeline.shares import frame_of_shares, shares_in
+from hedwig.pipeline.source.datasource import Share
+from hedwig.pipeline.source.shares import frame_of_shares, shares_in
 
 _WITHIN_S: Final = 60.0
 

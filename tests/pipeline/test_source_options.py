@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from hedwig.errors import ConfigurationError
-from hedwig.pipeline import source_options
-from hedwig.pipeline.apply import ApplyConfig
-from hedwig.pipeline.plan import NameRange, ScanConfig
-from hedwig.pipeline.policies import Policy
-from hedwig.pipeline.source_options import OnConflict, SourceOptions
-from hedwig.pipeline.tables import OnCorrupt, Table
+from hedwig.pipeline.frames.policies import Policy
+from hedwig.pipeline.frames.tables import OnCorrupt, Table
+from hedwig.pipeline.source import source_options
+from hedwig.pipeline.source.apply import ApplyConfig
+from hedwig.pipeline.source.plan import NameRange, ScanConfig
+from hedwig.pipeline.source.source_options import OnConflict, SourceOptions
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
 PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}

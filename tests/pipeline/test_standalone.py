@@ -23,7 +23,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import MetadataStore, Read, RecordKey, StoreOptions, Write, format_metadata
 from hedwig.metadata.zookeeper.writes.versions import identity_of
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Versioned
 from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.pipeline.stores import records, with_store

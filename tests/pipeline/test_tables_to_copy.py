@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from hedwig.errors import ConfigurationError, CorruptRecordError, LayoutMissingError
-from hedwig.pipeline import datasource
 from hedwig.pipeline.errors import from_spark
-from hedwig.pipeline.plan import ScanConfig, plan
-from hedwig.pipeline.schemas import UNKNOWN_FIELDS, UNREADABLE
-from hedwig.pipeline.store_tables import read_table, read_table_to_copy
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.schemas import UNKNOWN_FIELDS, UNREADABLE
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source import datasource
+from hedwig.pipeline.source.plan import ScanConfig, plan
+from hedwig.pipeline.source.store_tables import read_table, read_table_to_copy
 from tests.pipeline.stores import break_one, records
 
 

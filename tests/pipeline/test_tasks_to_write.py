@@ -2,7 +2,7 @@
 
 import pytest
 
-from hedwig.pipeline.writing import tasks_to_write
+from hedwig.pipeline.source.writing import tasks_to_write
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from hedwig.metadata import StoreOptions
-from hedwig.pipeline.apply import ApplyConfig
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.apply import ApplyConfig
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store
 
@@ -17,7 +17,9 @@ from tests.pipeline.stores import new_store
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """The timeouts of all that was read, written and opened."""
-    from hedwig.pipeline import copying, sides, store_snapshot, store_tables
+    from hedwig.pipeline.snapshots import copying, store_snapshot
+    from hedwig.pipeline.snapshots import inputs as sides
+    from hedwig.pipeline.source import store_tables
 
     found: set[float] = set()
 

@@ -10,7 +10,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.metadata import RecordKey
 from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.model import SubscriberId, Topic
-from hedwig.pipeline.tables import Table
+from hedwig.pipeline.frames.tables import Table
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import break_one, new_store, records
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.hub.cluster import Cluster
 from hedwig.hub.hub import Hub

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.cli.dev import DevServers
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore

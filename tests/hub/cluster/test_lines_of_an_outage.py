@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from hedwig.cli.dev import DevServers
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Subscription
 from hedwig.errors import HedwigError
 from hedwig.metadata import format_metadata

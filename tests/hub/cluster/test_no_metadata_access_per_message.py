@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata

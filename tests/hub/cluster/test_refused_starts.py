@@ -7,7 +7,7 @@ import uuid
 import pytest
 from kazoo.client import KazooClient
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.hub.main import ExitCode, main
 from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.status import StatusCode

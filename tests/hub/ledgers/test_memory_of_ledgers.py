@@ -32,7 +32,7 @@ async def test_ledgers_cost_no_descriptor(open_store: OpenStore) -> None:
 
 @pytest.mark.full
 def test_a_hundred_thousand_open_ledgers_cost_a_few_hundred_bytes_each(tmp_path: Path) -> None:
-    """The index of the active segment is in this figure; benchmarks/local_ledgers.py measures a million."""
+    """The index of the active segment is in this figure; benchmarks/studies/local_ledgers.py measures a million."""
     command = [sys.executable, "-m", "tests.hub.ledgers.appender", "many", str(tmp_path / "ledgers")]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=True)
     before, after = ([int(word) for word in line.split(" ")[1:]] for line in run.stdout.splitlines())

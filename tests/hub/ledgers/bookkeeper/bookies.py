@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 from hedwig.clock import SystemClock
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from hedwig.cli.dev import DevServers
-from hedwig.cli.dev.bookkeeper import LEDGERS_ROOT
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
 
 __all__ = ["JavaError", "JavaLedgers", "java_payload", "summary", "uri"]
 

@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.LongAdder;
 import org.HdrHistogram.Histogram;
 import org.apache.hbase.thirdparty.com.google.gson.JsonObject;
 
-/** When each operation began and finished, and the summary of it, in the form of benchmarks/recording.py. */
+/** When each operation began and finished, and the summary of it, in the form of benchmarks/load/recording.py. */
 final class Recording {
     private static final long US_MAX = 3_600_000_000L;
     private static final int DIGITS = 3;

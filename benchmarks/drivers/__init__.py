@@ -1,0 +1,1 @@
+"""Drivers: against what a workload runs, and by which client."""

@@ -1,0 +1,72 @@
+"""A generator process: carries one share of a workload out, away from the process that measures.
+
+It speaks lines of JSON with the process that started it: reads a plan, says that it is ready, reads when to begin, and
+says what came out. A line with `error` takes the place of either.
+"""
+
+import gc
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from hedwig.benchmarks.drivers.hub.client_target import ClientTarget
+from hedwig.benchmarks.drivers.hub.connections_target import hold_connections
+from hedwig.benchmarks.drivers.hub.ledger_target import LedgerTarget
+from hedwig.benchmarks.drivers.hub.raw_target import RawTarget
+from hedwig.benchmarks.drivers.records.record_clients import DRIVERS as RECORD_DRIVERS
+from hedwig.benchmarks.drivers.records.record_session import serve_workloads
+from hedwig.benchmarks.load.json_lines import converse, hear_later, say
+from hedwig.benchmarks.load.load import Load, Target
+from hedwig.benchmarks.load.workloads import Workload
+
+__all__ = ["main"]
+
+
+def _znode_messages(workload: Workload, host: str, port: int, *, share: int, shares: int) -> Target:
+    from hedwig.benchmarks.drivers.hub.znode_messages import ZnodeMessages
+
+    return ZnodeMessages(workload, host, port, share=share, shares=shares)
+
+
+_TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
+    "raw": RawTarget,
+    "client": ClientTarget,
+    "znodes": _znode_messages,
+}
+
+
+def main() -> None:
+    """Read a plan from standard input, and carry it out."""
+    converse(_carry_out)
+
+
+async def _carry_out(plan: Mapping[str, Any]) -> None:
+    if plan["driver"] in RECORD_DRIVERS:
+        await serve_workloads(plan, say, hear_later)
+        return
+    host, _, port = plan["address"].rpartition(":")
+    if plan["driver"] == "connections":
+        await hold_connections(host, int(port), plan["connections"], lambda: say({"ready": True}), hear_later)
+        say({"summary": None})
+        return
+    workload = Workload.from_json(plan["workload"])
+    share, shares = plan["share"], plan["shares"]
+    target: Target
+    if plan["driver"] == "ledgers":
+        target = LedgerTarget(workload, plan["ledgers"], share=share, shares=shares)
+    else:
+        target = _TARGETS[plan["driver"]](workload, host, int(port), share=share, shares=shares)
+    load = Load(workload, target, share=share, shares=shares, drain_s=plan["drain_s"])
+    await target.open(load)
+    gc.collect()
+    gc.freeze()
+    if plan["driver"] == "raw":
+        gc.disable()  # It makes no cycles, so a collection would only be a pause of ours.
+    say({"ready": True})
+    recording = await load.run((await hear_later())["start_ns"])
+    gc.enable()
+    await target.close()
+    say({"summary": recording.summarize().to_json()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Drivers of hubs: raw frames, our client, the Java client, and znodes as messages."""

@@ -1,0 +1,1 @@
+"""Drivers of records: the managers, HBase's native and Thrift clients, happybase, znodes."""

@@ -1,0 +1,121 @@
+"""What is known from outside of the heap of a Java virtual machine: its bound, what is alive in it, that it was full.
+
+What a machine holds of the system's memory says little: with the serial collector that is as much of the heap as the
+collector has touched so far, whether anything is left in it or not.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.machine.jvm_flags import flags_of
+from hedwig.cli.dev import DevError
+from hedwig.cli.dev.servers.java import find_java
+
+__all__ = [
+    "find_jcmd",
+    "full_heap",
+    "fullness",
+    "has_full_heap",
+    "heap_max_bytes",
+    "live_heap_bytes",
+    "out_of_memory",
+    "used_heap_bytes",
+]
+
+_COLLECT_S: Final = 120.0
+_TELL_S: Final = 10.0
+_KIB: Final = 1 << 10
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_GENERATION: Final = re.compile(r"total (\d+)K, used (\d+)K")
+"""A part of the heap. What stands for classes is told as `used …, committed …`."""
+_OLD_GENERATION: Final = re.compile(r"tenured generation\s+total (\d+)K, used (\d+)K")
+_FULL_SHARE: Final = 0.97
+_FULL: Final = "java.lang.OutOfMemoryError"
+
+
+def find_jcmd() -> Path:
+    """Return the program that asks virtual machines. Raises BenchmarkError - Java is here without it; DevError."""
+    jcmd = Path(find_java()).resolve().with_name("jcmd")
+    if not jcmd.exists():
+        raise BenchmarkError(f"there is no jcmd beside {find_java()}: what lives in a heap needs a JDK, not a JRE")
+    return jcmd
+
+
+def live_heap_bytes(pid: int) -> int:
+    """Have a machine collect its garbage, and return how much it could not collect.
+
+    Raises: BenchmarkError - it did not do so in time.
+    """
+    _ask(pid, "GC.run", _COLLECT_S)
+    return used_heap_bytes(pid)
+
+
+def used_heap_bytes(pid: int) -> int:
+    """Return how much of its heap a machine uses, garbage included. Raises BenchmarkError - it did not say in time."""
+    parts = _GENERATION.findall(_ask(pid, "GC.heap_info", _TELL_S))
+    if not parts:
+        raise BenchmarkError(f"the virtual machine {pid} says nothing of its heap that we understand")
+    return sum(int(used) for _, used in parts) * _KIB
+
+
+def full_heap(pid: int) -> str | None:
+    """Have a machine collect its garbage, and say how full the part for what stays is if that is full; else None.
+
+    Then each further object that stays takes a collection of the whole heap, during which nothing else is done.
+
+    Raises: BenchmarkError - it did not do so in time.
+    """
+    _ask(pid, "GC.run", _COLLECT_S)
+    return fullness(_ask(pid, "GC.heap_info", _TELL_S))
+
+
+def has_full_heap(pids: Iterable[int]) -> bool:
+    """Say whether the heap of one of these machines is full, as far as they say so; each collects its garbage."""
+    for pid in pids:
+        with suppress(BenchmarkError, DevError):
+            if full_heap(pid) is not None:
+                return True
+    return False
+
+
+def fullness(heap_info: str) -> str | None:
+    """Return how full the old generation is, as the serial collector tells it, if it is full; else None."""
+    found = _OLD_GENERATION.search(heap_info)
+    if found is None or int(found[2]) < _FULL_SHARE * int(found[1]):
+        return None
+    total, used = (int(each) // _KIB for each in found.groups())
+    return f"{used:,} of {total:,} MiB in its old generation after a collection"
+
+
+def heap_max_bytes(pid: int) -> int | None:
+    """Return how large a machine's heap may become, None if it was not told so, or has ended."""
+    bounds = [flag.removeprefix("-Xmx").lower() for flag in flags_of(pid) if flag.startswith("-Xmx")]
+    if not bounds:
+        return None
+    number, unit = re.fullmatch(r"(\d+)([kmg]?)", bounds[-1]).groups()  # type: ignore[union-attr]  # else it has ended
+    return int(number) * _UNITS[unit]
+
+
+def out_of_memory(log: Path) -> list[str]:
+    """Return the lines of a log that tell of a heap that was full, each different one once."""
+    try:
+        with log.open(errors="replace") as lines:
+            return list(dict.fromkeys(line[line.index(_FULL) :].strip() for line in lines if _FULL in line))
+    except OSError:
+        return []
+
+
+def _ask(pid: int, command: str, seconds_max: float) -> str:
+    asked = [str(find_jcmd()), str(pid), command]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=seconds_max)
+    except subprocess.TimeoutExpired:
+        raise BenchmarkError(f"the virtual machine {pid} did not do {command} within {seconds_max:g} s") from None
+    if told.returncode:
+        raise BenchmarkError(f"the virtual machine {pid} did not do {command}: {(told.stderr or told.stdout).strip()}")
+    return told.stdout

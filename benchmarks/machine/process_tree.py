@@ -1,0 +1,50 @@
+"""A command and all that it starts, as one: how much memory they hold together at most."""
+
+from pathlib import Path
+from typing import Final
+
+from hedwig.benchmarks.machine.periodic import Periodic
+
+__all__ = ["TreeMemory"]
+
+_INTERVAL_S: Final = 0.5
+
+
+class TreeMemory(Periodic):
+    """Adds up, twice a second, what a process and its descendants hold; pages that several share count once.
+
+    The kernel divides a page among those who have it (`Pss` in /proc/PID/smaps_rollup), so children that were forked
+    do not count what they share with their parent anew.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.bytes_max = 0
+        super().__init__("tree memory", _INTERVAL_S)
+
+    def _sample(self) -> None:
+        self.bytes_max = max(self.bytes_max, sum(map(_held_bytes, _descendants(self._pid))))
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return a process and all that it has started, those that are orphans by now left out."""
+    children: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            # The second field is the program's name, which may contain anything; the others follow its parenthesis.
+            parent = int((place / "stat").read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(place.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def _held_bytes(pid: int) -> int:
+    try:
+        lines = Path("/proc", str(pid), "smaps_rollup").read_bytes().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:")), 0)

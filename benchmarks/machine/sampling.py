@@ -1,0 +1,128 @@
+"""What processes use, sampled from outside while they work: memory, processor time, bytes written."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hedwig.benchmarks.machine.downsampling import Thinned
+from hedwig.benchmarks.machine.periodic import Periodic
+
+__all__ = ["Sampler", "Usage", "usage_of"]
+
+_INTERVAL_S: Final = 0.25
+_SECOND_NS: Final = 1_000_000_000
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a process holds and has used since it started. Sizes in bytes."""
+
+    rss_bytes: int
+    cpu_s: float
+    written_bytes: int
+
+
+def usage_of(pid: int) -> Usage | None:
+    """Return what a process uses now, None if it has ended."""
+    place = Path("/proc", str(pid))
+    try:
+        # The second field is the program's name, which may contain anything; the others follow its parenthesis.
+        stat = (place / "stat").read_text().rpartition(")")[2].split()
+        resident = int((place / "statm").read_text().split()[1])
+        io = dict(line.split(": ") for line in (place / "io").read_text().splitlines())
+    except (OSError, IndexError):
+        return None
+    return Usage(
+        rss_bytes=resident * _PAGE,
+        cpu_s=(int(stat[11]) + int(stat[12])) / _TICKS,
+        written_bytes=int(io["write_bytes"]),
+    )
+
+
+class Sampler(Periodic):
+    """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up.
+
+    What it holds has a bound: beyond 34 minutes samples are thinned, see `Thinned`. Those of five roles take some 10 MB
+    at most, however many hours they are of. The most memory that a role was seen with is of all samples.
+    flushes: returns how often the disk was flushed by now, if that is to be known beside them; None: it is not known.
+    """
+
+    def __init__(self, processes: Mapping[str, list[int]], *, flushes: Callable[[], int | None] = lambda: None) -> None:
+        self._processes = processes
+        self._flushes = flushes
+        self._samples: Thinned[tuple[int, dict[str, Usage]]] = Thinned()
+        self._flushed: Thinned[tuple[int, int]] = Thinned()
+        self._rss_bytes_max: dict[str, int] = {}
+        super().__init__("sampler", _INTERVAL_S)
+
+    def _sample(self) -> None:
+        found: dict[str, Usage] = {}
+        for role, pids in self._processes.items():
+            parts = [usage for pid in pids if (usage := usage_of(pid)) is not None]
+            # A role one of whose processes has ended has no total any more: it would seem to shrink.
+            if parts and len(parts) == len(pids):
+                found[role] = _sum(parts)
+                self._rss_bytes_max[role] = max(found[role].rss_bytes, self._rss_bytes_max.get(role, 0))
+        self._samples.add((time.monotonic_ns(), found))
+        if (flushes := self._flushes()) is not None:
+            self._flushed.add((time.monotonic_ns(), flushes))
+
+    def cores(self, role: str, begin_ns: int, end_ns: int) -> float | None:
+        """Return the processors that a role kept busy on average in between, None if it was not seen twice."""
+        seen = self._seen(role)
+        return _rate([(at, usage.cpu_s) for at, usage in seen], begin_ns, end_ns)
+
+    def written_bytes_per_s(self, role: str, begin_ns: int, end_ns: int) -> float | None:
+        """Return the rate at which a role wrote to disks in between, None if it was not seen twice."""
+        seen = self._seen(role)
+        return _rate([(at, usage.written_bytes) for at, usage in seen], begin_ns, end_ns)
+
+    def flushes_per_s(self, begin_ns: int, end_ns: int) -> float | None:
+        """Return how often a second the disk was flushed in between, None if that is not known."""
+        return _rate(list(self._flushed), begin_ns, end_ns)
+
+    def rss_bytes_max(self, role: str) -> int | None:
+        """Return the most memory that a role was seen with."""
+        return self._rss_bytes_max.get(role)
+
+    def series(self, start_ns: int, width_s: int = 1) -> dict[int, dict[str, Any]]:
+        """Return the last sample of each second after `start_ns`, by its number; per role as JSON.
+
+        width_s: so many seconds stand together, under the first one.
+        """
+        found: dict[int, dict[str, Any]] = {}
+        for at_ns, usages in self._samples:
+            second = (at_ns - start_ns) // _SECOND_NS
+            if second >= 0:
+                found[second - second % width_s] = {role: asdict(usage) for role, usage in usages.items()}
+        return found
+
+    def _seen(self, role: str) -> list[tuple[int, Usage]]:
+        return [(at, usages[role]) for at, usages in self._samples if role in usages]
+
+
+def _rate(seen: Sequence[tuple[int, float]], begin_ns: int, end_ns: int) -> float | None:
+    """Return how fast a number grew a second, from the last sample before the beginning to the first after the end.
+
+    Where there is none, the nearest inside is taken; None if that leaves no time.
+    """
+    if not seen:
+        return None
+    first = next((sample for sample in reversed(seen) if sample[0] <= begin_ns), seen[0])
+    last = next((sample for sample in seen if sample[0] >= end_ns), seen[-1])
+    if last[0] <= first[0]:
+        return None
+    return (last[1] - first[1]) * _SECOND_NS / (last[0] - first[0])
+
+
+def _sum(parts: list[Usage]) -> Usage:
+    return Usage(
+        rss_bytes=sum(part.rss_bytes for part in parts),
+        cpu_s=sum(part.cpu_s for part in parts),
+        written_bytes=sum(part.written_bytes for part in parts),
+    )

@@ -1,0 +1,1 @@
+"""Reports: tables, charts and pages of results."""

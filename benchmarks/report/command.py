@@ -1,0 +1,42 @@
+"""The command `hedwig-bench report`."""
+
+from pathlib import Path
+
+import click
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.report.files import write_report
+from hedwig.benchmarks.runs.results import Result
+
+__all__ = ["report"]
+
+
+@click.command(epilog="Example: hedwig-bench report benchmarks/results/listing-sqlite.json -o report")
+@click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="DIR|FILE.html",
+    type=click.Path(path_type=Path),
+    help="Where the page goes; pictures and the Markdown are put beside it.",
+)
+def report(results: tuple[Path, ...], output: Path) -> None:
+    """Make a report of results: a page in HTML that needs no other file, the same in Markdown, and its pictures.
+
+    RESULT is a result file, or the directory of a run. Results on metadata that hold for the same terms, such as one
+    for each backend, become one. The same results make the same bytes.
+    """
+    try:
+        for path in write_report([(path.name, _measured(path)) for path in results], output):
+            click.echo(path)
+    except BenchmarkError as exc:
+        raise click.ClickException(str(exc)) from exc
+
+
+def _measured(path: Path) -> Result:
+    """Return a result. Raises BenchmarkError - there is none, or nothing was measured."""
+    result = Result.read(path)
+    if not result.measurements:
+        raise BenchmarkError(f"{path} has no measurements: the run was ended before there were any")
+    return result

@@ -1,0 +1,1 @@
+"""The comparison of results, with intervals of their ratios."""

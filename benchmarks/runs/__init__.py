@@ -1,0 +1,1 @@
+"""Runs: results as files, their figures, and going on where a run was ended."""

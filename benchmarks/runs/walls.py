@@ -1,0 +1,77 @@
+"""Walls: where nothing could be measured, how that came about, and whether it says anything of the backend."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from hedwig.benchmarks.report.compare.figures import good
+from hedwig.benchmarks.report.page import Table
+from hedwig.benchmarks.runs.results import Measurement, failure_words
+from hedwig.benchmarks.runs.words import case_words, driver_title
+from hedwig.benchmarks.suites.metadata.suite import FILL
+
+__all__ = ["ALL_FAILED", "OUR_LIMIT", "wall_kind", "wall_of", "wall_words", "walls_table"]
+
+OUR_LIMIT: Final = "this run's time limit"
+"""The kind of walls that a run with more patience would not have met: they say nothing of who is better."""
+ALL_FAILED: Final = "all failed"
+_NOTHING: Final = "nothing was finished in time"
+_KINDS: Final = tuple(
+    (kind, re.compile(signs, re.IGNORECASE))
+    for kind, signs in (
+        # Heap or memory in a text are no sign: half of all errors have one of these words in their name.
+        (
+            "memory",
+            r"java\.lang\.OutOfMemoryError|GC overhead limit|\bENOMEM\b|Cannot allocate memory|"
+            r"insufficient memory for the Java Runtime|its heap is full",
+        ),
+        ("packet limit", r"packet|jute|too large"),
+        ("server ended", r"(\w-\d+|the hub) ended"),
+        (
+            OUR_LIMIT,
+            rf"time for it was over|time was over|{_NOTHING}|topics could be read|not served again within|"
+            r"did not say '.*' in time",
+        ),
+        (ALL_FAILED, r"^all failed: "),
+        ("standstill", r"came to a standstill"),
+        ("no answer in time", r"timed out|timeout|deadline|did not|longer than"),
+    )
+)
+
+
+def wall_kind(why: str) -> str:
+    """Return what kind of wall a reason tells of, in a few words."""
+    return next((kind for kind, signs in _KINDS if signs.search(why)), "failed")
+
+
+def wall_words(measurement: Measurement) -> str | None:
+    """Return why a measurement has no figure, and how far it came; None if it has one."""
+    if measurement.wall is not None:
+        if wall_kind(measurement.wall) == OUR_LIMIT and measurement.count and measurement.offered:
+            what = "records" if measurement.workload.name == FILL else "operations"
+            done = f"{measurement.count:,} of {measurement.offered:,} {what}"
+            return f"{measurement.wall}: {done} after {measurement.seconds:,.1f} s"
+        return measurement.wall
+    if measurement.count:
+        return None
+    return failure_words([measurement]) or _NOTHING
+
+
+def wall_of(rounds: Sequence[Measurement]) -> str | None:
+    """Return why no round of a case has a figure; None if one has."""
+    if good(rounds):
+        return None
+    walls = [words for each in rounds if each.wall is not None and (words := wall_words(each)) is not None]
+    return next(iter(walls), None) or failure_words(rounds) or _NOTHING
+
+
+def walls_table(found: Sequence[Measurement]) -> Table | None:
+    """Return all walls, in full, and the rounds in which all failed or nothing was finished; None if there are none."""
+    lines = [
+        [f"{each.on}: {case_words(each.workload)}", driver_title(each.driver), f"{each.round}", wall_kind(why), why]
+        for each in found
+        if (why := wall_words(each)) is not None
+    ]
+    if not lines:
+        return None
+    return Table(title="", columns=("at", "backend", "round", "kind", "how it failed"), lines=lines)

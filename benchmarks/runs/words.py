@@ -1,0 +1,88 @@
+"""How reports call what was measured, and write numbers."""
+
+from typing import Final
+
+from hedwig.benchmarks.load.workloads import Among, Choice, Operation, Workload
+from hedwig.benchmarks.runs.results import EMBEDDED, Measurement
+from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART
+
+__all__ = ["case_words", "count", "driver_title", "load_words", "mib", "ms", "short_count", "side_words"]
+
+_TITLES: Final = {
+    "sqlite": "SQLite",
+    "zookeeper": "ZooKeeper",
+    "hbase": "HBase",
+    "hbase+thrift": "HBase over Thrift",
+    "hedwig-admin": "hedwig-admin",
+}
+_THOUSAND: Final = 1000
+
+
+def driver_title(driver: str) -> str:
+    """Return how a backend or a driver is called."""
+    return _TITLES.get(driver, driver)
+
+
+def side_words(measurement: Measurement) -> str:
+    """Return on what something was measured, and by whom."""
+    on = measurement.on
+    return (
+        driver_title(measurement.driver)
+        if on == EMBEDDED
+        else f"{driver_title(measurement.driver)}, {driver_title(on)}"
+    )
+
+
+def case_words(workload: Workload) -> str:
+    """Return what was done, to how many topics, and under which load."""
+    if Operation.COMMAND in workload.mix:
+        return f"{workload.name}, {workload.topics:,} topics"
+    if workload.name == "idle-connections":
+        return f"{workload.connections:,} idle connections"
+    parts = [workload.name, f"{workload.topics:,} topic{'s' if workload.topics != 1 else ''}"]
+    if workload.subscribers:
+        parts[-1] += f" × {workload.subscribers:,}"
+    if any(name in workload.mix for name in (Operation.PUBLISH, Operation.DELIVER)):
+        parts.append(f"{workload.message_bytes:,} B")
+    if workload.name not in (FILL, RESTART):
+        parts.append(load_words(workload))
+    return ", ".join(parts)
+
+
+def load_words(workload: Workload) -> str:
+    """Return how much was asked for at once, and of which keys."""
+    load = f"{workload.rate_per_s:,.0f}/s offered" if workload.is_open_loop else f"{workload.in_flight:,} in flight"
+    parts = [load]
+    if workload.among is Among.CONTENDED:
+        parts = [f"{workload.in_flight // workload.keys} of {workload.in_flight} per key"]
+    if workload.wide:
+        parts.append(f"{workload.wide:,} subscription{'s' if workload.wide != 1 else ''}")
+    if workload.choice is Choice.ZIPF:
+        parts.append("zipf")
+    return ", ".join(parts)
+
+
+def count(value: float) -> str:
+    """Return a number with as many digits as it is worth."""
+    if value >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def short_count(value: float) -> str:
+    """Return a round number as short as it can be: 10 k, 1 M."""
+    for size, letter in ((_THOUSAND**3, "G"), (_THOUSAND**2, "M"), (_THOUSAND, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {letter}"
+    return f"{value:.3g}"
+
+
+def ms(us: float) -> str:
+    """Return a time in milliseconds."""
+    value = us / _THOUSAND
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def mib(size: float) -> str:
+    """Return a number of mebibytes in the unit that fits."""
+    return f"{size / 1024:,.3g} GiB" if size >= 1024 else f"{count(size)} MiB"

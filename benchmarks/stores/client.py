@@ -1,0 +1,204 @@
+"""The client of `hedwig-bench metadata`: a process that holds one store open, as a hub does, and does as it is told.
+
+It speaks lines of JSON as benchmarks.generator does. It reads where the store is, says `ready`, and then reads what to
+do: `fill` it (`machines` are those whose heaps tell when it is full), carry a `workload` out, or `probe` whether topics
+can be used; a line with none of these is the end.
+"""
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from hedwig.benchmarks.load.json_lines import converse, end_with_listener, hear_later, say
+from hedwig.benchmarks.load.load import Load, Observer
+from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.machine.cpu_time import CpuTimes
+from hedwig.benchmarks.machine.jvm_heap import has_full_heap
+from hedwig.benchmarks.stores.dataset import DATA, FillTask, Ground, Managers, owned
+from hedwig.benchmarks.stores.fill import fill_aloud
+from hedwig.benchmarks.stores.target import MetadataTarget
+from hedwig.errors import HedwigError
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.store import MetadataStore, open_metadata
+from hedwig.model import SubscriberId
+
+__all__ = ["main", "probe", "serve"]
+
+_SECOND_NS: Final = 1_000_000_000
+_PROBE_PAUSE_S: Final = 0.02
+_PROBE_ATTEMPT_S: Final = 2.0
+
+
+def main() -> None:
+    """Read a plan from standard input, and do what follows."""
+    # What fails is told to who measures; what libraries say of it besides would stand in the middle of the progress.
+    logging.getLogger().addHandler(logging.NullHandler())
+    end_with_listener()
+    converse(serve)
+
+
+async def serve(plan: Mapping[str, Any]) -> None:
+    """Open the store of a plan, and do what is read until a line asks for nothing."""
+    async with await open_metadata(plan["url"], StoreOptions(gather=True)) as store:
+        say({"ready": True})
+        while True:
+            match await hear_later():
+                case {"fill": task, "machines": pids}:
+                    summary, why = await fill_aloud(
+                        store,
+                        FillTask.from_json(task),
+                        _tell_progress,
+                        has_full_heap=lambda pids=pids: asyncio.to_thread(has_full_heap, pids),  # type: ignore[misc]
+                    )
+                    say({"filled": {"summary": summary.to_json(), "why": why}})
+                case {"workload": workload, "ground": ground, "round": number, "drain_s": drain_s}:
+                    await _carry_out(store, Workload.from_json(workload), Ground.from_json(ground), number, drain_s)
+                case {"probe": topics, "ground": ground, "seconds_max": seconds_max}:
+                    say({"probed": await probe(store, Ground.from_json(ground), topics, seconds_max)})
+                case _:
+                    break
+    say({"ended": True})
+
+
+async def _carry_out(store: MetadataStore, workload: Workload, ground: Ground, number: int, drain_s: float) -> None:
+    target = MetadataTarget(workload, store, ground, round_number=number)
+    metered = _Metered(target, int(workload.warmup_share * workload.operations))
+    load = Load(workload, metered if workload.is_bounded else target, round_number=number, drain_s=drain_s)
+    await target.open(load)
+    gc.collect()  # Garbage of the load before is not this one's.
+    say({"ready": True})
+    told = await hear_later()
+    metered.times = CpuTimes(told["processes"])
+    metered.times.look()
+    recording = await load.run(told["start_ns"])
+    metered.times.look()
+    await target.close()
+    summary = recording.summarize()
+    if workload.is_bounded:
+        say({"used": metered.times.between(summary.begin_ns, summary.end_ns)})
+    say({"summary": summary.to_json()})
+    left = await target.tidy()
+    say({"tidied": {"left": dict(left)}})
+
+
+def _tell_progress(progress: Mapping[str, float]) -> None:
+    say({"progress": progress})
+
+
+class _Metered:
+    """A target of a number of operations, of which nobody knows how long they take; beside it processes are metered.
+
+    The window begins with operation `first`: there the processor times are looked at, and every so often before and
+    behind, in case that there is less time than operations.
+    """
+
+    def __init__(self, target: MetadataTarget, first: int) -> None:
+        self._target = target
+        self._first = first
+        self.times = CpuTimes(())
+
+    async def open(self, observer: Observer) -> None:
+        await self._target.open(observer)
+
+    def begin(self, number: int, operation: Operation, topic: int) -> None:
+        if number == self._first:
+            self.times.look()
+        else:
+            self.times.look_again()
+        self._target.begin(number, operation, topic)
+
+    async def close(self) -> None:
+        await self._target.close()
+
+
+async def probe(
+    store: Managers,
+    ground: Ground,
+    topics: Sequence[int],
+    seconds_max: float,
+    *,
+    now_ns: Callable[[], int] = time.monotonic_ns,
+) -> Mapping[str, int | None]:
+    """Ask for owner, ledger ranges and a subscription of topics until each was read once; then write.
+
+    Topics are told by their places among those with an owner. The write is a subscription of the first topic, which is
+    made and deleted.
+    Returns: the monotonic times at which the first of all was read (`first_ns`), the last owner (`owners_ns`), the last
+        ledger ranges (`ranges_ns`), the last subscription (`subscriptions_ns`) and the last of all (`all_ns`), and at
+        which the write was done (`written_ns`); None: not within `seconds_max`.
+    """
+    numbers = [owned(place) for place in topics]
+    first_of = [ground.subscription(number, 0) for number in numbers]
+    asked: Mapping[str, Sequence[Callable[[], Awaitable[object]]]] = {
+        "owners_ns": [partial(store.ownership.read_owner_info, ground.topic(number)) for number in numbers],
+        "ranges_ns": [partial(store.persistence.read_topic_persistence_info, ground.topic(n)) for n in numbers],
+        "subscriptions_ns": [
+            partial(store.subscriptions.read_subscription_data, key.topic, _subscriber(key)) for key in first_of
+        ],
+    }
+    times_ns: dict[str, list[int]] = {name: [] for name in asked}
+    deadline_ns = now_ns() + round(seconds_max * _SECOND_NS)
+
+    async def ask(name: str, attempt: Callable[[], Awaitable[object]]) -> None:
+        await _until_found(attempt)
+        times_ns[name].append(now_ns())
+
+    asking = [asyncio.create_task(ask(name, attempt)) for name, attempts in asked.items() for attempt in attempts]
+    late = await _ended(asking, deadline_ns, now_ns)
+    found = [at_ns for times in times_ns.values() for at_ns in times]
+    written_ns: int | None = None
+    if not late:
+        writing = [asyncio.create_task(_until_found(partial(_write, store, ground, numbers[0])))]
+        written_ns = None if await _ended(writing, deadline_ns, now_ns) else now_ns()
+    return {
+        "first_ns": min(found, default=None),
+        **{name: max(times) if len(times) == len(asked[name]) else None for name, times in times_ns.items()},
+        "all_ns": None if late else max(found),
+        "written_ns": written_ns,
+    }
+
+
+async def _ended(tasks: Sequence["asyncio.Task[None]"], deadline_ns: int, now_ns: Callable[[], int]) -> int:
+    """Wait for tasks until a deadline; return how many had not ended, and are cancelled."""
+    _, late = await asyncio.wait(tasks, timeout=max(0.0, (deadline_ns - now_ns()) / _SECOND_NS))
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return len(late)
+
+
+async def _until_found(attempt: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        try:
+            async with asyncio.timeout(_PROBE_ATTEMPT_S):
+                if await attempt() is not None:
+                    return
+        except (HedwigError, TimeoutError):
+            pass
+        await asyncio.sleep(_PROBE_PAUSE_S)
+
+
+async def _write(store: Managers, ground: Ground, number: int) -> bool:
+    """Make a subscription and delete it; one that an attempt before has left is deleted only."""
+    key = ground.new_subscription(number, 0)
+    subscriptions, subscriber = store.subscriptions, _subscriber(key)
+    left = await subscriptions.read_subscription_data(key.topic, subscriber)
+    version = (
+        await subscriptions.create_subscription_data(key.topic, subscriber, DATA) if left is None else left.version
+    )
+    await subscriptions.delete_subscription_data(key.topic, subscriber, version)
+    return True
+
+
+def _subscriber(key: RecordKey) -> SubscriberId:
+    assert key.subscriber is not None, "it is the key of a subscription"
+    return key.subscriber
+
+
+if __name__ == "__main__":
+    main()

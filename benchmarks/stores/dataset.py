@@ -1,0 +1,193 @@
+"""The records that metadata workloads work on: how many, under which names, with which content.
+
+Topics are numbered. Each has an empty record of ledger ranges and its subscriptions; those with an even number have an
+owner, those with an odd one never had one, until a workload claims it. Beside them are a few wide topics.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Protocol, Self
+
+from hedwig.benchmarks.drivers.records.record_clients import DATA
+from hedwig.benchmarks.load.workloads import subscriber_name, topic_name
+from hedwig.metadata.contract.operations import RecordKey
+from hedwig.metadata.managers import SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
+from hedwig.model import HubInfo, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
+
+__all__ = [
+    "DATA",
+    "PAGE",
+    "PREDECESSOR",
+    "SUCCESSOR",
+    "Batch",
+    "FillTask",
+    "Ground",
+    "Managers",
+    "Task",
+    "owned",
+    "unowned",
+    "wide_count",
+]
+
+_BATCH: Final = 256
+"""Subscriptions and topics of a batch. ZooKeeper carries what comes together out in few transactions; HBase's client
+spreads it over calls of its own."""
+PAGE: Final = 1000
+_PREFIX: Final = "bench"
+_WIDE_RECORDS: Final = 2_000
+"""So many subscriptions at least, over all topics that have the same number: one topic alone would be a hot one."""
+_WIDE_TOPICS_MAX: Final = 500
+PREDECESSOR: Final = HubInfo(host="hub-1.example.net", port=4080, ssl_port=9876, epoch=4294967297)
+FRESH: Final = replace(DATA, state=SubscriptionState(MessageSeqId(0)))
+"""A subscription to a topic to which nothing was published."""
+SUCCESSOR: Final = HubInfo(host="hub-2.example.net", port=4080, ssl_port=9876, epoch=4294967298)
+
+
+def owned(number: int) -> int:
+    """Return the topic with an owner by its place among those."""
+    return 2 * number
+
+
+def unowned(number: int) -> int:
+    """Return the topic without an owner by its place among those."""
+    return 2 * number + 1
+
+
+def wide_count(wide: int) -> int:
+    """Return how many topics have `wide` subscriptions."""
+    return min(_WIDE_TOPICS_MAX, max(1, _WIDE_RECORDS // wide))
+
+
+class Managers(Protocol):
+    """What of a store workloads use."""
+
+    @property
+    def ownership(self) -> TopicOwnershipManager: ...
+
+    @property
+    def persistence(self) -> TopicPersistenceManager: ...
+
+    @property
+    def subscriptions(self) -> SubscriptionDataManager: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a store holds when a workload begins.
+
+    topics, subscribers: so many, with so many subscriptions each. wide: for each number of subscriptions there are wide
+    topics. drawn: operations that need a version go to so many keys, drawn beforehand. first_claim, claims: which
+    topics without owner, by their place, may be claimed. token: makes names that nobody has used.
+    """
+
+    topics: int
+    subscribers: int
+    drawn: int
+    first_claim: int = 0
+    claims: int = 0
+    token: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**values)
+
+    def topic(self, number: int) -> Topic:
+        return Topic(topic_name(_PREFIX, number))
+
+    def subscription(self, topic: int, subscriber: int) -> RecordKey:
+        return RecordKey(self.topic(topic), SubscriberId(subscriber_name(subscriber)))
+
+    def new_subscription(self, topic: int, number: int) -> RecordKey:
+        """Return one that no case before has used."""
+        return RecordKey(self.topic(topic), SubscriberId(f"new-{self.token}-{number:010d}".encode()))
+
+    def wide_topic(self, wide: int, number: int) -> Topic:
+        return Topic(topic_name(f"wide-{wide}", number % wide_count(wide)))
+
+
+class Task(Protocol):
+    """Records that are to be made. seconds_max: then it is given up."""
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def seconds_max(self) -> float: ...
+
+    def batches(self) -> Iterable["Batch"]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FillTask:
+    """What is to be made: topics from `first` up to `last`, excluded, or the wide ones of some numbers.
+
+    seconds_max: then it is given up. is_released: topics are as hubs leave them when nobody uses them: without owners,
+        and with nothing published yet.
+    """
+
+    first: int
+    last: int
+    subscribers: int
+    wide: Sequence[int] = ()
+    seconds_max: float = 3600.0
+    is_released: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"wide": list(self.wide)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**values)
+
+    @property
+    def records(self) -> int:
+        """Return how many records that is."""
+        topics = self.last - self.first
+        owners = 0 if self.is_released else (self.last + 1) // 2 - (self.first + 1) // 2
+        return topics * (1 + self.subscribers) + owners + sum(wide_count(wide) * (1 + wide) for wide in self.wide)
+
+    def batches(self) -> Iterator["Batch"]:
+        """Yield the records in batches."""
+        ground = Ground(topics=self.last, subscribers=self.subscribers, drawn=0)
+        # A batch of few topics with many subscriptions, or of many with few, is as much work.
+        step = max(1, _BATCH // (1 + self.subscribers))
+        for first in range(self.first, self.last, step):
+            numbers = range(first, min(self.last, first + step))
+            yield Batch(
+                topics=[ground.topic(number) for number in numbers],
+                owned=[ground.topic(number) for number in numbers if number % 2 == 0 and not self.is_released],
+                subscriptions=[
+                    ground.subscription(number, each) for number in numbers for each in range(self.subscribers)
+                ],
+                data=FRESH if self.is_released else DATA,
+            )
+        for wide in self.wide:
+            yield from _wide_batches(ground, wide)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records that are made together: topics, owners of topics, all the same, and subscriptions."""
+
+    topics: list[Topic]
+    owned: list[Topic]
+    subscriptions: list[RecordKey]
+    data: SubscriptionData = DATA
+    owner: HubInfo = PREDECESSOR
+
+    @property
+    def records(self) -> int:
+        return len(self.topics) + len(self.owned) + len(self.subscriptions)
+
+
+def _wide_batches(ground: Ground, wide: int) -> Iterator[Batch]:
+    """Yield wide topics, some of them in a batch, or a batch some of one's subscriptions."""
+    step = max(1, _BATCH // wide)
+    for first in range(0, wide_count(wide), step):
+        topics = [ground.wide_topic(wide, number) for number in range(first, min(wide_count(wide), first + step))]
+        keys = [RecordKey(topic, SubscriberId(subscriber_name(each))) for topic in topics for each in range(wide)]
+        for begin in range(0, len(keys), _BATCH):
+            yield Batch(topics=topics if begin == 0 else [], owned=[], subscriptions=keys[begin : begin + _BATCH])

@@ -1,0 +1,1 @@
+"""The suites, one room for each."""

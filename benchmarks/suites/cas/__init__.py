@@ -1,0 +1,1 @@
+"""The suite `cas`: compare-and-set, driver against driver."""

@@ -1,0 +1,109 @@
+"""How a case of `hedwig-bench cas` is carried out: by a client in a process of its own, which stays for the next."""
+
+import base64
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from hedwig.benchmarks.drivers.records.hbase_records import records_table
+from hedwig.benchmarks.drivers.records.java_program import java_command
+from hedwig.benchmarks.drivers.records.record_clients import PARTS, SUBSCRIBER
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.client_pool import KeptClients
+from hedwig.benchmarks.load.generator_process import GeneratorProcess
+from hedwig.benchmarks.load.recording import Summary
+from hedwig.benchmarks.machine.cpu_time import cpu_s_between
+from hedwig.benchmarks.machine.sampling import Sampler
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.suites.cas.servers import Places
+from hedwig.benchmarks.suites.hub.suite import Case
+from hedwig.cli.dev import DevError
+
+__all__ = ["CasCases"]
+
+_SECOND_NS: Final = 1_000_000_000
+_OPEN_S: Final = 180.0
+_DRAIN_S: Final = 60.0
+_FILLED_PER_S: Final = 50
+_START_AHEAD_S: Final = 0.05
+_JAVA: Final = "java"
+
+
+class CasCases:
+    """Carries cases out. `with` ends the clients."""
+
+    def __init__(self, places: Places, progress: Callable[[str], None]) -> None:
+        self._places = places
+        self._progress = progress
+        self._clients = KeptClients(self._start)
+        self._used = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clients.__exit__(kind, error, trace)
+
+    def measure(self, case: Case, number: int) -> Measurement:
+        """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
+        try:
+            return self._measure(case, number)
+        except (BenchmarkError, DevError) as exc:
+            # What the client is still doing is not known: the next case gets a new one.
+            self._clients.end(case.driver)
+            return Measurement(workload=case.workload, driver=case.driver, round=number, wall=str(exc))
+
+    def _measure(self, case: Case, number: int) -> Measurement:
+        workload = case.workload
+        client = self._clients.of(case.driver)
+        self._used += 1
+        # Rows that nobody has written yet: what a record went through before must not be part of the number.
+        fresh = replace(workload, prefix=f"bench-{time.time_ns():x}-{self._used}")
+        topic_of = fresh.topic_chooser()
+        order = [topic_of(each) for each in range(fresh.topics)] if case.driver == _JAVA else []
+        client.tell({"workload": fresh.to_json(), "order": order, "drain_s": _DRAIN_S})
+        client.hear("ready", time.monotonic() + _OPEN_S + fresh.topics / _FILLED_PER_S)
+        measurement = Measurement(workload=workload, driver=case.driver, round=number)
+        servers = self._places.pids.get(case.driver, [])
+        with Sampler({"servers": servers, "client": [client.pid]}) as sampler:
+            start_ns = time.monotonic_ns() + round(_START_AHEAD_S * _SECOND_NS)
+            client.tell({"start_ns": start_ns})
+            begin_ns = start_ns + round(workload.warmup_s * _SECOND_NS)
+            end_ns = start_ns + round(workload.seconds * _SECOND_NS)
+            of_client, of_servers = cpu_s_between(begin_ns, end_ns, ([client.pid], servers))
+            # Beyond the drain, time to compute the summary.
+            summary = Summary.from_json(client.hear("summary", time.monotonic() + 3 * _DRAIN_S))
+        measurement.take(summary, is_delivery=False)
+        measurement.values["refusals"] = summary.refusals
+        if of_client is not None:
+            measurement.values["client_cpu_s"] = of_client
+        if of_servers is not None:
+            measurement.values["servers_cpu_s"] = of_servers
+        for role in ("client", "servers"):
+            if (held := sampler.rss_bytes_max(role)) is not None:
+                measurement.values[f"{role}_rss_bytes_max"] = held
+        for second, roles in sampler.series(start_ns).items():
+            if second <= workload.seconds:
+                measurement.series.setdefault(second, {}).update(roles)
+        return measurement
+
+    def _start(self, driver: str) -> GeneratorProcess:
+        if driver == _JAVA:
+            return GeneratorProcess(self._java_plan(), java_command(self._progress))
+        return GeneratorProcess({"driver": driver, "place": self._places.of[driver]})
+
+    def _java_plan(self) -> dict[str, Any]:
+        place = self._places.of[_JAVA]
+        preferences, state = PARTS
+        return {
+            "driver": _JAVA,
+            "configuration": {name: value for name, value in place.items() if name != "url"},
+            "table": records_table(place["url"]),
+            "preferences": base64.b64encode(preferences).decode(),
+            "state": base64.b64encode(state).decode(),
+            "subscriber": SUBSCRIBER.decode(),
+        }

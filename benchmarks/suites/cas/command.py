@@ -1,0 +1,234 @@
+"""The command `hedwig-bench cas`."""
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hedwig.benchmarks.data_folder import data_folder
+from hedwig.benchmarks.drivers.records.java_program import jvm_words
+from hedwig.benchmarks.drivers.records.record_clients import DRIVERS, PARTS
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.load.workloads import Operation
+from hedwig.benchmarks.machine.environment import environment
+from hedwig.benchmarks.runs.numbers_option import numbers
+from hedwig.benchmarks.runs.results import Result
+from hedwig.benchmarks.runs.runs import carry_out, end_run
+from hedwig.benchmarks.suites.cas.cases import CasCases
+from hedwig.benchmarks.suites.cas.servers import Places, given_places, own_places
+from hedwig.benchmarks.suites.cas.suite import (
+    OPERATIONS,
+    QUICK_CAS,
+    SMOKE_CAS,
+    USUAL_CAS,
+    CasSizes,
+    cas_cases,
+    warm_up,
+    writers_per_key,
+)
+from hedwig.benchmarks.suites.cas.tables import PROGRAM
+from hedwig.benchmarks.suites.hub.suite import Case
+from hedwig.cli.dev import DevError
+from hedwig.errors import HedwigError
+
+__all__ = ["cas"]
+
+_SIZES: Final = {"smoke": SMOKE_CAS, "quick": QUICK_CAS, "usual": USUAL_CAS}
+_WARM_MAX_S: Final = 60.0
+_EXTRA: Final = "gateway-managers"
+"""Measured only when asked for: the managers' share shows on the native driver already."""
+
+
+@click.command(epilog="Example: hedwig-bench cas update --driver java --driver native --rounds 5")
+@click.argument("operations", nargs=-1, type=click.Choice(OPERATIONS))
+@click.option(
+    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="How much."
+)
+@click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick: two minutes.")
+@click.option(
+    "--driver",
+    "drivers",
+    multiple=True,
+    type=click.Choice(DRIVERS),
+    help=f"Default: all but {_EXTRA}, in turn.",
+)
+@click.option("--in-flight", callback=numbers, metavar="N,N…", help="Operations in flight, but for contended updates.")
+@click.option("--writers", callback=numbers, metavar="N,N…", help="Writers per key of contended updates, of 64 in all.")
+@click.option("--records", type=click.IntRange(min=1), help="Records that the operations go to in turn.")
+@click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of one load, its warm-up included.")
+@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option(
+    "--warm", "warm_s", type=click.FloatRange(min=0), help="Seconds of each operation before the first round."
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides the order of records.")
+@click.option(
+    "--metadata",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Measure the stores at these URLs (hbase://, hbase+thrift://, zookeeper://, sqlite://) instead of own ones. "
+    "They are formatted if they are not, and records stay in them.",
+)
+@click.option(
+    "--dir",
+    "servers",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Use the servers of `hedwig-admin dev --dir`, and leave them running, instead of starting some.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where own servers keep their data. Default: the system's folder for such files.",
+)
+@click.option(
+    "--zookeeper-sync",
+    "is_synced",
+    is_flag=True,
+    help="Let our ZooKeeper sync its log to the disk, which HBase's Hadoop 2 build cannot.",
+)
+@click.option("--label", default="", help="A word for the result, which says what is special about it.")
+@click.option("--result", "path", type=click.Path(path_type=Path, dir_okay=False), help="The result file.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
+)
+def cas(
+    operations: tuple[str, ...],
+    preset: str,
+    drivers: tuple[str, ...],
+    seed: int,
+    urls: tuple[str, ...],
+    servers: Path | None,
+    data: Path | None,
+    is_synced: bool,
+    label: str,
+    path: Path | None,
+    output: str,
+    **given: Any,
+) -> None:
+    """Measure compare-and-set: read, create, update, partial-update, contended-update; without a name, all.
+
+    Our drivers, happybase, ZooKeeper and SQLite stand beside HBase's own Java client, which does the same
+    checkAndMutate on the same table. Each client is a process of its own. The servers are started for the run, and
+    ended with it. The result file is written after each case, so an interrupted run leaves what it has.
+    """
+    try:
+        sizes = replace(_SIZES[preset], **{name: value for name, value in given.items() if value is not None})
+    except ValueError as exc:
+        raise click.ClickException(str(exc)) from exc
+    if given["in_flight"] is not None:
+        sizes = replace(sizes, in_flight_of={})
+    chosen = drivers or tuple(driver for driver in DRIVERS if driver != _EXTRA)
+    asked = operations or OPERATIONS
+    raise_descriptor_limit()
+    started = datetime.now(UTC)
+    path = path or Path("benchmarks", "results", f"cas-{started:%Y%m%dT%H%M%SZ}.json")
+    result: Result | None = None
+    folder = data_folder(data)
+    with interrupt_when_told_to_end(), folder as place:
+        try:
+            machine = environment(Path(place))
+            with _places(chosen, urls, servers, Path(place), is_synced=is_synced) as places:
+                chosen = tuple(driver for driver in chosen if driver in places.of)
+                result = Result(
+                    program=PROGRAM,
+                    started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
+                    environment=machine,
+                    terms=_terms(label, places, sizes, chosen, seed),
+                )
+                _measure(places, asked, chosen, sizes, seed, result, path)
+        except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
+            raise click.ClickException(str(exc)) from exc
+        except KeyboardInterrupt:
+            click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
+            sys.exit(130)
+    end_run(result, path, as_json=output == "json")
+
+
+def _places(
+    drivers: tuple[str, ...], urls: tuple[str, ...], servers: Path | None, place: Path, *, is_synced: bool
+) -> AbstractContextManager[Places]:
+    if urls:
+        return given_places(drivers, urls)
+    return own_places(drivers, place, servers, is_synced=is_synced, progress=_progress)
+
+
+def _progress(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _measure(
+    places: Places,
+    operations: tuple[str, ...],
+    drivers: tuple[str, ...],
+    sizes: CasSizes,
+    seed: int,
+    result: Result,
+    path: Path,
+) -> None:
+    planned = list(cas_cases(operations, drivers, sizes, seed))
+    with CasCases(places, _progress) as runs:
+        for driver in drivers:
+            _progress(f"warming up: {driver}")
+            _warm(runs, driver, list(warm_up(driver, operations, sizes, seed)), sizes.warm_operations)
+        carry_out(planned, runs.measure, sizes.rounds, result, path, named=_named)
+
+
+def _warm(runs: CasCases, driver: str, planned: list[Case], operations: int) -> None:
+    """Carry cases out that do not count, for Java until it has done enough or a minute has passed."""
+    deadline = time.monotonic() + _WARM_MAX_S
+    done = 0
+    while planned:
+        for case in planned:
+            measurement = runs.measure(case, 0)
+            done += measurement.count
+            if measurement.wall is not None:
+                _progress(f"    {measurement.wall}")
+                return
+        if driver != "java" or done >= operations or time.monotonic() > deadline:
+            return
+
+
+def _terms(label: str, places: Places, sizes: CasSizes, drivers: tuple[str, ...], seed: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"label": label} if label else {}
+    preferences, state = PARTS
+    found |= places.terms
+    found["a record"] = (
+        f"a subscription: 25 B of version, {len(preferences)} B of preferences, {len(state)} B of state, "
+        f"{sizes.records:,} of them, made anew for each case"
+    )
+    found["clients"] = "one process each, alone at work while it is measured, warmed up before the first round"
+    if "java" in drivers:
+        heap = jvm_words()[0].removeprefix("-Xms")
+        found["java"] = (
+            f"AsyncTable.checkAndMutate of the same cells, defaults of client and virtual machine, heap {heap}"
+        )
+    if {"native", "gateway"} & set(drivers):
+        found["native, gateway"] = "our drivers' conditional put, below the managers"
+    if any(driver.endswith("-managers") for driver in drivers):
+        found["…-managers, zookeeper-guarded, sqlite"] = "the subscription manager, opened as a hub opens it"
+    if "happybase" in drivers:
+        found["happybase"] = (
+            "version and content in one cell, 16 connections in threads, as many as the gateway driver has"
+        )
+    if "zookeeper-plain" in drivers:
+        found["zookeeper-plain"] = "a znode and its data version, without the guard against re-creation"
+    return found | {
+        "rounds": sizes.rounds,
+        "seed": seed,
+        "closed loops": "time counts from when a request is made, so a stall delays what follows without showing in it",
+    }
+
+
+def _named(case: Case) -> str:
+    workload = case.workload
+    if workload.name == Operation.CONTENDED_UPDATE:
+        return f"{workload.name}, {case.driver}, {writers_per_key(workload)} writers per key"
+    return f"{workload.name}, {case.driver}, {workload.in_flight} in flight"

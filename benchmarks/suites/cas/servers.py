@@ -1,0 +1,177 @@
+"""The stores that `hedwig-bench cas` measures: servers that it starts, or some that run already."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from hedwig.benchmarks.drivers.records.hbase_records import records_table
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.cli.dev import DevServers
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.contract.url import MetadataUrl
+from hedwig.metadata.store import format_metadata
+
+__all__ = ["HEAP_MB", "Places", "given_places", "own_places"]
+
+HEAP_MB: Final = {"zookeeper": 1024, "regionserver": 1024, "hbase-master": 384, "thrift2": 512, "thrift1": 512}
+_REGIONS: Final = 16
+_FLUSHED: Final = "in the file cache of the region server's machine: it survives the server, not the machine"
+_SERVICES: Final[Mapping[str, Sequence[str]]] = {
+    "java": ("hbase",),
+    "native": ("hbase",),
+    "native-managers": ("hbase",),
+    "gateway": ("hbase", "thrift2"),
+    "gateway-managers": ("hbase", "thrift2"),
+    "happybase": ("hbase", "thrift1"),
+    "zookeeper-guarded": ("zookeeper",),
+    "zookeeper-plain": ("zookeeper",),
+    "sqlite": (),
+}
+_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
+"""Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
+_HBASE_DEFAULTS: Final = {"hbase.regionserver.msginterval": "3000", "hbase.hregion.memstore.mslab.enabled": "true"}
+"""What dev servers set otherwise, to start sooner and to be small.
+
+With each report to the master a region server writes all calls that it carries out as text: at ten times the usual rate
+that is a tenth of its processor time.
+"""
+_SERVERS: Final = {"hbase": "regionserver-1", "thrift2": "thrift2", "thrift1": "thrift1", "zookeeper": "zookeeper-1"}
+"""The server of each service whose processor time counts."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Places:
+    """Where each driver finds its store, the servers that work for it, and what is equal or not about them."""
+
+    of: dict[str, dict[str, str]] = field(default_factory=dict)
+    pids: dict[str, list[int]] = field(default_factory=dict)
+    terms: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def own_places(
+    drivers: Sequence[str], directory: Path, kept: Path | None, *, is_synced: bool, progress: Callable[[str], None]
+) -> Iterator[Places]:
+    """Start the servers that the drivers need, format the stores, and end what was started.
+
+    `directory` gets the SQLite file, and the servers unless `kept` names a directory of dev servers, which then stay.
+    Raises: BenchmarkError, DevError, HedwigError - a server or a store does not come up.
+    """
+    servers = DevServers(
+        kept or directory / "servers",
+        progress=progress,
+        heap_mb=None if kept else HEAP_MB,
+        java_flags=None if kept else dict.fromkeys(HEAP_MB, _BOTH_COMPILERS),
+        hbase_properties=None if kept else _HBASE_DEFAULTS,
+        zookeeper_properties=None if kept or is_synced else {"forceSync": "no"},
+    )
+    try:
+        wanted = {service for driver in drivers for service in _SERVICES[driver]}
+        if wanted:
+            servers.up(sorted(wanted))
+        places = _places(drivers, servers, directory)
+        if kept is not None:
+            places.terms = {"servers": f"those of {kept}, as they were started"}
+        else:
+            places.terms = _terms(drivers, is_synced=is_synced)
+        progress("formatting the stores")
+        _format(places)
+        yield places
+    finally:
+        if kept is None:
+            servers.down()
+
+
+@contextmanager
+def given_places(drivers: Sequence[str], urls: Sequence[str]) -> Iterator[Places]:
+    """Use the stores at metadata URLs, which are formatted if they are not. Raises BenchmarkError - one is missing."""
+    by_scheme: dict[str, str] = {}
+    for url in urls:
+        by_scheme[MetadataUrl.parse(url).scheme] = url
+    places = Places(terms={"stores": list(urls), "durability": "as the servers given are set up"})
+    for driver in drivers:
+        place = _place(driver, by_scheme)
+        if place is not None:
+            places.of[driver] = place
+    if not places.of:
+        raise BenchmarkError(f"none of {', '.join(drivers)} can be measured at {', '.join(urls)}")
+    _format(places)
+    yield places
+
+
+def _place(driver: str, urls: Mapping[str, str]) -> dict[str, str] | None:
+    scheme = {
+        "java": "hbase",
+        "native": "hbase",
+        "native-managers": "hbase",
+        "gateway": "hbase+thrift",
+        "gateway-managers": "hbase+thrift",
+        "zookeeper-guarded": "zookeeper",
+        "zookeeper-plain": "zookeeper",
+        "sqlite": "sqlite",
+    }.get(driver)
+    if scheme is None or scheme not in urls:
+        return None
+    url = urls[scheme]
+    if driver == "java":
+        return _java_place(url)
+    return {"url": url}
+
+
+def _java_place(url: str) -> dict[str, str]:
+    """Return where the Java client finds the cluster of an hbase:// URL. Raises BenchmarkError - not by ZooKeeper."""
+    parsed = MetadataUrl.parse(url)
+    if parsed.parameters.get("registry", "zookeeper") != "zookeeper":
+        raise BenchmarkError(f"the Java client finds HBase by ZooKeeper, which {url} does not name")
+    endpoints = parsed.endpoints(2181)
+    return {
+        "url": url,
+        "hbase.zookeeper.quorum": ",".join(f"{host}:{port}" for host, port in endpoints),
+        "zookeeper.znode.parent": parsed.parameters.get("znode", "/hbase"),
+    }
+
+
+def _places(drivers: Sequence[str], servers: DevServers, directory: Path) -> Places:
+    urls: dict[str, str] = {}
+    wanted = {service for driver in drivers for service in _SERVICES[driver]}
+    if "hbase" in wanted:
+        urls["hbase"] = f"hbase://{servers.address('zookeeper')}/bench"
+    if "thrift2" in wanted:
+        urls["hbase+thrift"] = f"hbase+thrift://{servers.address('thrift2')}/bench"
+    if "zookeeper" in wanted:
+        urls["zookeeper"] = f"zookeeper://{servers.address('zookeeper')}/bench/standalone"
+    urls["sqlite"] = f"sqlite://{directory.absolute() / 'metadata.sqlite'}"
+    places = Places()
+    for driver in drivers:
+        place = _place(driver, urls)
+        if driver == "happybase":
+            place = {"url": urls["hbase"], "address": servers.address("thrift1"), "table": records_table(urls["hbase"])}
+        assert place is not None
+        places.of[driver] = place
+        places.pids[driver] = [servers.pid(_SERVERS[service]) for service in _SERVICES[driver]]
+    return places
+
+
+def _terms(drivers: Sequence[str], *, is_synced: bool) -> dict[str, Any]:
+    services = {service for driver in drivers for service in _SERVICES[driver]}
+    found: dict[str, Any] = {}
+    if "hbase" in services:
+        heaps = ", ".join(f"{name} {HEAP_MB[name]} MiB" for name in ("regionserver", "thrift2", "thrift1"))
+        found["HBase 2.6.1"] = f"one region server, {_REGIONS} regions a table, SYNC_WAL, report interval as by default"
+        found["an acknowledged write in HBase is"] = f"{_FLUSHED} (the Hadoop 2 build cannot sync to a local disk)"
+        found["heap"] = heaps
+    if "zookeeper" in services:
+        where = "on the disk, synced" if is_synced else "in the file cache as well (forceSync=no)"
+        found["in ZooKeeper 3.9.4"] = f"{where}, one server, heap {HEAP_MB['zookeeper']} MiB"
+    if "sqlite" in drivers:
+        found["in SQLite"] = "on the disk, synced, in the client's own process"
+    return found | {"servers' virtual machines": "serial collector, both compilers"}
+
+
+def _format(places: Places) -> None:
+    for url in dict.fromkeys(place["url"] for place in places.of.values()):
+        # Every driver of HBase shares the tables of one namespace.
+        asyncio.run(format_metadata(url, StoreOptions(regions=_REGIONS)))

@@ -1,0 +1,1 @@
+"""The suites of commands: listings, migrations, Spark jobs."""

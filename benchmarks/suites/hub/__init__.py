@@ -1,0 +1,1 @@
+"""The suite `hub`: publishing, delivering, subscribing and owning, at hubs."""

@@ -1,0 +1,91 @@
+"""What measurements side by side say in a few ratios: our hub against the original, and against its ledger client."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hedwig.benchmarks.load.workloads import Workload
+from hedwig.benchmarks.runs.cas_ratios import percentile_ratio, ratio
+from hedwig.benchmarks.runs.results import Measurement, alike
+from hedwig.benchmarks.suites.hub.suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL, ZNODES
+
+__all__ = ["hub_ratios"]
+
+_OURS: Final = (CLUSTER_43, CLUSTER)
+_COLUMNS: Final = ("measured", "load", "driver", "our hub on")
+
+Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+
+
+def hub_ratios(measurements: Sequence[Measurement], named: Callable[[Workload], tuple[str, str]]) -> list[Table]:
+    """Return title, columns and lines of a table against the original, and of one against the ledger client.
+
+    `named` gives the words for a workload and for its load. Ratios are those within rounds; tables that would be
+    empty are left out.
+    """
+    groups = alike([each for each in measurements if each.wall is None and each.count])
+    tables: list[Table] = []
+    against = [line for group in groups if group[0].on in _OURS and (line := _original_line(group, groups, named))]
+    if against:
+        tables.append(("our hub ÷ the original", (*_COLUMNS, "rate ÷ original's", "p50 ÷ original's"), against))
+    shares = [line for group in groups if group[0].on in _OURS and (line := _ledger_line(group, groups, named))]
+    if shares:
+        tables.append(("our hub ÷ the ledger client alone", (*_COLUMNS, "rate ÷ ledger client's"), shares))
+    znodes = [line for group in groups if group[0].driver != ZNODES and (line := _znodes_line(group, groups, named))]
+    if znodes:
+        columns = (*_COLUMNS[:3], "rate ÷ znodes'", "p50 ÷ znodes'")
+        tables.append(("our hub ÷ messages as znodes in ZooKeeper alone", columns, znodes))
+    return tables
+
+
+def _znodes_line(
+    group: Sequence[Measurement],
+    groups: Sequence[Sequence[Measurement]],
+    named: Callable[[Workload], tuple[str, str]],
+) -> list[str] | None:
+    beside = _beside(group, groups, on=group[0].on, driver=ZNODES)
+    if not beside:
+        return None
+    rates = ratio(group, beside, lambda each: each.rate_per_s)
+    return [*named(group[0].workload), group[0].driver, rates, percentile_ratio(group, beside, "delivery", 50)]
+
+
+def _original_line(
+    group: Sequence[Measurement],
+    groups: Sequence[Sequence[Measurement]],
+    named: Callable[[Workload], tuple[str, str]],
+) -> list[str] | None:
+    if group[0].driver == LEDGERS:
+        return None
+    beside = _beside(group, groups, on=ORIGINAL, driver=group[0].driver)
+    if not beside:
+        return None
+    return [
+        *named(group[0].workload),
+        group[0].driver,
+        group[0].on,
+        ratio(group, beside, lambda each: each.rate_per_s),
+        percentile_ratio(group, beside, "service", 50),
+    ]
+
+
+def _ledger_line(
+    group: Sequence[Measurement],
+    groups: Sequence[Sequence[Measurement]],
+    named: Callable[[Workload], tuple[str, str]],
+) -> list[str] | None:
+    beside = {} if group[0].driver == LEDGERS else _beside(group, groups, on=group[0].on, driver=LEDGERS)
+    if not beside:
+        return None
+    rate = ratio(group, beside, lambda each: each.rate_per_s)
+    return [*named(group[0].workload), group[0].driver, group[0].on, rate]
+
+
+def _beside(
+    group: Sequence[Measurement], groups: Sequence[Sequence[Measurement]], *, on: str, driver: str
+) -> dict[int, Measurement]:
+    """Return, by round, what the same workload came to on another kind of hub, or by another driver."""
+    load = group[0].workload
+    for other in groups:
+        if other[0].on == on and other[0].driver == driver and other[0].workload == load:
+            return {each.round: each for each in other}
+    return {}

@@ -1,0 +1,217 @@
+"""The servers under the hubs that `hedwig-bench hub` measures: ZooKeeper, bookies, HBase, and the original hub."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
+from hedwig.benchmarks.suites.hub.original_hub import OriginalHub
+from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
+from hedwig.benchmarks.suites.hub.suite import CLUSTER, CLUSTER_43, LEDGERS, ORIGINAL
+from hedwig.cli.dev import DevServers
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
+from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from hedwig.metadata.contract.backend import StoreOptions
+from hedwig.metadata.store import format_metadata
+
+__all__ = ["BOOKIES", "HEAP_MB", "JOURNALS", "METADATA", "HubPlaces"]
+
+BOOKIES: Final = 3
+HEAP_MB: Final = {
+    "zookeeper": 1024,
+    "bookie": 512,
+    "bookie43": 512,
+    "java-hedwig": 1024,
+    "regionserver": 1024,
+    "hbase-master": 384,
+}
+_BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
+"""Dev servers have the first compiler only, which starts sooner and makes slower code than a server in earnest runs."""
+_HBASE: Final = {"hbase.regionserver.msginterval": "3000", "hbase.hregion.memstore.mslab.enabled": "true"}
+_REGIONS: Final = 16
+METADATA: Final = ("zookeeper", "hbase")
+
+_FILES: Final = {"journalMaxSizeMB": "2048", "journalPreAllocSizeMB": "16", "journalMaxBackups": "5"}
+_GATHERING: Final = {"journalAdaptiveGroupWrites": "true", "journalBufferedWritesThreshold": "524288"}
+JOURNALS: Final[Mapping[str, Mapping[str, str]]] = {
+    "quick": {**_FILES, **_GATHERING, "journalFlushWhenQueueEmpty": "true", "journalMaxGroupWaitMSec": "1"},
+    "defaults-4.17": {**_FILES, **_GATHERING, "journalFlushWhenQueueEmpty": "false", "journalMaxGroupWaitMSec": "2"},
+    "defaults-4.3": {
+        **_FILES,
+        **_GATHERING,
+        "journalFlushWhenQueueEmpty": "false",
+        "journalMaxGroupWaitMSec": "200",
+    },
+}
+"""How journals of both releases are set: to sync at once when nothing waits, and as by the defaults of one of them.
+
+Source: ServerConfiguration of BookKeeper 4.3.2, whose default is to gather for 200 ms, or 512 KiB.
+"""
+_SAID: Final = {
+    "quick": "synced at once when nothing more waits, gathered 1 ms at most",
+    "defaults-4.17": "as by the defaults of 4.17: gathered for up to 2 ms, then synced",
+    "defaults-4.3": "as by the defaults of 4.3.2: gathered for up to 200 ms or 512 KiB, then synced",
+}
+_OLD, _NEW = "bookie43", "bookie"
+_KIND: Final = {CLUSTER: _NEW, CLUSTER_43: _OLD, ORIGINAL: _OLD}
+_OLD_ROOT: Final = "/ledgers"
+
+
+class HubPlaces:
+    """Servers that are made anew for each round, so that no round pays for what another has left; `with` ends them.
+
+    Raises in its methods: DevError, HedwigError - a server or a store does not come up; BenchmarkError.
+    """
+
+    def __init__(
+        self,
+        on: Sequence[str],
+        directory: Path,
+        *,
+        metadata: str,
+        quorums: Quorums,
+        journal: str,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._on = on
+        self._directory = directory
+        self._metadata = metadata
+        self._quorums = quorums
+        self._journal = journal
+        self._progress = progress
+        self._round: int | None = None
+        self._cases = itertools.count(1)
+        properties = JOURNALS[journal]
+        # The bookies of 4.3 take what the virtual machine is told before what their file says.
+        told = " ".join(f"-D{name}={value}" for name, value in properties.items())
+        flags = dict.fromkeys(HEAP_MB, _BOTH_COMPILERS) | {_OLD: f"{_BOTH_COMPILERS} {told}"}
+        self.servers = DevServers(
+            directory,
+            progress=progress,
+            heap_mb=HEAP_MB,
+            java_flags=flags,
+            hbase_properties=_HBASE,
+            bookie_properties=properties,
+            hub_properties={
+                "bk_ensemble_size": str(quorums.ensemble),
+                "bk_write_quorum_size": str(quorums.write),
+                "bk_ack_quorum_size": str(quorums.ack),
+            },
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.servers.down()
+
+    def begin(self, number: int) -> bool:
+        """Have the servers of a round; return whether they are new."""
+        if number == self._round:
+            return False
+        self._round = None
+        self.servers.down()
+        services = {"bookkeeper43" if _KIND[place] == _OLD else "bookkeeper" for place in self._on if place in _KIND}
+        if self._metadata == "hbase" and self._ours:
+            services.add("hbase")
+        self.servers.up(["zookeeper", *sorted(services)], bookies=BOOKIES)
+        for place in self._ours:
+            asyncio.run(format_metadata(self._metadata_url(place), StoreOptions(regions=_REGIONS)))
+        self._round = number
+        return True
+
+    def hub(self, place: str, directory: Path, settings: Sequence[str]) -> Hub:
+        """Return a hub, not started yet, that no other hub has ever known."""
+        if place == ORIGINAL:
+            return OriginalHub(self.servers)
+        zookeeper = self.servers.address("zookeeper")
+        quorums = self._quorums
+        own = [
+            f"metadata={self._metadata_url(place)}",
+            # A hub that was killed is believed alive for a while by those who look for others here.
+            f"cluster.zookeeper=zookeeper://{zookeeper}/bench-hubs/{next(self._cases)}",
+            f"bookkeeper.zookeeper=zookeeper://{zookeeper}{_root(place)}",
+            f"bookkeeper.ensemble={quorums.ensemble}",
+            f"bookkeeper.write_quorum={quorums.write}",
+            f"bookkeeper.ack_quorum={quorums.ack}",
+            *(["bookkeeper.compat=4.3"] if place == CLUSTER_43 else []),
+        ]
+        return HubProcess(directory, (*own, *settings))
+
+    @property
+    def with_ledgers(self) -> list[str]:
+        """Return one place for each kind of bookie that runs, under which our ledger client finds it."""
+        kinds = dict.fromkeys(_KIND[place] for place in self._on if place in _KIND)
+        return [{_NEW: CLUSTER, _OLD: CLUSTER_43}[kind] for kind in kinds]
+
+    def ledgers(self, place: str) -> dict[str, Any]:
+        """Return what the ledger client must know of the bookies, as JSON."""
+        quorums = self._quorums
+        return {
+            "zookeeper": self.servers.address("zookeeper"),
+            "root": _root(place),
+            "quorums": [quorums.ensemble, quorums.write, quorums.ack],
+            "is_original": place == CLUSTER_43,
+        }
+
+    def roles(self, place: str) -> dict[str, list[int]]:
+        """Return the processes that work for a hub, by what they are."""
+        wanted = {"bookies": (_KIND[place],), "stores": ("zookeeper", "regionserver")}
+        found = [each for each in self.servers.status() if each.pid is not None]
+        return {
+            role: [each.pid for each in found if each.kind in kinds and each.pid is not None]
+            for role, kinds in wanted.items()
+        }
+
+    def jvm_flags(self) -> dict[str, list[str]]:
+        """Return by kind of server the flags of the virtual machines that run now; the original hub is one of them."""
+        return flags_of_servers(self.servers)
+
+    def terms(self, drivers: Sequence[str]) -> dict[str, Any]:
+        """Return what holds for all numbers."""
+        quorums, on = self._quorums, self._on
+        found: dict[str, Any] = {
+            "hubs": "one at a time, a fresh process for each case, after a warm-up on other topics",
+            "bookies": f"{BOOKIES}, all on the disk of the hub, made anew for each round",
+            "an acknowledged message is": f"synced to the journals of {quorums.ack} bookies",
+            "quorums": f"ensemble {quorums.ensemble}, write {quorums.write}, ack {quorums.ack}, of both hubs",
+            "journals": _SAID[self._journal],
+        }
+        if CLUSTER in on:
+            found[CLUSTER] = "our hub on bookies 4.17"
+        if CLUSTER_43 in on:
+            found[CLUSTER_43] = "our hub on bookies 4.3.2, compat 4.3"
+        if ORIGINAL in on:
+            found[ORIGINAL] = "the Java hub 4.3.2 on the same bookies 4.3.2, else with its defaults"
+        if LEDGERS in drivers:
+            found[LEDGERS] = "our ledger client alone, one ledger a topic, entries as large as messages"
+        where = "ZooKeeper" if self._metadata == "zookeeper" else f"HBase, {_REGIONS} regions a table, not synced"
+        heaps = [f"{kind} {HEAP_MB[kind]} MiB" for kind in dict.fromkeys(["zookeeper", *map(_KIND.get, on)]) if kind]
+        if ORIGINAL in on:
+            heaps.append(f"the original hub {HEAP_MB['java-hedwig']} MiB")
+        return found | {
+            "metadata of our hub": where,
+            "metadata of the original hub": "ZooKeeper",
+            "ZooKeeper 3.9.4": "one server, its log synced",
+            "heaps": ", ".join(heaps),
+            "servers' virtual machines": "serial collector, both compilers",
+        }
+
+    @property
+    def _ours(self) -> list[str]:
+        return [place for place in (CLUSTER, CLUSTER_43) if place in self._on]
+
+    def _metadata_url(self, place: str) -> str:
+        """Return a store for each: where ledgers are elsewhere, a topic of the same name must be another."""
+        zookeeper = self.servers.address("zookeeper")
+        name = f"bench_{_KIND[place]}"
+        return f"hbase://{zookeeper}/{name}" if self._metadata == "hbase" else f"zookeeper://{zookeeper}/{name}/bench"
+
+
+def _root(place: str) -> str:
+    return LEDGERS_ROOT if _KIND[place] == _NEW else _OLD_ROOT

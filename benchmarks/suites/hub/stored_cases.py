@@ -1,0 +1,160 @@
+"""How a case is carried out on a hub whose metadata are in a store with many topics."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from hedwig.benchmarks.drivers.drivers import GeneratorDriver, Subject
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.workloads import Operation, Workload
+from hedwig.benchmarks.machine.jvm_flags import NoteFlags
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.stores.servers import SYNCED, terms
+from hedwig.benchmarks.suites.hub.process import HubProcess
+from hedwig.benchmarks.suites.hub.stored_dataset import StoredGround
+from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER, FILL, WARM, StoredSizes, warming
+from hedwig.benchmarks.suites.hub.suite import Case
+from hedwig.benchmarks.suites.hub.watch import watched
+from hedwig.cli.dev import DevError
+from hedwig.errors import HedwigError
+
+__all__ = ["StoredHubs"]
+
+_PREPARE_S: Final = 1800.0
+_DRAIN_S: Final = 600.0
+"""All topics at once are under way at the end of their load, which has only begun them."""
+_PREPARING: Final = 100
+_SECOND_NS: Final = 1_000_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredHubs:
+    """Carries cases out, on servers that are made anew for each step of each round; `with` ends them.
+
+    The hub is standalone: its messages are on its own disk, so metadata are most of what a case costs. It is a process
+    of its own for each case, on the same data directory, since a store knows one standalone hub.
+    note_flags: gets those of the stores' virtual machines, once they run.
+    """
+
+    directory: Path
+    backends: Sequence[str]
+    sizes: StoredSizes
+    settings: Sequence[str] = ()
+    processes: int = 1
+    progress: Callable[[str], None]
+    note_flags: NoteFlags
+    _servers: ExitStack = field(default_factory=ExitStack)
+    _ground: StoredGround | None = None
+    _step: tuple[int, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._servers.close()
+
+    def measure(self, case: Case, number: int) -> Measurement:
+        """Carry a case out as round `number`; what goes wrong is the measurement's wall."""
+        workload, ground = case.workload, None
+        try:
+            ground = self._ground_of(number, workload.topics)
+            fill = ground.filled(case.on, _fill_of(workload))
+            if workload.name == FILL:
+                measurement = replace(fill, workload=workload, driver=case.driver, round=number)
+            else:
+                settling = ground.ready(case.on)
+                measurement = self._measure(case, ground, number)
+                measurement.values |= settling
+        except (BenchmarkError, DevError, HedwigError) as exc:
+            measurement = Measurement(workload=workload, driver=case.driver, on=case.on, round=number, wall=str(exc))
+        if ground is not None and (ended := ground.places.ended(case.on)):
+            measurement.wall = "; ".join([*ended, *([measurement.wall] if measurement.wall else [])])
+        return measurement
+
+    def terms(self) -> dict[str, Any]:
+        """Return what holds for all numbers."""
+        return {
+            "hub": "ours, standalone, a fresh process for each case, its messages on its own disk",
+            "acknowledged": "once it is synced to the hub's disk; what it needed of the metadata before, as below",
+            "metadata": terms(self.backends, self.sizes.heap_mb, SYNCED),
+            "virtual machines": "serial collector, both compilers",
+            "a topic of the store": "an empty record of ledger ranges, one subscription, no owner: as hubs release it",
+            "sizes": self.sizes.to_json(),
+        }
+
+    # ----------------------------------------------------------------------------------------------------- procedures
+
+    def _ground_of(self, number: int, topics: int) -> StoredGround:
+        if self._ground is None or self._step != (number, topics):
+            self._servers.close()
+            self._ground = None
+            place = self.directory / f"stored-{number}-{topics}"
+            self._ground = StoredGround(place, self.backends, self.sizes, self._servers, self.progress)
+            self._step = number, topics
+            self.note_flags(SYNCED, self._ground.places.jvm_flags())
+        return self._ground
+
+    def _measure(self, case: Case, ground: StoredGround, number: int) -> Measurement:
+        workload, driver = case.workload, GeneratorDriver(case.driver, self.processes, _DRAIN_S)
+        hub = HubProcess(ground.hub_directory(case.on), (f"metadata={ground.places.url(case.on)}", *self.settings))
+        with hub:
+            subject = self._subject(hub, ground, case.on)
+            # Virtual machines compile what they run often: a region server's compilers use more than its handlers do
+            # while it is new to a kind of request.
+            self._carry_out(warming(workload), subject)
+            if workload.name not in (WARM, FAIL_OVER):
+                return self._noted(watched(hub, lambda: driver.measure(workload, subject, number)), ground, case.on)
+            self._prepare(workload, subject)
+            if workload.name == WARM:
+                return self._noted(watched(hub, lambda: driver.measure(workload, subject, number)), ground, case.on)
+            lost_ns = time.monotonic_ns()
+            hub.kill()
+            hub.start()
+            serving_ns = time.monotonic_ns()
+            subject = self._subject(hub, ground, case.on)
+            measurement = watched(hub, lambda: driver.measure(workload, subject, number))
+        _note_fail_over(measurement, lost_ns, serving_ns)
+        return self._noted(measurement, ground, case.on)
+
+    def _subject(self, hub: HubProcess, ground: StoredGround, backend: str) -> Subject:
+        servers = ground.places.roles(backend)
+        all_of_them = [pid for pids in servers.values() for pid in pids]
+        return Subject(hub.address, hub.pid, roles={"stores": all_of_them, **servers})
+
+    def _noted(self, measurement: Measurement, ground: StoredGround, backend: str) -> Measurement:
+        measurement.values["disk_bytes"] = ground.places.disk_bytes(backend)
+        return measurement
+
+    def _prepare(self, workload: Workload, subject: Subject) -> None:
+        """Publish once to each topic of a workload."""
+        once = replace(workload, mix={Operation.PUBLISH.value: 1.0}, operations=workload.sample, in_flight=_PREPARING)
+        self._carry_out(replace(once, rate_per_s=0.0, seconds=_PREPARE_S), subject)
+
+    def _carry_out(self, workload: Workload, subject: Subject) -> None:
+        """Do what does not count. Raises BenchmarkError - some of it failed."""
+        done = GeneratorDriver("raw", drain_s=_DRAIN_S).measure(workload, subject, 0)
+        if done.count < workload.operations:
+            errors = ", ".join(f"{failed} × {error}" for error, failed in done.errors.items()) or "time was over"
+            raise BenchmarkError(f"preparing {workload.operations:,} topics failed: {errors}")
+
+
+def _fill_of(workload: Workload) -> Workload:
+    """Return what filling the store of a case is called, whichever case comes first."""
+    return Workload(
+        name=FILL, mix={Operation.CREATE.value: 1.0}, topics=workload.topics, subscribers=1, seed=workload.seed
+    )
+
+
+def _note_fail_over(measurement: Measurement, lost_ns: int, serving_ns: int) -> None:
+    """Note how long after the kill another process served, and all topics were, had they been asked for right then."""
+    serves_s = (serving_ns - lost_ns) / _SECOND_NS
+    measurement.values["hub_serves_s"] = serves_s
+    # Of topics that failed nobody knows when they are served.
+    if measurement.count >= measurement.workload.operations:
+        measurement.values["all_served_s"] = serves_s + measurement.histograms["response"].max_us / 1e6

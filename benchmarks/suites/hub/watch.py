@@ -1,0 +1,22 @@
+"""Measuring a hub that may end meanwhile."""
+
+from collections.abc import Callable
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.suites.hub.process import Hub
+
+__all__ = ["watched"]
+
+
+def watched(hub: Hub, measure: Callable[[], Measurement]) -> Measurement:
+    """Measure; if the hub ends meanwhile, that is the wall, in its own last words."""
+    try:
+        measurement = measure()
+    except BenchmarkError:
+        if hub.is_running:
+            raise
+        raise BenchmarkError(f"the hub ended while it was measured: {hub.last_words()}") from None
+    if not hub.is_running:
+        measurement.wall = f"the hub ended while it was measured: {hub.last_words()}"
+    return measurement

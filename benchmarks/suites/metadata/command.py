@@ -1,0 +1,216 @@
+"""The command `hedwig-bench metadata`."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.descriptors import raise_descriptor_limit
+from hedwig.benchmarks.load.interrupts import interrupt_when_told_to_end
+from hedwig.benchmarks.machine.environment import environment
+from hedwig.benchmarks.machine.heaps import HEAP_MB_MIN
+from hedwig.benchmarks.machine.quiescing import CALM_S, CORES_MAX, SECONDS_MAX
+from hedwig.benchmarks.runs.numbers_option import numbers
+from hedwig.benchmarks.runs.progress_lines import ProgressLines
+from hedwig.benchmarks.runs.results import OF_A_RUN, Result
+from hedwig.benchmarks.runs.resumption import note_resumption
+from hedwig.benchmarks.runs.runs import end_run
+from hedwig.benchmarks.stores.servers import BACKENDS, terms
+from hedwig.benchmarks.suites.metadata.run import MetadataRun
+from hedwig.benchmarks.suites.metadata.suite import FULL, QUICK, SMOKE, USUAL, MetadataSizes, stages
+from hedwig.benchmarks.suites.metadata.tables import PROGRAM
+from hedwig.benchmarks.suites.metadata.workloads import ORDER, WorkloadFile, workload_files
+from hedwig.cli.dev import DevError
+from hedwig.errors import HedwigError
+
+__all__ = ["metadata"]
+
+_SIZES: Final = {"smoke": SMOKE, "quick": QUICK, "usual": USUAL, "full": FULL}
+_RESTART: Final = (
+    "one kill a step, with SIGKILL, so a figure without a spread; the server is started at once; owner, ledger ranges "
+    "and a subscription of each topic of a sample are asked for, then one is made and deleted; HBase's time has in it "
+    "until the master knows of the death, at most the session timeout, ZooKeeper's the pause of our client between "
+    "two tries to connect, at most 1 s"
+)
+_USUAL_BACKENDS: Final = ("zookeeper", "hbase")
+
+
+@click.command(epilog="Example: hedwig-bench metadata --backend zookeeper --backend hbase --topics 10k,100k --rounds 3")
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@click.option(
+    "--sizes", "preset", type=click.Choice(list(_SIZES)), default="usual", show_default=True, help="How much."
+)
+@click.option("--quick", "preset", flag_value="quick", help="The same as --sizes quick: less than five minutes.")
+@click.option("--full", "preset", flag_value="full", help="The same as --sizes full: up to 10 million topics.")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(BACKENDS),
+    help=f"Default: {', '.join(_USUAL_BACKENDS)}, in turn.",
+)
+@click.option(
+    "--topics", callback=numbers, metavar="N,N…", help="The ladder of topic counts; 0: the unsynced one alone."
+)
+@click.option("--subscribers", callback=numbers, metavar="N,N…", help="Subscriptions of each topic.")
+@click.option(
+    "--unsynced-topics",
+    callback=numbers,
+    metavar="N,N…",
+    help="The ladder with logs that nobody forces to the disk; 0: none.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0.1), help="Length of a closed loop, its warm-up included.")
+@click.option("--offered-seconds", type=click.FloatRange(min=0.1), help="The same of a load that offers a rate.")
+@click.option("--warmup", "warmup_s", type=click.FloatRange(min=0), help="Seconds of that which do not count.")
+@click.option("--rounds", type=click.IntRange(min=1), help="How often everything is measured, in turn.")
+@click.option(
+    "--heap",
+    "heap_mb",
+    type=click.IntRange(min=HEAP_MB_MIN),
+    metavar="MIB",
+    help="Heap of all virtual machines of a backend together.",
+)
+@click.option(
+    "--fill-max",
+    "fill_max_s",
+    type=click.FloatRange(min=1),
+    help="Seconds after which filling a step is a wall; by default the more the more records it has.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides which keys operations go to.")
+@click.option(
+    "--workloads",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Take workloads from this folder's TOML files instead of our own.",
+)
+@click.option("--label", default="", help="A word for the result, which says what is special about it.")
+@click.option(
+    "--run",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The run's directory: the result, its report, and the servers' data while it lasts. A run that was ended goes "
+    "on there. Default: a new one in benchmarks/results.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
+)
+def metadata(
+    workloads: tuple[str, ...],
+    preset: str,
+    backends: tuple[str, ...],
+    seed: int,
+    folder: Path | None,
+    label: str,
+    directory: Path | None,
+    output: str,
+    **given: Any,
+) -> None:
+    """Measure metadata backends as topics grow; without the name of a WORKLOAD, all usual ones.
+
+    ZooKeeper and HBase stand beside each other on equal terms: the same heap in all, the same durability. The
+    servers are started for the run, and ended with it. A backend that meets a wall - memory, time, a packet limit - is
+    a result: the run says how it failed, and goes on. The result file is written after each case.
+
+    What the death of a hub costs that owns a quarter of so many topics is measured by hedwig-bench takeover, with hubs
+    and their clients; what a hub makes of a million topics by hedwig-bench hub --on.
+    """
+    raise_descriptor_limit()
+    started = datetime.now(UTC)
+    chosen = tuple(dict.fromkeys(backends)) or _USUAL_BACKENDS
+    directory = directory or Path("benchmarks", "results", f"metadata-{started:%Y%m%dT%H%M%SZ}")
+    path = directory / OF_A_RUN
+    result: Result | None = None
+    lines = ProgressLines()
+    with interrupt_when_told_to_end():
+        try:
+            sizes = _sizes(_SIZES[preset], given)
+            files = workload_files(folder)
+            names = _names(files, workloads)
+            result = Result(
+                program=PROGRAM,
+                started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
+                environment=environment(directory),
+                terms=_terms(label, files, names, chosen, sizes, seed),
+            )
+            if path.exists():
+                result = _gone_on_with(Result.read(path), result)
+            run = MetadataRun(
+                stages=stages(files, names, sizes, seed),
+                backends=chosen,
+                sizes=sizes,
+                seed=seed,
+                directory=directory / "servers",
+                result=result,
+                path=path,
+                say=lines.say,
+                say_for_now=lines.say_for_now,
+            )
+            run.carry_out()
+        except (BenchmarkError, DevError, HedwigError, ValueError) as exc:
+            raise click.ClickException(str(exc)) from exc
+        except KeyboardInterrupt:
+            click.echo("interrupted before anything was measured" if result is None else "interrupted", err=True)
+            sys.exit(130)
+    end_run(result, path, as_json=output == "json")
+
+
+def _sizes(preset: MetadataSizes, given: dict[str, Any]) -> MetadataSizes:
+    changed = {name: value for name, value in given.items() if value is not None}
+    for ladder in {"topics", "unsynced_topics"} & changed.keys():
+        changed[ladder] = tuple(count for count in changed[ladder] if count)
+    return replace(preset, **changed)
+
+
+def _names(files: dict[str, WorkloadFile], asked: Sequence[str]) -> Sequence[str]:
+    if unknown := [name for name in asked if name not in files]:
+        raise BenchmarkError(f"there is no workload {unknown[0]!r}: choose from {', '.join(files)}")
+    return list(dict.fromkeys(asked)) or [name for name in ORDER if name in files] or list(files)
+
+
+def _gone_on_with(before: Result, result: Result) -> Result:
+    """Return a run that has what one before has measured. Raises BenchmarkError - they cannot be one run."""
+    if before.program != result.program or _but_rounds(before.terms) != _but_rounds(result.terms):
+        raise BenchmarkError("the run to go on with had other options: give the same ones, or another --run")
+    before.terms = result.terms
+    before.is_complete = False
+    note_resumption(before, result.environment, "--run")
+    return before
+
+
+def _but_rounds(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the terms of a run that must be the same to go on with it: rounds may still be added."""
+    return {**terms, "sizes": {name: value for name, value in terms["sizes"].items() if name != "rounds"}}
+
+
+def _terms(
+    label: str,
+    files: dict[str, WorkloadFile],
+    names: Sequence[str],
+    backends: Sequence[str],
+    sizes: MetadataSizes,
+    seed: int,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"label": label} if label else {}
+    for durability in sizes.durabilities:
+        found[durability] = terms(backends, sizes.heap_mb, durability)
+    return found | {
+        "virtual machines": "serial collector, both compilers",
+        "a topic": "an empty record of ledger ranges, its subscriptions, and an owner if its number is even",
+        "clients": "one process for each backend, opened as a hub opens its store; only one is at work at a time",
+        "after filling": f"loads begin when all servers together have used {CORES_MAX:g} processors at most for "
+        f"{CALM_S:g} s, or after {SECONDS_MAX:g} s",
+        "disk": "what a restart would read: of ZooKeeper the newest snapshot and the logs since, of HBase no old logs "
+        "and no archive",
+        "live heap": "what a full collection leaves after the loads of a step; HBase's caches and unwritten changes "
+        "are in it",
+        "restart": _RESTART,
+        "workloads": {name: files[name].says for name in names},
+        "sizes": sizes.to_json(),
+        "seed": seed,
+        "closed loops": "time counts from when a request is made, so a stall delays what follows without showing in it",
+    }

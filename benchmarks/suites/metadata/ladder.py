@@ -1,0 +1,242 @@
+"""The way up one stage's ladder in a run of `hedwig-bench metadata`: stores are filled, warmed up and measured."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from hedwig.benchmarks.load.workloads import Choice, Workload
+from hedwig.benchmarks.runs.results import FILLED_ANEW, LEFT_BEHIND, WARM_UP, Measurement
+from hedwig.benchmarks.runs.start_times import StartTimes
+from hedwig.benchmarks.stores.cases import MetadataCases
+from hedwig.benchmarks.stores.dataset import FillTask, Ground
+from hedwig.benchmarks.stores.servers import RESTARTED, MetadataPlaces
+from hedwig.benchmarks.suites.metadata.lines import filling, named
+from hedwig.benchmarks.suites.metadata.progress import Progress
+from hedwig.benchmarks.suites.metadata.suite import CLAIMING, MetadataSizes, Stage, Step
+from hedwig.cli.dev import DevError
+
+__all__ = ["Climb"]
+
+_WARMING_SHARE: Final = 0.4
+"""Of the length of a load."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Climb:
+    """Carries out the steps of a stage whose servers run.
+
+    In each round every workload goes to one backend after the other, in the opposite order in every other round, so
+    that both sides of a ratio saw the same machine. Stores are filled in the opposite order in every other step, each
+    once the others' servers are at rest, and the first load of a step waits until all have digested that. A backend
+    that meets a wall in filling, or whose server does not come up again, is lost: it has no further cases here, and its
+    servers are ended.
+
+    keep: gets each measurement. say_for_now: says how far something is, until the next line.
+    """
+
+    stage: Stage
+    backends: Sequence[str]
+    sizes: MetadataSizes
+    seed: int
+    places: MetadataPlaces
+    cases: MetadataCases
+    progress: Progress
+    times: StartTimes
+    keep: Callable[[Measurement], None]
+    say: Callable[[str], None]
+    say_for_now: Callable[[str], None]
+    _lost: dict[str, str] = field(default_factory=dict)
+    _filled: dict[str, int] = field(default_factory=dict)
+
+    def carry_out(self) -> None:
+        """Climb all steps that have something left."""
+        for step in self.stage.steps:
+            if self._backends() and self.progress.is_missing(self.stage, step):
+                self._step(step)
+
+    def give_up(self, backend: str, why: str) -> None:
+        """Lose a backend for what no case of it tells: that is the wall of what it had to do next."""
+        left = self.progress.first_left(self.stage, backend)
+        if left is not None:
+            workload, number = left
+            wall = Measurement(workload=workload, driver=backend, round=number, wall=why)
+            self._note(self.times.noted(lambda: wall))
+        self._lose(backend, why)
+
+    def _step(self, step: Step) -> None:
+        """Fill the stores up to a step, and carry its cases out."""
+        stage = self.stage
+        for backend in self._backends(turned=stage.steps.index(step) % 2 == 1):
+            self._fill(step, backend)
+        if not self._backends():
+            return
+        self.say("    waiting until all servers are idle")
+        settling = dict.fromkeys(self.backends, self.cases.settle())
+        warmed = self._warm_up(step)
+        claimed = dict.fromkeys(self.backends, step.before // 2)
+        for number in range(1, self.sizes.rounds + 1):
+            for workload in step.workloads:
+                for backend in self._backends(turned=number % 2 == 0):
+                    if self.progress.found(stage, backend, workload, number) is None:
+                        self._announce(backend, workload, number)
+                        ground = self._ground(step, claimed[backend])
+                        claimed[backend] += step.claims if workload.among in CLAIMING else 0
+                        measurement = self._measured(backend, workload, ground, number)
+                        measurement.values |= settling.pop(backend, {})
+                        measurement.reported |= warmed.pop(backend, {})
+                        self._keep(measurement)
+        restart = stage.restart(step, self.seed)
+        for backend in self._backends():
+            if backend in RESTARTED and self.progress.found(stage, backend, restart) is None:
+                self._announce(backend, restart, 1)
+                self._keep(self._restarted(backend, restart, self._ground(step, 0)))
+
+    def _measured(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
+        return self.times.noted(lambda: self.cases.measure(backend, workload, ground, number))
+
+    def _restarted(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
+        return self.times.noted(lambda: self.cases.restart(backend, workload, ground))
+
+    # ------------------------------------------------------------------------------------------------- filling
+
+    def _fill(self, step: Step, backend: str) -> None:
+        stage, workload = self.stage, self.stage.fill(step, self.seed)
+        before = self.progress.found(stage, backend, workload)
+        if before is not None and before.wall is not None:
+            self._lose(backend, before.wall)
+            return
+        first = self._filled.get(backend, 0)
+        settling = self._settle_others(backend)
+        self._announce(backend, workload, 1)
+        if first == 0 and stage.wide:
+            # Before the others: it warms up servers that have just started.
+            wide = FillTask(first=0, last=0, subscribers=0, wide=stage.wide)
+            measurement = self._made(backend, workload, wide, stored=None)
+            if measurement.wall is not None:
+                self._lose_filled(measurement, is_new=before is None)
+                return
+        stored = FillTask(first=0, last=first, subscribers=stage.subscribers).records
+        task = FillTask(first=first, last=step.topics, subscribers=stage.subscribers)
+        measurement = self._made(backend, workload, task, stored=stored)
+        self._filled[backend] = step.topics
+        self.progress.note_stored(stage, backend, stored + task.records)
+        measurement.values |= settling
+        if first < step.before:
+            measurement.reported[FILLED_ANEW] = f"made from {first:,} topics on, since the run was gone on with"
+        if measurement.wall is not None:
+            self._lose_filled(measurement, is_new=before is None)
+        elif before is None:
+            # With figures from before, only the records are needed again.
+            self._keep(measurement)
+
+    def _settle_others(self, backend: str) -> dict[str, float]:
+        """Wait until no server of another backend is at work: what it was filled with last is not to slow this one."""
+        if not self.places.idle(backend):
+            return {}
+        self.say(f"    waiting until the servers beside {backend} are idle")
+        return self.cases.settle(beside=backend)
+
+    def _made(self, backend: str, workload: Workload, task: FillTask, *, stored: int | None) -> Measurement:
+        """Fill a store that holds `stored` records; None: what is made now does not count as such."""
+        task = replace(task, seconds_max=self.sizes.fill_limit_s(task.records))
+
+        def tell(progress: Mapping[str, float]) -> None:
+            if stored is not None:
+                self.progress.note_stored(self.stage, backend, stored + int(progress["records"]))
+            self.say_for_now(f"    [{self.progress.left(self._lost, self.stage)}] {backend}: {filling(progress)}")
+
+        return self.times.noted(lambda: self.cases.fill(backend, workload, task, on_progress=tell))
+
+    def _lose_filled(self, measurement: Measurement, *, is_new: bool) -> None:
+        """Lose a backend whose store could not be filled; of a fill that has figures already, something else tells."""
+        assert measurement.wall is not None, "it could not be filled"
+        if is_new:
+            self._note(measurement)
+            self._lose(measurement.driver, measurement.wall)
+        else:
+            self.give_up(measurement.driver, f"filling its store again: {measurement.wall}")
+
+    # ------------------------------------------------------------------------------------------------- warming up
+
+    def _warm_up(self, step: Step) -> dict[str, dict[str, str]]:
+        """Carry the closed loops of a step out once for a short time, which no figure is of.
+
+        Virtual machines that have just been started, or have only been filled, translate what a load has them do in
+        its first seconds, with processors that it needs. Round 0 has keys of its own.
+
+        Returns: for backends of which that has to be known, what is to be reported with what they do next.
+        """
+        loops = [each for each in step.workloads if not (each.is_open_loop or each.operations)]
+        # With popular keys an operation is the same: once is enough.
+        uniform = {each.name for each in loops if each.choice is Choice.UNIFORM}
+        loops = [each for each in loops if each.choice is Choice.UNIFORM or each.name not in uniform]
+        found: dict[str, dict[str, str]] = {}
+        for backend in self._backends():
+            if self.progress.is_any_missing(self.stage, step, backend):
+                self.say(f"    {backend}: warming up")
+                if trouble := self._warm_up_one(backend, loops, self._ground(step, 0)):
+                    found[backend] = {WARM_UP: f"in the warm-up: {'; '.join(trouble)}"}
+        return found
+
+    def _warm_up_one(self, backend: str, loops: Sequence[Workload], ground: Ground) -> list[str]:
+        """Return what went wrong; if that was all, the backend is lost."""
+        trouble: list[str] = []
+        for workload in loops:
+            short = replace(workload, seconds=_WARMING_SHARE * workload.seconds, warmup_s=0.0)
+            measurement = self.cases.measure(backend, short, ground, 0)
+            if (why := measurement.wall or measurement.reported.get(LEFT_BEHIND)) is not None:
+                trouble.append(f"{workload.name}: {why}")
+                self.say(f"    {trouble[-1]}")
+            if (why := self._mend(backend)) is not None:
+                self.give_up(backend, f"in the warm-up: {'; '.join([*trouble, why])}")
+                break
+        return trouble
+
+    # ------------------------------------------------------------------------------------------------- the rest
+
+    def _backends(self, *, turned: bool = False) -> list[str]:
+        """Return those that are left, now."""
+        left = [backend for backend in self.backends if backend not in self._lost]
+        return left[::-1] if turned else left
+
+    def _ground(self, step: Step, first_claim: int) -> Ground:
+        return Ground(
+            topics=step.topics,
+            subscribers=self.stage.subscribers,
+            drawn=self.sizes.drawn,
+            first_claim=first_claim,
+            claims=step.claims,
+        )
+
+    def _announce(self, backend: str, workload: Workload, number: int) -> None:
+        left = self.progress.left(self._lost, self.stage)
+        self.say(f"[{left}] {self.stage.durability}, round {number}: {backend}, {named(workload)}")
+
+    def _note(self, measurement: Measurement) -> None:
+        measurement.on = self.stage.durability
+        self.progress.note(measurement)
+        self.keep(measurement)
+
+    def _keep(self, measurement: Measurement) -> None:
+        """Write down what was measured; start servers again that ended meanwhile."""
+        self._note(measurement)
+        if (why := self._mend(measurement.driver)) is not None:
+            lose = self.give_up if measurement.wall is None else self._lose
+            lose(measurement.driver, why)
+
+    def _mend(self, backend: str) -> str | None:
+        """Start servers again that ended; return why one does not come up."""
+        if self.places.ended(backend):
+            try:
+                self.places.mend(backend)
+            except DevError as exc:
+                return str(exc)
+        return None
+
+    def _lose(self, backend: str, why: str) -> None:
+        self._lost[backend] = why
+        self.say(f"    {backend} has no further cases on these servers: {why}")
+        try:
+            self.cases.end(backend)
+        except DevError as exc:
+            self.say(f"    its servers could not be ended: {exc}")

@@ -1,0 +1,126 @@
+"""A run of `hedwig-bench metadata`: all stages, into one result, which is written after each case and gone on with."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.machine.jvm_flags import note_flags
+from hedwig.benchmarks.runs.results import Measurement, Result
+from hedwig.benchmarks.runs.start_times import StartTimes
+from hedwig.benchmarks.stores.cases import MetadataCases
+from hedwig.benchmarks.stores.servers import MetadataPlaces
+from hedwig.benchmarks.suites.metadata.ladder import Climb
+from hedwig.benchmarks.suites.metadata.lines import told
+from hedwig.benchmarks.suites.metadata.progress import Progress
+from hedwig.benchmarks.suites.metadata.suite import MetadataSizes, Stage
+from hedwig.cli.dev import DevError
+from hedwig.cli.dev.locks import locked
+
+__all__ = ["MetadataRun"]
+
+_LOCK: Final = "lock"
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataRun:
+    """Carries stages out. What the result has already, walls included, is not measured again.
+
+    A backend whose servers do not come up has a wall in that stage. `directory` gets the servers, and nothing of them
+    stays; what a run that was killed has left there is ended and removed first. `say_for_now` says how far something
+    is, until the next line.
+    """
+
+    stages: Sequence[Stage]
+    backends: Sequence[str]
+    sizes: MetadataSizes
+    seed: int
+    directory: Path
+    result: Result
+    path: Path
+    say: Callable[[str], None]
+    say_for_now: Callable[[str], None]
+    _progress: Progress = field(init=False)
+    _times: StartTimes = field(default_factory=StartTimes)
+
+    def __post_init__(self) -> None:
+        self._progress = Progress(self.stages, self.backends, self.sizes, self.seed, self.result)
+
+    def carry_out(self) -> None:
+        """Measure all that is missing; Ctrl-C ends it early, and what was measured is kept.
+
+        Raises: BenchmarkError - another run is at work there, or what is left of one cannot be removed; DevError - no
+            server can be started on this machine; HedwigError.
+        """
+        with self._alone():
+            try:
+                for stage in self.stages:
+                    self._places(stage).clear()
+                for stage in self.stages:
+                    if self._progress.is_missing(stage):
+                        self._carry_out(stage)
+                self.result.is_complete = True
+            except KeyboardInterrupt:
+                self.say("interrupted; what was measured is kept")
+        self.result.write(self.path)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others out of the directory: who began there now would take these servers for what was left behind."""
+        lock = self.directory / _LOCK
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(lock, 0.0))
+            except DevError:
+                raise BenchmarkError(
+                    f"another run is at work in {self.directory}: wait for it, or give another --run"
+                ) from None
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # Another program's files may be in it.
+                    self.directory.rmdir()
+
+    def _places(self, stage: Stage) -> MetadataPlaces:
+        return MetadataPlaces(
+            self.directory / f"{stage.durability}-{stage.subscribers}",
+            self.backends,
+            heap_mb=self.sizes.heap_mb,
+            durability=stage.durability,
+            topics_max=max((*self.sizes.topics, *self.sizes.unsynced_topics)),
+            progress=lambda line: self.say(f"    {line}"),
+        )
+
+    def _carry_out(self, stage: Stage) -> None:
+        self.say(f"[{self._progress.left({})}] starting servers: {stage.durability}")
+        with self._places(stage) as places:
+            absent = places.up_each()
+            note_flags(self.result.environment, stage.durability, places.jvm_flags())
+            with MetadataCases(places, sys.executable) as cases:
+                climb = Climb(
+                    stage=stage,
+                    backends=self.backends,
+                    sizes=self.sizes,
+                    seed=self.seed,
+                    places=places,
+                    cases=cases,
+                    progress=self._progress,
+                    times=self._times,
+                    keep=self._keep,
+                    say=self.say,
+                    say_for_now=self.say_for_now,
+                )
+                for backend, why in absent.items():
+                    climb.give_up(backend, f"it did not come up: {why}")
+                climb.carry_out()
+
+    def _keep(self, measurement: Measurement) -> None:
+        """Write down what was measured."""
+        self.result.measurements.append(measurement)
+        self.result.write(self.path)
+        self.say(f"    {told(measurement)}")

@@ -1,0 +1,1 @@
+"""The suite `takeover`: how long topics of a killed hub are away."""

@@ -1,0 +1,81 @@
+"""Owners of the topics of a storm: who has them, and records that say so of topics that nobody has asked for."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hedwig.benchmarks.errors import BenchmarkError
+from hedwig.benchmarks.load.workloads import topic_name
+from hedwig.benchmarks.stores.dataset import Batch
+from hedwig.benchmarks.stores.fill import fill
+from hedwig.metadata import StoreOptions, open_metadata
+from hedwig.model import HubInfo, Topic
+
+__all__ = ["Owners", "read_owners", "write_owners"]
+
+_READING: Final = 500
+_BATCH: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Topics of some hubs, by the hub's address, in order. infos: what their records say of each hub."""
+
+    topics: Mapping[str, Sequence[int]]
+    infos: Mapping[str, HubInfo]
+
+
+async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
+    """Return the owners of topics, as the store at `url` has them; those without one are left out."""
+    room = asyncio.Semaphore(_READING)
+    found: dict[str, list[int]] = {}
+    infos: dict[str, HubInfo] = {}
+    async with await open_metadata(url) as store:
+
+        async def read(topic: int) -> HubInfo | None:
+            async with room:
+                record = await store.ownership.read_owner_info(_name(prefix, topic))
+            return None if record is None else record.value
+
+        asked = list(topics)
+        answers = await asyncio.gather(*map(read, asked))
+    for topic, info in zip(asked, answers, strict=True):
+        if info is not None:
+            found.setdefault(info.name, []).append(topic)
+            infos[info.name] = info
+    return Owners(found, infos)
+
+
+async def write_owners(url: str, prefix: str, topics: Sequence[int], infos: Mapping[str, HubInfo]) -> Owners:
+    """Give topics, none of which has an owner, to hubs in turn. Raises BenchmarkError - not all got one."""
+    hubs = list(infos)
+    owners = Owners({hub: list(topics[place :: len(hubs)]) for place, hub in enumerate(hubs)}, infos)
+    async with await open_metadata(url, StoreOptions(gather=True)) as store:
+        _, why = await fill(store, _OwnersTask(owners, prefix))
+    if why is not None:
+        raise BenchmarkError(f"not all topics could be given an owner: {why}")
+    return owners
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnersTask:
+    """The records that say whose topics are."""
+
+    owners: Owners
+    prefix: str
+    seconds_max: float = 3600.0
+
+    @property
+    def records(self) -> int:
+        return sum(map(len, self.owners.topics.values()))
+
+    def batches(self) -> Iterator[Batch]:
+        for hub, own in self.owners.topics.items():
+            for first in range(0, len(own), _BATCH):
+                names = [_name(self.prefix, topic) for topic in own[first : first + _BATCH]]
+                yield Batch([], names, [], owner=self.owners.infos[hub])
+
+
+def _name(prefix: str, topic: int) -> Topic:
+    return Topic(topic_name(prefix, topic))

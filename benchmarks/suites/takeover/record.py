@@ -1,0 +1,170 @@
+"""What the client of a takeover storm noted, and what follows from it for the time before, during and after."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from hedwig.benchmarks.load.recording import Second
+from hedwig.histograms import Histogram
+
+__all__ = ["PHASES", "Publish", "TakeoverRecord", "TakeoverSummary"]
+
+_SECOND_NS: Final = 1_000_000_000
+_SLOWEST: Final = 3
+PHASES: Final = ("before", "during", "after")
+"""Of the loss: until the hub is killed, until all that is asked for is served again, and from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A message: when it should have been published, when its first attempt began, and when it was acknowledged."""
+
+    topic: int
+    intended_ns: int
+    begun_ns: int
+    finished_ns: int
+
+
+@dataclass(slots=True, kw_only=True)
+class TakeoverSummary:
+    """The numbers of one loss.
+
+    served: from the kill until each topic that lost its hub, and was asked for, was served by another.
+    delivered: from the kill until each attached subscriber of such a topic received a message published after it.
+    others, own: by phase, response times of publishes to topics of the other hubs, and to those of the killed one.
+    errors: by phase, attempts that failed, by status; each was tried again.
+    all_served_ns: when the last of them was; the phase `during` ends there.
+    unfinished: topics whose last message was not acknowledged in the end.
+    slowest: those topics that were served again last: which, after how many seconds, and what attempts met before.
+    """
+
+    all_served_ns: int
+    unfinished: int
+    slowest: list[dict[str, Any]] = field(default_factory=list)
+    served: Histogram = field(default_factory=Histogram)
+    delivered: Histogram = field(default_factory=Histogram)
+    others: dict[str, Histogram] = field(default_factory=dict)
+    own: dict[str, Histogram] = field(default_factory=dict)
+    errors: dict[str, Counter[str]] = field(default_factory=dict)
+    series: dict[int, Second] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "all_served_ns": self.all_served_ns,
+            "unfinished": self.unfinished,
+            "slowest": self.slowest,
+            "served": self.served.encode(),
+            "delivered": self.delivered.encode(),
+            "others": {phase: histogram.encode() for phase, histogram in self.others.items()},
+            "own": {phase: histogram.encode() for phase, histogram in self.own.items()},
+            "errors": {phase: dict(errors) for phase, errors in self.errors.items()},
+            "series": {str(number): second.to_json() for number, second in sorted(self.series.items())},
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_json` made."""
+        return cls(
+            all_served_ns=values["all_served_ns"],
+            unfinished=values["unfinished"],
+            slowest=values["slowest"],
+            served=Histogram.decode(values["served"]),
+            delivered=Histogram.decode(values["delivered"]),
+            others={phase: Histogram.decode(text) for phase, text in values["others"].items()},
+            own={phase: Histogram.decode(text) for phase, text in values["own"].items()},
+            errors={phase: Counter(errors) for phase, errors in values["errors"].items()},
+            series={int(number): Second.from_json(second) for number, second in values["series"].items()},
+        )
+
+
+class TakeoverRecord:
+    """What happened, as it happened; all times are of one monotonic clock, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self._publishes: list[Publish] = []
+        self._failures: list[tuple[int, int, str, str]] = []
+        self._served_ns: dict[int, int] = {}
+        self._received: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._lost: frozenset[int] = frozenset()
+
+    def published(self, publish: Publish) -> None:
+        """Note an acknowledged message."""
+        self._publishes.append(publish)
+
+    def failed(self, topic: int, at_ns: int, status: str, why: str = "") -> None:
+        """Note a failed attempt."""
+        self._failures.append((topic, at_ns, status, why))
+
+    def received(self, topic: int, begun_ns: int, at_ns: int) -> None:
+        """Note a delivery of the message whose publishing began at `begun_ns`."""
+        self._received[topic].append((begun_ns, at_ns))
+
+    def lost(self, topics: Sequence[int]) -> None:
+        """Note which of the topics in use were those of the killed hub."""
+        self._lost = frozenset(topics)
+
+    def served(self, topic: int, at_ns: int) -> None:
+        """Note that a topic that lost its hub is served again."""
+        self._served_ns[topic] = at_ns
+
+    def summary(self, start_ns: int, lost_ns: int, *, unfinished: int) -> dict[str, Any]:
+        """Return the summary as JSON."""
+        return self.summarize(start_ns, lost_ns, unfinished=unfinished).to_json()
+
+    def summarize(self, start_ns: int, lost_ns: int, *, unfinished: int = 0) -> TakeoverSummary:
+        """Return the numbers. A message belongs to the phase in which it should have been published."""
+        all_served_ns = max(self._served_ns.values(), default=lost_ns)
+        found = TakeoverSummary(all_served_ns=all_served_ns, unfinished=unfinished)
+
+        def phase_at(at_ns: int) -> str:
+            return PHASES[0] if at_ns < lost_ns else PHASES[1] if at_ns < all_served_ns else PHASES[2]
+
+        found.slowest = self._slowest(lost_ns)
+        found.served.record_all([(at - lost_ns) // 1000 for at in self._served_ns.values()])
+        found.delivered.record_all(list(self._delivered_again_us(lost_ns)))
+        others: dict[str, list[int]] = {phase: [] for phase in PHASES}
+        own: dict[str, list[int]] = {phase: [] for phase in PHASES}
+        by_second: defaultdict[int, list[int]] = defaultdict(list)
+        for each in self._publishes:
+            response_us = (each.finished_ns - each.intended_ns) // 1000
+            (own if each.topic in self._lost else others)[phase_at(each.intended_ns)].append(response_us)
+            by_second[(each.finished_ns - start_ns) // _SECOND_NS].append(response_us)
+        for measured, into in ((others, found.others), (own, found.own)):
+            for phase, times_us in measured.items():
+                into[phase] = Histogram()
+                into[phase].record_all(times_us)
+        for number, times_us in by_second.items():
+            second = found.series.setdefault(number, Second())
+            second.finished = len(times_us)
+            second.response.record_all(times_us)
+        found.errors = {phase: Counter() for phase in PHASES}
+        for _, at_ns, status, _ in self._failures:
+            if at_ns >= start_ns:
+                found.errors[phase_at(at_ns)][status] += 1
+                found.series.setdefault((at_ns - start_ns) // _SECOND_NS, Second()).failed += 1
+        return found
+
+    def _slowest(self, lost_ns: int) -> list[dict[str, Any]]:
+        last = sorted(self._served_ns, key=self._served_ns.__getitem__, reverse=True)[:_SLOWEST]
+        return [
+            {
+                "topic": topic,
+                "served_s": (self._served_ns[topic] - lost_ns) / _SECOND_NS,
+                "failures": [
+                    [(at_ns - lost_ns) / _SECOND_NS, status, why]
+                    for failed, at_ns, status, why in self._failures
+                    if failed == topic and lost_ns <= at_ns
+                ],
+            }
+            for topic in last
+        ]
+
+    def _delivered_again_us(self, lost_ns: int) -> list[int]:
+        found = []
+        for topic in self._lost & self._received.keys():
+            again = [at for begun, at in self._received[topic] if begun >= lost_ns]
+            if again:
+                found.append((min(again) - lost_ns) // 1000)
+        return found

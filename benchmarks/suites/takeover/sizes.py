@@ -1,0 +1,56 @@
+"""The sizes of a takeover storm."""
+
+from dataclasses import dataclass
+
+from hedwig.benchmarks.machine.heaps import STORM_HEAP_MB_MIN, storm_heaps
+
+__all__ = ["TakeoverSizes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverSizes:
+    """The sizes of a storm.
+
+    used: so many of `topics` are published to, in turn, `rate_per_s` in all; `attached` of them have a subscriber.
+    ask: the share of the killed hub's other topics that are asked for as well, once, right after it was killed.
+    before_s, after_s: how long the load runs before the kill, and after everything is served again.
+    served_max_s: how long to wait for that.
+    metadata: in which store they are. stored: so many topics are in it before, the first of them those of the storm.
+    writes_owners: topics that are not in use get their owners by records that are written, as if hubs had claimed them,
+        which takes a small part of the time; else each is asked for.
+    is_synced: the logs of ZooKeeper and HBase are forced to the disk.
+    heap_mb: of all machines of the metadata together, the ZooKeeper of liveness and ledgers included.
+    """
+
+    hubs: int = 4
+    topics: int = 80_000
+    used: int = 800
+    attached: int = 200
+    rate_per_s: float = 400.0
+    message_bytes: int = 100
+    ask: float = 0.0
+    session_timeout_s: float = 10.0
+    before_s: float = 20.0
+    after_s: float = 20.0
+    served_max_s: float = 300.0
+    rounds: int = 1
+    metadata: str = "hbase"
+    stored: int = 0
+    writes_owners: bool = False
+    is_synced: bool = True
+    heap_mb: int = 2048
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.used <= self.topics or not 0 <= self.attached <= self.used:
+            raise ValueError("of all topics some must be used, and of those, not more than all have a subscriber")
+        if self.hubs < 2:
+            raise ValueError("of one hub that is killed nobody can take topics over: start at least 2")
+        if self.writes_owners and self.stored < self.topics:
+            raise ValueError("owners are written for topics that are in the store before: store as many at least")
+        if self.heap_mb < STORM_HEAP_MB_MIN:
+            raise ValueError(f"{self.heap_mb} MiB of heap are too few for HBase: give {STORM_HEAP_MB_MIN} at least")
+
+    @property
+    def heaps(self) -> dict[str, int]:
+        """Return the MiB of each server of the metadata, by its kind."""
+        return storm_heaps(self.heap_mb, metadata=self.metadata)

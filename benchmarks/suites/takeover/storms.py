@@ -1,0 +1,60 @@
+"""Takeover storms of several stores and sizes, in turn."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hedwig.benchmarks.runs.results import Measurement
+from hedwig.benchmarks.suites.hub.suite import Case
+from hedwig.benchmarks.suites.takeover.run import TakeoverRuns
+from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes
+
+__all__ = ["Storms"]
+
+
+class Storms:
+    """Carries storms of several stores and sizes out, in any order; `with` ends the servers.
+
+    Only one store has servers at a time, and each storm of another one, or of other sizes, has fresh ones.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        sizes: Mapping[tuple[str, int], TakeoverSizes],
+        runs: Callable[[Path, TakeoverSizes], TakeoverRuns],
+    ) -> None:
+        """Prepare storms. Args: sizes - by the store of the metadata and the number of topics; runs - prepares some."""
+        self._directory = directory
+        self._sizes = sizes
+        self._runs = runs
+        self._present: TakeoverRuns | None = None
+        self._place = directory
+        self._made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def measure(self, case: Case, number: int) -> Measurement:
+        """Carry the storm of a case out as round `number`; what goes wrong is the measurement's wall."""
+        sizes = self._sizes[case.on, case.workload.topics]
+        if self._present is None or self._present.sizes != sizes:
+            self._end()
+            self._made += 1
+            self._place = self._directory / f"{sizes.metadata}-{sizes.topics}-{self._made}"
+            self._place.mkdir()
+            self._present = self._runs(self._place, sizes)
+        return self._present.measure(case, number)
+
+    def _end(self) -> None:
+        if self._present is not None:
+            self._present.close()
+            self._present = None
+            shutil.rmtree(self._place, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""What commands take: names and their completion, files, selections, questions."""

@@ -1,0 +1,1 @@
+"""The commands of hedwig-admin, one room for each group."""

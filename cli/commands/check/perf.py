@@ -1,0 +1,165 @@
+"""The command `hedwig-admin check perf`: is a store good enough for a deployment of a size, measured in short runs."""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.checks.perf_runs import Measured, PerfRuns
+from hedwig.cli.checks.perf_terms import OPERATIONS, SIZES, PerfSize, Threshold
+from hedwig.cli.checks.scratch_topics import SCRATCH_PREFIX, ScratchTopics, remove_left_over
+from hedwig.cli.checks.verdicts import CheckExit, Verdict, exit_of
+from hedwig.cli.errors import CommandError, counted, explain
+from hedwig.cli.output.formats import Output
+from hedwig.cli.output.progress import load_progress
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import with_store, with_store_to_write
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import HedwigError
+from hedwig.metadata import MetadataStore
+
+__all__ = ["check_perf"]
+
+_COLUMNS: Final = (
+    "verdict",
+    "operation",
+    "p50_ms",
+    "p99_ms",
+    "p99_ms_max",
+    "max_ms",
+    "per_s",
+    "per_s_min",
+    "operations",
+    "callers",
+    "seconds",
+)
+_SHOWN: Final = ("verdict", "operation", "p50_ms", "p99_ms", "p99_ms_max", "per_s", "per_s_min")
+_BUSY: Final = 2.0
+"""From so much load for each processor on, a caller waits for a processor as long as for the store."""
+_CLEAN: Final = "hedwig-admin check perf --clean"
+
+
+@click.command("perf", cls=AdminCommand, example="hedwig-admin check perf --size s")
+@click.option(
+    "--size",
+    type=click.Choice(list(SIZES)),
+    default="s",
+    show_default=True,
+    help="Of the deployment: s is 10,000 topics, m 100,000, l 1,000,000, xl 10,000,000.",
+)
+@click.option("--clean", is_flag=True, help="Measure nothing: remove what runs left that were killed.")
+@click.pass_context
+@pass_settings
+def check_perf(settings: Settings, ctx: click.Context, size: str, clean: bool) -> None:
+    """Measure whether a store is good enough for a deployment of --size topics, each with one subscription.
+
+    Up to 1,000 (s), 4,000 (m), 16,000 (l) or 64,000 (xl) topics are made below the prefix hedwig-check-perf/, and each
+    operation is run on them, by as many callers at once as suits the size, for 30 seconds at most. All of them are
+    removed in the end, also after Ctrl-C. Hubs that use the store are slower meanwhile.
+
+    PASS is an operation that reaches its rate, per_s_min, and 99 of 100 within p99_ms_max. Both follow from the size:
+    all topics loaded within an hour; the topics of one hub of ten claimed by others within five minutes, with two looks
+    at the owner for each; one subscription of 200 reading, whose pointer is stored every 5 s; all topics listed within
+    ten minutes; 0.1 s for what a client waits for, 1 s for a page of 1,000 names.
+
+    Exit codes: 0 all PASS, 2 some FAIL, 3 the store could not be measured.
+    """
+    output = settings.writer()
+    try:
+        if clean:
+            removed = with_store(settings, lambda store: _clean(settings, store))
+            output.record({"metadata": settings.url, "removed": removed})
+            return
+        verdicts = with_store_to_write(
+            settings, lambda store: _check(settings, store, SIZES[size], output), gather=True
+        )
+    except CommandError as exc:
+        click.echo(f"error: {exc}", err=True)
+        ctx.exit(CheckExit.UNKNOWN)
+    except HedwigError as exc:
+        click.echo(f"error: {settings.command} failed: {explain(exc, settings.url_to_show)}", err=True)
+        ctx.exit(CheckExit.UNKNOWN)
+    failed = verdicts.count(Verdict.FAIL)
+    said = "is good enough" if not failed else f"is not good enough: {counted(failed, 'operation')} too slow"
+    click.echo(f"{settings.url_to_show} {said} for {SIZES[size].topics:,} topics, as seen from here", err=True)
+    if failed:
+        _say_if_busy()
+    ctx.exit(exit_of(verdicts))
+
+
+def _say_if_busy() -> None:
+    """Say so if this machine has so much else to do that it may be what is slow."""
+    processors = os.cpu_count() or 1
+    load, _, _ = os.getloadavg()
+    if load > _BUSY * processors:
+        click.echo(
+            f"this machine has a load of {load:.0f} on {counted(processors, 'processor')}, so it may itself be what is "
+            "slow: measure again when it has less to do, or from another",
+            err=True,
+        )
+
+
+async def _check(settings: Settings, store: MetadataStore, size: PerfSize, output: Output) -> Sequence[Verdict]:
+    """Measure everything, and remove what was made, whatever becomes of it."""
+    topics = ScratchTopics()
+    try:
+        return await _measure(PerfRuns(store, topics, size), size, output)
+    finally:
+        await _remove(settings, store, topics)
+
+
+async def _measure(runs: PerfRuns, size: PerfSize, output: Output) -> Sequence[Verdict]:
+    thresholds = size.thresholds()
+    verdicts: list[Verdict] = []
+    output.begin("operations", _COLUMNS, _SHOWN)
+    try:
+        await runs.warm_up()
+        for operation in OPERATIONS:
+            with load_progress(f"measuring {operation}", None, noun="operations") as progress:
+                measured = await runs.run(operation, partial(progress.advance, read_bytes=0))
+            verdicts.append(_verdict(measured, thresholds[operation]))
+            output.page([_fields(operation, verdicts[-1], measured, thresholds[operation], size)])
+    finally:
+        output.end()
+    return verdicts
+
+
+def _verdict(measured: Measured, threshold: Threshold) -> Verdict:
+    (p99_ms,) = measured.percentiles_ms(99)
+    return Verdict.PASS if measured.per_s >= threshold.per_s and p99_ms <= threshold.p99_ms else Verdict.FAIL
+
+
+def _fields(
+    operation: str, verdict: Verdict, measured: Measured, threshold: Threshold, size: PerfSize
+) -> dict[str, Any]:
+    p50_ms, p99_ms, max_ms = measured.percentiles_ms(50, 99, 100)
+    return {
+        "verdict": str(verdict),
+        "operation": operation,
+        "p50_ms": round(p50_ms, 2),
+        "p99_ms": round(p99_ms, 2),
+        "p99_ms_max": threshold.p99_ms,
+        "max_ms": round(max_ms, 2),
+        "per_s": round(measured.per_s),
+        "per_s_min": round(threshold.per_s, 1),
+        "operations": measured.done,
+        "callers": 1 if operation == "list" else size.callers,
+        "seconds": round(measured.seconds, 3),
+    }
+
+
+async def _remove(settings: Settings, store: MetadataStore, topics: ScratchTopics) -> None:
+    """Remove what a run made, or say that some of it is left."""
+    try:
+        with load_progress("removing the topics of the run", None, noun="topics") as progress:
+            await topics.remove(settings, store, partial(progress.advance, read_bytes=0))
+    except BaseException:
+        click.echo(f"topics below {topics.folder}/ are left; remove them with: {_CLEAN}", err=True)
+        raise
+
+
+async def _clean(settings: Settings, store: MetadataStore) -> int:
+    with load_progress(f"removing what is below {SCRATCH_PREFIX}/", None, noun="topics") as progress:
+        return await remove_left_over(settings, store, partial(progress.advance, read_bytes=0))

@@ -1,0 +1,283 @@
+"""The commands `hedwig-admin hub …`: the hubs of a cluster or the standalone one, and emptying one for maintenance."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hedwig.cli.arguments.hub_names import complete_hub
+from hedwig.cli.arguments.selection import NAME, Selection, cut, list_options
+from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options, pick_hub, read_cluster
+from hedwig.cli.deployment.reached_hub import ReachedHub, hubs_of_cluster, reach_hub, reach_live_hub
+from hedwig.cli.deployment.topic_owner import owner_options
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.output.formats import Output
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from hedwig.hub.liveness import LiveHub
+
+__all__ = ["hub"]
+
+_COLUMNS: Final = ("hub", "state", "topics", "admin", "ssl_port", "epoch")
+_SHOWN: Final = ("hub", "state", "topics", "admin")
+_LEVELS: Final = (
+    "topics",
+    "acquiring_topics",
+    "channels",
+    "attached_subscriptions",
+    "unanswered_bytes",
+    "unfinished_bytes",
+    "cache_bytes",
+    "waiting_consume_pointers",
+)
+_RATES: Final = {
+    "published_messages": "publishes_per_s",
+    "delivered_messages": "deliveries_per_s",
+    "read_messages": "reads_per_s",
+    "refused_requests": "refusals_per_s",
+}
+_LOAD_COLUMNS: Final = ("hub", *_LEVELS, *_RATES.values(), "rates_over_s")
+_LOAD_SHOWN: Final = ("hub", "topics", "channels", "publishes_per_s", "deliveries_per_s")
+_POLL_S: Final = 0.25
+_SAY_EVERY_S: Final = 5.0
+
+
+@click.group(cls=AdminGroup, example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
+def hub() -> None:
+    """List the hubs of a cluster, look at them, and empty one before maintenance.
+
+    Where no cluster is named, show and load are about the standalone hub: at --admin, else that of the store.
+    """
+
+
+@hub.command("list", example="hedwig-admin hub list --cluster zookeeper://127.0.0.1:2181/hedwig/standalone")
+@list_options(NAME)
+@cluster_options()
+@pass_settings
+def list_hubs(settings: Settings, /, selection: Selection, cluster: ClusterAccess) -> None:
+    """List the hubs that are alive, by address, with the topics that each said it owns a moment ago."""
+    output = settings.writer()
+    try:
+        cluster.url(settings)
+    except ConfigurationError as exc:
+        raise ConfigurationError(
+            f"{exc}; a standalone hub is in no list, and shows what it does with: hedwig-admin hub show"
+        ) from exc
+    output.begin("hubs", _COLUMNS, _SHOWN)
+    hubs, token = cut(selection, "hubs", read_cluster(settings, cluster), lambda found: _name(found).encode())
+    output.page([_fields(found) for found in hubs])
+    output.end(token)
+
+
+@hub.command("show", example="hedwig-admin hub show 127.0.0.1:4080")
+@click.argument("hub", metavar="[HUB]", required=False, shell_complete=complete_hub)
+@owner_options("the hub")
+@pass_settings
+def show_hub(settings: Settings, hub: str | None, cluster: ClusterAccess, admin: str | None) -> None:
+    """Show the hub that clients reach at HUB, host:port: what it has to do, and what hinders it.
+
+    A standalone hub needs no HUB. It is the one at --admin, else the one that the store knows.
+    """
+    output = settings.writer()
+    found = reach_hub(settings, cluster, admin, hub)
+    health, load, drain = found.health, found.endpoint.get("/load"), found.endpoint.get("/drain")
+    output.record(
+        _fields_of(found)
+        | {
+            "state": _state(drain["draining"], drain["topics"]),
+            "topics": drain["topics"],
+            "uptime_s": health["uptime_s"],
+            "hindrances": health["hindrances"],
+            "channels": load["channels"],
+            "attached_subscriptions": load["attached_subscriptions"],
+            "publishes_per_s": load["rates_per_s"]["published_messages"],
+            "deliveries_per_s": load["rates_per_s"]["delivered_messages"],
+            "rates_over_s": load["rates_over_s"],
+        }
+    )
+
+
+@hub.command("load", example="hedwig-admin hub load")
+@click.argument("hub", metavar="[HUB]", required=False, shell_complete=complete_hub)
+@owner_options("the hub")
+@pass_settings
+def show_load(settings: Settings, hub: str | None, cluster: ClusterAccess, admin: str | None) -> None:
+    """Show what the hubs of a cluster, or the one at HUB, host:port, have to do, with rates over the last minute.
+
+    A hub of the cluster that does not answer is a row without numbers, and makes the command fail in the end. Without a
+    cluster it is the standalone hub, at --admin, else the one that the store knows.
+    """
+    output = settings.writer()
+    live = hubs_of_cluster(settings, cluster)
+    if live is None:
+        found = reach_hub(settings, cluster, admin, hub)
+        load = found.endpoint.get("/load")
+        output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
+        output.page([_load_fields(found.name, load)])
+        output.end()
+        return
+    if hub is not None:
+        _write_loads(settings, output, (pick_hub(settings, cluster, live, hub),), admin)
+        return
+    if "admin" in settings.flags:
+        raise click.UsageError("--admin goes with HUB")
+    _write_loads(settings, output, live, None)
+
+
+def _write_loads(settings: Settings, output: Output, hubs: "Sequence[LiveHub]", admin: str | None) -> None:
+    """Write what each hub has to do. Raises CommandError if one does not say, once all were asked."""
+    errors: list[CommandError] = []
+    output.begin("hubs", _LOAD_COLUMNS, _LOAD_SHOWN)
+    for each in hubs:
+        load: dict[str, Any] | None = None
+        try:
+            load = reach_live_hub(settings, each, admin).endpoint.get("/load")
+        except CommandError as exc:
+            errors.append(exc)
+        output.page([_load_fields(_name(each), load)])
+    output.end()
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        for error in errors:
+            click.echo(f"error: {error}", err=True)
+        raise CommandError(
+            f"{settings.command}: {len(errors)} of {len(hubs)} hubs did not say, each is named above", errors[0].code
+        )
+
+
+@hub.command("drain", example="hedwig-admin hub drain 127.0.0.1:4080 --wait")
+@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
+@owner_options("the hub")
+@click.option("--wait", is_flag=True, help="Return when the hub has no topic any more.")
+@click.option(
+    "--within", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), help="With --wait: how long at most."
+)
+@click.option("--dry-run", is_flag=True, help="Say how many topics it would give up, and change nothing.")
+@pass_settings
+def drain_hub(
+    settings: Settings,
+    /,
+    hub: str,
+    cluster: ClusterAccess,
+    admin: str | None,
+    wait: bool,
+    within: float | None,
+    dry_run: bool,
+) -> None:
+    """Have the hub at HUB, host:port, give all its topics up to others, and take no more, until it is undrained.
+
+    A drained hub can be stopped without anybody noticing. It forgets that it was drained when it starts again.
+    """
+    if within is not None and not wait:
+        raise click.UsageError("--within goes with --wait")
+    output = settings.writer()
+    found = reach_hub(settings, cluster, admin, hub)
+    told = found.endpoint.get("/drain") if dry_run else found.endpoint.post("/drain?state=on")
+    if told["topics"] and not told["other_hubs"]:
+        keeps = "would keep" if dry_run else "keeps"
+        click.echo(f"there is no other hub to take its topics: it {keeps} them until there is one", err=True)
+    if dry_run:
+        output.record({"hub": found.name, "result": "would drain"} | _drained(found, told))
+        return
+    if wait:
+        told = _wait_until_empty(settings, found, told, within)
+    output.record(_drained(found, told))
+
+
+@hub.command("undrain", example="hedwig-admin hub undrain 127.0.0.1:4080")
+@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
+@owner_options("the hub")
+@pass_settings
+def undrain_hub(settings: Settings, hub: str, cluster: ClusterAccess, admin: str | None) -> None:
+    """Have the hub at HUB, host:port, take topics again."""
+    output = settings.writer()
+    found = reach_hub(settings, cluster, admin, hub)
+    output.record(_drained(found, found.endpoint.post("/drain?state=off")))
+
+
+def _fields(found: "LiveHub") -> dict[str, Any]:
+    return {
+        "hub": _name(found),
+        "state": "draining" if found.is_draining else "serving",
+        # While it drains, what it announces in place of a number keeps topics away from it.
+        "topics": None if found.is_draining else found.load,
+        "admin": found.admin,
+        "ssl_port": found.info.ssl_port,
+        "epoch": found.info.epoch,
+    }
+
+
+def _fields_of(found: ReachedHub) -> dict[str, Any]:
+    """Return the same of a hub that is asked, be it standalone."""
+    if found.announced is not None:
+        return _fields(found.announced)
+    return {
+        "hub": found.name,
+        "state": None,
+        "topics": None,
+        "admin": found.endpoint.address,
+        "ssl_port": found.info.ssl_port,
+        "epoch": found.info.epoch,
+    }
+
+
+def _load_fields(name: str, load: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what a hub says of its load; nothing but its name if it did not."""
+    if load is None:
+        return {"hub": name} | dict.fromkeys(_LOAD_COLUMNS[1:])
+    return (
+        {"hub": name}
+        | {name: load[name] for name in _LEVELS}
+        | {name: load["rates_per_s"][counter] for counter, name in _RATES.items()}
+        | {"rates_over_s": load["rates_over_s"]}
+    )
+
+
+def _drained(found: ReachedHub, told: dict[str, Any]) -> dict[str, Any]:
+    return {"hub": found.name, "state": _state(told["draining"], told["topics"]), "topics": told["topics"]}
+
+
+def _state(draining: bool, topics: int) -> str:
+    if not draining:
+        return "serving"
+    return "draining" if topics else "drained"
+
+
+def _name(found: "LiveHub") -> str:
+    return found.info.name
+
+
+def _wait_until_empty(
+    settings: Settings, found: ReachedHub, told: dict[str, Any], within_s: float | None
+) -> dict[str, Any]:
+    """Ask until the hub has no topic. Ctrl-C and the end of the time leave the drain as it is, and say so."""
+    began_at, said_at = time.monotonic(), -math.inf
+    try:
+        while told["topics"] and told["draining"]:
+            now = time.monotonic()
+            if within_s is not None and now - began_at >= within_s:
+                raise CommandError(
+                    f"{settings.command}: hub {found.name} has {counted(told['topics'], 'topic')} left after "
+                    f"{within_s:g} s; {_GOES_ON}",
+                    ExitCode.OUTCOME_UNKNOWN,
+                )
+            if now - said_at >= _SAY_EVERY_S:
+                said_at = now
+                click.echo(f"draining: {counted(told['topics'], 'topic')} left", err=True)
+            time.sleep(_POLL_S)
+            told = found.endpoint.get("/drain")
+    except KeyboardInterrupt:
+        click.echo(f"{counted(told['topics'], 'topic')} left; {_GOES_ON}", err=True)
+        raise
+    if not told["draining"]:
+        raise CommandError(f"{settings.command}: somebody undrained hub {found.name} meanwhile")
+    return told
+
+
+_GOES_ON: Final = "the drain goes on; hedwig-admin hub undrain ends it"

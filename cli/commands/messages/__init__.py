@@ -1,0 +1,1 @@
+"""hedwig-admin message, ledger, publish and subscribe."""

@@ -1,0 +1,210 @@
+"""The commands `hedwig-admin ledger …`: where the messages of topics are."""
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hedwig.cli.arguments.names import TOPIC, CheckedName, complete_topic
+from hedwig.cli.arguments.selection import Selection, list_options
+from hedwig.cli.commands.messages.message_listing import MessageSpan, message_options, write_messages
+from hedwig.cli.commands.messages.orphans import delete_orphans
+from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.missing import missing_topic
+from hedwig.cli.output.formats import Output, Row
+from hedwig.cli.output.message_fields import message_fields
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.topics.ledger_messages import StoredMessage, number_of, read_ledger, read_topic_messages
+from hedwig.cli.topics.topic_positions import Held, TopicPositions
+from hedwig.errors import ConfigurationError, NoSuchLedgerError
+from hedwig.metadata import MetadataStore
+from hedwig.model import Topic
+from hedwig.names import show_name
+
+if TYPE_CHECKING:
+    from hedwig.hub.ledgers.inspection import LedgerFacts, LedgerInspector
+
+__all__ = ["ledger", "ranges_of"]
+
+_COLUMNS: Final = ("ledger_id", "start", "end", "state", "messages", "stored_bytes")
+_MESSAGE_COLUMNS: Final = (
+    "ledger_id",
+    "entry_id",
+    "id",
+    "body",
+    "properties",
+    "message_type",
+    "source_region",
+)
+_MESSAGES_SHOWN: Final = ("ledger_id", "entry_id", "id", "body", "properties")
+_LIMIT: Final = 100
+_LEDGER: Final = CheckedName("ledger", lambda text: str(int(text)).encode())
+_ID_MAX: Final = (1 << 63) - 1
+
+
+@click.group(cls=AdminGroup, example="hedwig-admin ledger list news")
+def ledger() -> None:
+    """Show the ledgers of a topic, and what is in them; delete those that no topic has.
+
+    Ledgers are read beside the hub that writes them: nothing is locked, fenced or closed by that.
+    """
+
+
+@ledger.command("list", example="hedwig-admin ledger list news")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@list_options(_LEDGER, with_prefix=False)
+@cluster_options()
+@ledger_options()
+@pass_settings
+def list_ledgers(
+    settings: Settings, /, topic: Topic, selection: Selection, cluster: ClusterAccess, ledgers: LedgerAccess
+) -> None:
+    """List the ledgers of a topic in order: which messages each holds, and its size where that can be read.
+
+    What is `open` has no end on record, and maybe more messages than are seen; `missing` is a ledger that is on record
+    and nowhere else; `emptied` one that was consumed and deleted.
+    """
+    output = settings.writer()
+
+    async def write(store: MetadataStore) -> None:
+        positions = await ranges_of(store, topic)
+        listing = f"ledgers {topic.hex()} {store.url.text}"
+        wanted, token = _wanted(selection, listing, topic, positions)
+        output.begin("ledgers", _COLUMNS, _COLUMNS)
+        async with AsyncExitStack() as stack:
+            inspector: LedgerInspector | None = None
+            try:
+                if wanted:
+                    inspector, _ = await stack.enter_async_context(ledgers.open(settings, cluster))
+            except (CommandError, ConfigurationError) as exc:
+                if ledgers.is_given:
+                    raise
+                click.echo(f"the ledgers themselves are not read: {exc}", err=True)
+            for held in wanted:
+                output.page([await _ledger_row(inspector, held)])
+        output.end(token)
+
+    with_store(settings, write)
+
+
+@ledger.command("read", example="hedwig-admin ledger read news --limit 10")
+@click.argument("topic", type=TOPIC, required=False, shell_complete=complete_topic)
+@click.option("--ledger", "ledger_id", type=click.IntRange(0, _ID_MAX), metavar="ID", help="One ledger, by its id.")
+@message_options(_LIMIT, also="; with --ledger the first entry")
+@cluster_options()
+@ledger_options()
+@pass_settings
+def read_entries(
+    settings: Settings,
+    /,
+    topic: Topic | None,
+    ledger_id: int | None,
+    span: MessageSpan,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+) -> None:
+    """Write the entries of the ledgers of TOPIC, or of one ledger, as messages.
+
+    Of a ledger on bookies that its hub is writing, the last entry is not seen, for readers do not know of it yet.
+    """
+    if (topic is None) == (ledger_id is None):
+        raise click.UsageError("give either TOPIC or --ledger ID")
+    output = settings.writer()
+
+    async def write(positions: TopicPositions) -> None:
+        if topic is not None and not positions.held:
+            # Without messages it takes no ledgers to say so.
+            output.begin("messages", _MESSAGE_COLUMNS, _MESSAGES_SHOWN)
+            output.end()
+            return
+        async with ledgers.open(settings, cluster) as (inspector, place):
+            if ledger_id is not None:
+                found = read_ledger(inspector, place, ledger_id, span.first)
+            else:
+                found = read_topic_messages(inspector, place, positions, span.first)
+            number = number_of if ledger_id is None else _entry_of
+            row = partial(_message_row, output)
+            await write_messages(output, _MESSAGE_COLUMNS, _MESSAGES_SHOWN, found, span.limit, row, number)
+
+    async def write_topic(store: MetadataStore) -> None:
+        assert topic is not None, "it was given"
+        await write(await ranges_of(store, topic))
+
+    if topic is not None:
+        with_store(settings, write_topic)
+        return
+    asyncio.run(write(TopicPositions(())))
+
+
+ledger.add_command(delete_orphans)
+
+
+async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
+    """Return what a topic's record says of its ledgers. Raises CommandError if there is no such topic."""
+    kept = await store.persistence.read_topic_persistence_info(topic)
+    if kept is None:
+        raise missing_topic(topic)
+    return TopicPositions(kept.value.ranges)
+
+
+def _wanted(
+    selection: Selection, listing: str, topic: Topic, positions: TopicPositions
+) -> tuple[Sequence[Held], str | None]:
+    """Return the ledgers that are wanted, in the order of the topic, and the token that goes on.
+
+    Raises: CommandError - the topic does not have the ledger to begin after, or has it no more.
+    """
+    after, held = selection.start(listing), positions.held
+    if after is not None:
+        place = next((index for index, each in enumerate(held) if str(each.ledger_id).encode() == after), None)
+        if place is None:
+            raise CommandError(
+                f"topic '{show_name(topic)}' has no ledger {after.decode()} to begin after; see what it has with: "
+                f"hedwig-admin ledger list {shlex.quote(show_name(topic))}",
+                ExitCode.NOT_FOUND,
+            )
+        held = held[place + 1 :]
+    most = selection.names_max
+    if most is None or len(held) <= most:
+        return held, None
+    return held[:most], selection.token(listing, str(held[most - 1].ledger_id).encode())
+
+
+def _entry_of(stored: StoredMessage) -> int:
+    return stored.entry_id
+
+
+def _message_row(output: Output, stored: StoredMessage) -> Row:
+    fields = message_fields(stored.message, is_escaped=not output.has_companions)
+    return {"ledger_id": stored.ledger_id, "entry_id": stored.entry_id, **fields}
+
+
+async def _ledger_row(inspector: "LedgerInspector | None", held: Held) -> dict[str, Any]:
+    facts: LedgerFacts | None = None
+    state = "closed" if held.is_closed else "open"
+    if held.messages == 0:
+        state = "emptied"
+    elif inspector is not None:
+        try:
+            facts = await inspector.facts(held.ledger_id)
+        except NoSuchLedgerError:
+            state = "missing"
+    messages = held.messages
+    if messages is None and facts is not None:
+        messages = facts.last_entry_id + 1
+    return {
+        "ledger_id": held.ledger_id,
+        "start": held.start,
+        "end": held.end,
+        "state": state,
+        "messages": messages,
+        "stored_bytes": None if facts is None else facts.stored_bytes,
+    }

@@ -1,0 +1,61 @@
+"""The command `hedwig-admin ledger delete-orphans`: the repair of the one finding that is about ledgers alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from hedwig.cli.arguments.names import PREFIX
+from hedwig.cli.arguments.option_group import option_group
+from hedwig.cli.commands.metadata.check import CheckWish
+from hedwig.cli.commands.metadata.repair import repair
+from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
+from hedwig.cli.deployment.topic_owner import admin_option
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.metadata.bulk.findings import FindingKind
+
+__all__ = ["delete_orphans"]
+
+
+def _wish(params: Mapping[str, Any]) -> CheckWish:
+    return CheckWish(kinds=(FindingKind.ORPHAN_LEDGER,), prefix=params["prefix"], limit=params["limit"])
+
+
+_wish_options = option_group(
+    "wish",
+    (
+        click.option("--prefix", type=PREFIX, metavar="P", help="Only ledgers of topics whose names begin so."),
+        click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.  [default: no limit]"),
+    ),
+    ("prefix", "limit"),
+    _wish,
+)
+
+
+@click.command("delete-orphans", cls=AdminCommand, example="hedwig-admin ledger delete-orphans --dry-run")
+@_wish_options
+@cluster_options()
+@ledger_options()
+@admin_option("the standalone hub")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_settings
+def delete_orphans(
+    settings: Settings,
+    /,
+    wish: CheckWish,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+    admin: str | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Delete the ledgers of this deployment that no topic refers to; hubs may run meanwhile.
+
+    It is `metadata repair --kind orphan-ledger`: only ledgers that carry the mark of this deployment, are older than an
+    hour, and are unreferenced at a second look are deleted; others are shown and left. In the data directory of a
+    standalone hub it is the hub that deletes, if it runs; else it cannot start meanwhile.
+    """
+    repair(settings, wish, cluster, ledgers, admin, dry_run=dry_run, yes=yes)

@@ -1,0 +1,239 @@
+"""The commands that open a subscription at its hub: subscribe, consume, unsubscribe."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+from hedwig.cli.arguments.confirmation import confirm
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.commands.subscription.preferences import preference_options
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.missing import missing_subscription
+from hedwig.cli.output.fields import name_fields
+from hedwig.cli.output.formats import Output
+from hedwig.cli.output.message_fields import message_fields
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.hub_access import HubAccess, hub_options, with_hub
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.topics.hub_records import check_topic_of_hub, pointer_after_consume
+from hedwig.client import CreateOrAttach, HedwigClient, Message, Subscription
+from hedwig.errors import ClientNotSubscribedError, CouldNotConnectError, TopicBusyError, UncertainAnswerError
+from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.names import show_name
+
+__all__ = ["consume", "subscribe", "unsubscribe"]
+
+_COLUMNS: Final = ("id", "body", "properties", "message_type", "source_region")
+_SHOWN: Final = ("id", "body", "properties")
+_MODES: Final = {mode.name.lower().replace("_", "-"): mode for mode in CreateOrAttach}
+
+_FORCE: Final = click.option(
+    "--force-attach", is_flag=True, help="Take the subscription from whoever has it open, who gets no more of it."
+)
+
+
+@click.command("subscribe", cls=AdminCommand, example="hedwig-admin subscribe news reader --count 1")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, also when nothing comes, or its hub is gone a while.")
+@click.option(
+    "--idle",
+    "idle_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Without --follow: end when nothing came for so long.",
+)
+@click.option("--count", type=click.IntRange(min=1), metavar="NUMBER", help="End after so many messages.")
+@click.option(
+    "--mode",
+    type=click.Choice(list(_MODES)),
+    default="create-or-attach",
+    show_default=True,
+    help="Whether the subscription must be new, must exist, or either.",
+)
+@_FORCE
+@click.option("--no-consume", is_flag=True, help="Do not consume: the same messages come again next time.")
+@preference_options()
+@hub_options()
+@pass_settings
+def subscribe(
+    settings: Settings,
+    /,
+    topic: Topic,
+    subscriber: SubscriberId,
+    follow: bool,
+    idle_s: float,
+    count: int | None,
+    mode: str,
+    force_attach: bool,
+    no_consume: bool,
+    preferences: SubscriptionPreferences,
+    hub: HubAccess,
+) -> None:
+    """Open a subscription and write its messages as they come; it stays when the command ends.
+
+    A new subscription gets what is published from now on. What was written is consumed, and does not come again.
+    Preferences are merged into those that the subscription has.
+    """
+    output = settings.writer()
+    if _MODES[mode] is CreateOrAttach.ATTACH:
+        check_topic_of_hub(settings, hub, topic)
+
+    async def read(client: HedwigClient) -> None:
+        opened = await client.subscribe(
+            topic,
+            subscriber,
+            mode=_MODES[mode],
+            preferences=preferences,
+            force_attach=force_attach,
+            auto_consume=not no_consume,
+        )
+        async with opened:
+            await _write_messages(opened, output, count, None if follow else idle_s)
+
+    with_hub(settings, hub, _subject(topic, subscriber), read)
+
+
+@click.command("consume", cls=AdminCommand, example="hedwig-admin consume news reader 1")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@click.argument("message_id", metavar="ID", type=click.IntRange(1, 2**64 - 1))
+@_FORCE
+@hub_options()
+@pass_settings
+def consume(
+    settings: Settings,
+    /,
+    topic: Topic,
+    subscriber: SubscriberId,
+    message_id: int,
+    force_attach: bool,
+    hub: HubAccess,
+) -> None:
+    """Move the consume pointer: message ID and all before it do not come again.
+
+    It never moves back, nor beyond the last message. `consumed` is where it stands then, by the store.
+    """
+    output = settings.writer()
+    check_topic_of_hub(settings, hub, topic)
+
+    async def move(client: HedwigClient) -> None:
+        opened = await client.subscribe(
+            topic,
+            subscriber,
+            mode=CreateOrAttach.ATTACH,
+            force_attach=force_attach,
+            auto_consume=False,
+            resubscribe=False,
+        )
+        await opened.consume(MessageSeqId(message_id))
+        # A consume is not answered; the end of the subscription is, after it.
+        if not await opened.close():
+            raise UncertainAnswerError("the connection was lost before the hub confirmed it")
+
+    with_hub(settings, hub, _subject(topic, subscriber), move)
+    consumed = pointer_after_consume(settings, topic, subscriber, message_id)
+    output.record(name_fields(topic, subscriber) | {"consumed": consumed})
+
+
+@click.command("unsubscribe", cls=AdminCommand, example="hedwig-admin unsubscribe news reader --yes")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such subscription.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Look whether it exists, by attaching to it, and delete nothing.")
+@hub_options()
+@pass_settings
+def unsubscribe(
+    settings: Settings,
+    /,
+    topic: Topic,
+    subscriber: SubscriberId,
+    if_exists: bool,
+    yes: bool,
+    dry_run: bool,
+    hub: HubAccess,
+) -> None:
+    """Delete a subscription, also while it is open; what it has not consumed is lost to it."""
+    output = settings.writer()
+    subject = _subject(topic, subscriber)
+
+    async def look(client: HedwigClient) -> None:
+        with _told_missing(topic, subscriber):
+            await _look_for(client, topic, subscriber)
+
+    async def delete(client: HedwigClient) -> None:
+        with _told_missing(topic, subscriber):
+            await client.unsubscribe(topic, subscriber)
+
+    def carry_out() -> str:
+        check_topic_of_hub(settings, hub, topic)
+        if dry_run or not yes:
+            with_hub(settings, hub, subject, look)
+        if dry_run:
+            return "would delete"
+        if not yes:
+            confirm(f"This deletes {subject} for good, with all that it has not consumed")
+        with_hub(settings, hub, subject, delete)
+        return "deleted"
+
+    try:
+        result = carry_out()
+    except CommandError as exc:
+        if exc.code is not ExitCode.NOT_FOUND or not if_exists:
+            raise
+        result = "absent"
+    output.record(name_fields(topic, subscriber) | {"result": result})
+
+
+@contextmanager
+def _told_missing(topic: Topic, subscriber: SubscriberId) -> Iterator[None]:
+    """Have a hub that knows no such subscription say so as the store's commands do."""
+    try:
+        yield
+    except ClientNotSubscribedError as exc:
+        raise missing_subscription(topic, subscriber) from exc
+
+
+def _subject(topic: Topic, subscriber: SubscriberId) -> str:
+    return f"the subscription of '{show_name(subscriber)}' to topic '{show_name(topic)}'"
+
+
+async def _write_messages(opened: Subscription, output: Output, count: int | None, idle_s: float | None) -> None:
+    output.begin("messages", _COLUMNS, _SHOWN)
+    output.page([])  # Whoever reads sees at once that it is subscribed.
+    try:
+        taken = 0
+        while count is None or taken < count:
+            message = await _next_message(opened, idle_s)
+            if message is None:
+                return
+            output.page([message_fields(message, is_escaped=not output.has_companions)])
+            taken += 1
+    finally:
+        output.end()  # Also when Ctrl-C ends it: what was written is a whole document.
+
+
+async def _next_message(opened: Subscription, idle_s: float | None) -> Message | None:
+    """Return the next message; None if nothing came in time. Raises CouldNotConnectError if nothing could come."""
+    try:
+        async with asyncio.timeout(idle_s):
+            return await anext(opened)
+    except TimeoutError:
+        if not opened.is_attached:
+            raise CouldNotConnectError("its hub was lost, and none serves it yet") from None
+        return None
+
+
+async def _look_for(client: HedwigClient, topic: Topic, subscriber: SubscriberId) -> None:
+    """Raise ClientNotSubscribedError if there is no such subscription."""
+    try:
+        found = await client.subscribe(topic, subscriber, mode=CreateOrAttach.ATTACH, auto_consume=False)
+    except TopicBusyError:
+        return  # Somebody has it open.
+    await found.close()

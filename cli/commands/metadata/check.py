@@ -1,0 +1,205 @@
+"""The command `hedwig-admin metadata check`: what is wrong with the metadata, and with the ledgers that they name."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.names import PREFIX
+from hedwig.cli.arguments.option_group import option_group
+from hedwig.cli.checks.ledger_census import KnownLedgers, open_known_ledgers
+from hedwig.cli.checks.reported import COLUMNS, WHY, Found, Severity, found_fields
+from hedwig.cli.checks.store_check import StoreCheck
+from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.deployment.hub_verdicts import HubVerdicts
+from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
+from hedwig.cli.errors import CommandError, ExitCode, counted, explain
+from hedwig.cli.output.formats import Output
+from hedwig.cli.output.progress import load_progress
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import say_if_frozen
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import ConfigurationError, HedwigError
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.bulk.findings import FindingKind
+
+__all__ = ["CheckWish", "Surroundings", "check_options", "check_store", "limited", "surroundings", "tell_unchecked"]
+
+_SHOWN: Final = ("severity", "kind", "topic", "what")
+_WITHOUT_LEDGERS: Final = frozenset(
+    {FindingKind.DEAD_OWNER, FindingKind.LONE_SUBSCRIPTION, FindingKind.UNREADABLE_RECORD}
+)
+_UNKNOWN: Final = ExitCode(3)
+"""What a check ends with that could not look, whatever the reason; 1 and 2 say that it has found something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckWish:
+    """What is to be looked for, on which topics, and how many findings are wanted at most."""
+
+    kinds: Collection[FindingKind]
+    prefix: bytes | None
+    limit: int | None
+
+    @property
+    def is_any_named(self) -> bool:
+        return bool(self.kinds)
+
+
+def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a check; the command gets `wish`, `cluster` and `ledgers`."""
+    options = (
+        click.option(
+            "--kind",
+            "kinds",
+            multiple=True,
+            type=click.Choice([kind.value for kind in FindingKind]),
+            metavar="KIND",
+            help=f"Only findings of this kind; may be given again: {', '.join(FindingKind)}.",
+        ),
+        click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so."),
+        click.option("--limit", type=click.IntRange(min=1), help="Stop after so many findings.  [default: no limit]"),
+    )
+
+    def gather(params: Mapping[str, Any]) -> CheckWish:
+        kinds = tuple(FindingKind(kind) for kind in params["kinds"])
+        return CheckWish(kinds=kinds, prefix=params["prefix"], limit=params["limit"])
+
+    with_wish = option_group("wish", options, ("kinds", "prefix", "limit"), gather)
+    with_cluster, with_ledgers = cluster_options(), ledger_options()
+    return lambda command: with_wish(with_cluster(with_ledgers(command)))
+
+
+@click.command("check", cls=AdminCommand, example="hedwig-admin metadata check")
+@check_options()
+@pass_settings
+def check_store(settings: Settings, /, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess) -> int:
+    """Find what is wrong with the records of a store, and with the ledgers that they name; change nothing.
+
+    Hubs may run meanwhile. Of each finding it says what it is, why it matters, and what `metadata repair` would do.
+    Which owners are dead is known where hubs are registered (--cluster), and which ledgers there are where they are
+    (--data, --bookkeeper); what cannot be looked for without is named.
+
+    Exit codes: 0 nothing is wrong, 1 warnings, 2 something is critical, 3 it could not be checked.
+    """
+    output = settings.writer()
+    try:
+        return asyncio.run(_check(settings, output, wish, cluster, ledgers))
+    except CommandError as exc:
+        raise CommandError(str(exc), _UNKNOWN) from exc
+    except HedwigError as exc:
+        said = f"{settings.command} failed: {explain(exc, settings.url_to_show)}"
+        raise CommandError(said, _UNKNOWN) from exc
+
+
+async def _check(
+    settings: Settings, output: Output, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess
+) -> int:
+    severities: Counter[Severity] = Counter()
+    kinds: Counter[FindingKind] = Counter()
+    wanted = wish.kinds or tuple(FindingKind)
+    async with surroundings(settings, cluster, ledgers, wanted) as around:
+        await say_if_frozen(settings, around.store)
+        output.begin("findings", COLUMNS, _SHOWN)
+        with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
+            check = around.check(wanted, wish.prefix, lambda records: progress.advance(records, 0))
+            async with aclosing(limited(check, wish.limit)) as pages:
+                async for page in pages:
+                    output.page([found_fields(found) for found in page])
+                    severities.update(found.severity for found in page)
+                    kinds.update(found.finding.kind for found in page)
+    output.end()
+    for kind, number in kinds.items():
+        click.echo(f"{kind}, {number:,}: {WHY[kind]}", err=True)
+    tell_unchecked(check)
+    words = ", ".join(
+        counted(severities[severity], noun)
+        for severity, noun in ((Severity.CRITICAL, "critical finding"), (Severity.WARNING, "warning"))
+    )
+    notes = f", {counted(severities[Severity.NOTE], 'note')}" if severities[Severity.NOTE] else ""
+    click.echo(f"checked {counted(check.records, 'record')}: {words}{notes}", err=True)
+    if wish.limit is not None and kinds.total() == wish.limit:
+        click.echo(f"stopped after {counted(wish.limit, 'finding')}: there may be more", err=True)
+    return _verdict(severities, is_incomplete=wish.is_any_named and bool(check.unchecked))
+
+
+def _verdict(severities: Mapping[Severity, int], *, is_incomplete: bool) -> int:
+    """Return the exit code; what was asked for by name, and could not be looked for, may be as bad as anything."""
+    if severities[Severity.CRITICAL]:
+        return int(Severity.CRITICAL)
+    if is_incomplete:
+        return int(_UNKNOWN)
+    return int(Severity.WARNING) if severities[Severity.WARNING] else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a check is about: the store, its hubs and its ledgers, or why these are not known."""
+
+    store: MetadataStore
+    verdicts: HubVerdicts
+    known: KnownLedgers | str
+
+    def check(
+        self, wanted: Collection[FindingKind], prefix: bytes | None, advance: Callable[[int], None]
+    ) -> StoreCheck:
+        """Return a check that begins anew."""
+        return StoreCheck(self.store, self.verdicts, self.known, wanted, prefix, advance)
+
+    @property
+    def local(self) -> KnownLedgers | None:
+        """Return the ledgers, if they are in the data directory of a standalone hub."""
+        return None if isinstance(self.known, str) or self.known.is_shared else self.known
+
+
+@asynccontextmanager
+async def surroundings(
+    settings: Settings, cluster: ClusterAccess, ledgers: LedgerAccess, wanted: Collection[FindingKind]
+) -> AsyncIterator[Surroundings]:
+    """Open all that a check for what is `wanted` needs.
+
+    Raises: CommandError, ConfigurationError - something is not where it was said; as `open_metadata`.
+    """
+    async with (
+        await open_metadata(settings.url, settings.options_to_look()) as store,
+        open_known_ledgers(settings, cluster, ledgers, is_wanted=not _WITHOUT_LEDGERS.issuperset(wanted)) as known,
+    ):
+        await _check_together(settings, store, known)
+        yield Surroundings(store, HubVerdicts(settings, store, cluster), known)
+
+
+async def _check_together(settings: Settings, store: MetadataStore, known: KnownLedgers | str) -> None:
+    """Raise ConfigurationError if the ledgers are those of another standalone hub."""
+    if isinstance(known, str) or known.hub_id is None:
+        return
+    standalone = await store.standalone_hub()
+    if standalone is not None and standalone.hub_id != known.hub_id:
+        raise ConfigurationError(
+            f"the ledgers in {known.place} are of the hub {known.hub_id}, and {settings.url_to_show} is used by "
+            f"{standalone.hub_id}; name the data directory of that one with --data DIR"
+        )
+
+
+async def limited(check: StoreCheck, limit: int | None) -> AsyncGenerator[list[Found], None]:
+    """Iterate over what a check finds, up to `limit` findings."""
+    left = sys.maxsize if limit is None else limit
+    async with aclosing(check.findings()) as pages:
+        async for page in pages:
+            yield page[:left]
+            left -= len(page)
+            if left <= 0:
+                return
+
+
+def tell_unchecked(check: StoreCheck) -> None:
+    """Say on standard error what could not be looked for, and why."""
+    reasons: dict[str, list[str]] = {}
+    for kind, why in check.unchecked.items():
+        reasons.setdefault(why, []).append(kind.value)
+    for why, kinds in reasons.items():
+        click.echo(f"not checked: {', '.join(kinds)}: {why}", err=True)

@@ -1,0 +1,169 @@
+"""The commands `hedwig-admin metadata …`: the store as a whole."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from hedwig.cli.arguments.confirmation import confirm_by_typing
+from hedwig.cli.commands.metadata.check import check_store
+from hedwig.cli.commands.metadata.exporting import export_store
+from hedwig.cli.commands.metadata.importing import import_store
+from hedwig.cli.commands.metadata.migrate import migrate_store
+from hedwig.cli.commands.metadata.repair import repair_store
+from hedwig.cli.commands.metadata.thaw import thaw_store
+from hedwig.cli.commands.metadata.upgrade import upgrade_store
+from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.deployment.living_hubs import LivingHubs
+from hedwig.cli.errors import CommandError, counted
+from hedwig.cli.output.progress import load_progress, working
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.settings.access import say_if_frozen, with_store
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import LayoutMissingError
+from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata
+
+__all__ = ["metadata"]
+
+_WITHOUT_REGIONS: Final = frozenset({"sqlite", "zookeeper"})
+
+
+@click.group(cls=AdminGroup, example="hedwig-admin metadata stats")
+def metadata() -> None:
+    """Lay out, describe and count a metadata store; check and repair it; export, import, migrate and upgrade it."""
+
+
+@metadata.command("format", example="hedwig-admin metadata format --regions 16")
+@click.option(
+    "--regions",
+    type=click.IntRange(1, 10_000),
+    help=f"HBase regions of each table.  [default: {StoreOptions().regions}]",
+)
+@click.option("--wipe", is_flag=True, help="Delete every record that the store holds.")
+@click.option("--force", is_flag=True, help="With --wipe: also while hubs are alive, which lose messages by it.")
+@click.option("--yes", is_flag=True, help="Do not ask before --wipe.")
+@click.option("--dry-run", is_flag=True, help="With --wipe: say what would be deleted, and change nothing.")
+@cluster_options()
+@pass_settings
+def format_store(
+    settings: Settings,
+    /,
+    regions: int | None,
+    wipe: bool,
+    force: bool,
+    yes: bool,
+    dry_run: bool,
+    cluster: ClusterAccess,
+) -> None:
+    """Make what is missing of a store; records that are there stay, unless --wipe is given.
+
+    A store is not wiped while a hub that uses it is alive: such a hub goes on from memory, and what it acknowledges
+    then is lost.
+    """
+    for name, is_given in (("--dry-run", dry_run), ("--force", force)):
+        if is_given and not wipe:
+            raise click.UsageError(f"{name} goes with --wipe: without it nothing is deleted")
+    output, url = settings.writer(), settings.url
+    if regions is not None and MetadataUrl.parse(url).scheme in _WITHOUT_REGIONS:
+        # No error: who lays out one store after the other, whatever its kind, has one command for all.
+        click.echo(f"--regions changes nothing here: it is for HBase, and {url} has none", err=True)
+    records, hubs = _to_wipe(settings, cluster) if wipe else ({}, LivingHubs())
+    if dry_run:
+        output.record({"metadata": url, "would_delete": records, "hubs": list(hubs.names)})
+    if hubs.why_not and not force:
+        raise CommandError(
+            f"{settings.command}: {url} was not wiped: {hubs.why_not}; metadata format --wipe --force does it all the "
+            "same"
+        )
+    if dry_run:
+        return
+    if (sum(records.values()) or hubs.names) and not yes:
+        alive = f" while {counted(len(hubs.names), 'hub')} alive: {', '.join(hubs.names)}" if hubs.names else ""
+        confirm_by_typing(f"This deletes {_spelled(records)} in {url} for good{alive}.", url)
+    options = settings.store_options() if regions is None else settings.store_options(regions=regions)
+    layout = asyncio.run(format_metadata(url, options, wipe=wipe))
+    row = {"metadata": url, "backend": layout.kind, "format": f"{layout.major}.{layout.minor}"}
+    output.record(row | {"store_id": layout.store_id or None} | ({"deleted": records} if wipe else {}))
+
+
+@metadata.command(example="hedwig-admin metadata describe -o json")
+@pass_settings
+def describe(settings: Settings) -> None:
+    """Show what a store is: backend, format, servers, sizes."""
+    output = settings.writer()
+
+    async def ask(store: MetadataStore) -> None:
+        facts = await store.describe()
+        output.record(
+            {"metadata": settings.url} | {name.lower().replace(" ", "_"): fact for name, fact in facts.items()}
+        )
+        await say_if_frozen(settings, store)
+
+    with_store(settings, ask)
+
+
+@metadata.command(example="hedwig-admin metadata stats -o ndjson")
+@pass_settings
+def stats(settings: Settings) -> None:
+    """Count the records of a store, by kind."""
+    output = settings.writer()
+
+    async def count(store: MetadataStore) -> None:
+        with load_progress("counting", None, noun="records") as progress:
+            counts = await store.count(lambda number: progress.advance(number, 0))
+        output.listing(
+            "records", [{"kind": kind, "count": number} for kind, number in counts.items()], ("kind", "count")
+        )
+
+    with_store(settings, count)
+
+
+@metadata.command(example="hedwig-admin metadata sweep --older-than 24")
+@click.option(
+    "--older-than",
+    "hours",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    show_default=True,
+    metavar="HOURS",
+    help="Keep what was deleted later than that.",
+)
+@click.option("--dry-run", is_flag=True, help="Count what would be removed, and change nothing.")
+@pass_settings
+def sweep(settings: Settings, hours: float, dry_run: bool) -> None:
+    """Remove what deleted records leave behind in HBase; safe while hubs are running.
+
+    SQLite keeps nothing of a deleted record, and what ZooKeeper keeps must stay.
+    """
+    output = settings.writer()
+
+    async def remove(store: MetadataStore) -> None:
+        async with working("looking at what deleted records left" if dry_run else "removing what deleted records left"):
+            number = await store.sweep(hours * 3600, dry_run=dry_run)
+        output.record({"metadata": settings.url, "would_remove" if dry_run else "removed": number})
+
+    with_store(settings, remove)
+
+
+for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store, upgrade_store):
+    metadata.add_command(command)
+
+
+def _to_wipe(settings: Settings, cluster: ClusterAccess) -> tuple[Mapping[str, int], LivingHubs]:
+    """Return how many records there are of each kind, and the hubs that use them."""
+
+    async def look(store: MetadataStore) -> tuple[Mapping[str, int], LivingHubs]:
+        with load_progress("counting what --wipe would delete", None, noun="records") as progress:
+            records = await store.count(lambda number: progress.advance(number, 0))
+        return records, await LivingHubs.find(settings, store, cluster, records)
+
+    try:
+        return with_store(settings, look)
+    except LayoutMissingError:
+        return {}, LivingHubs()
+
+
+def _spelled(records: Mapping[str, int]) -> str:
+    nouns = {"ownership": "owner record", "persistence": "topic", "subscriptions": "subscription"}
+    return ", ".join(counted(number, nouns.get(kind, kind)) for kind, number in records.items())

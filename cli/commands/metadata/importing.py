@@ -1,0 +1,241 @@
+"""The command `hedwig-admin metadata import`: the records of a portable file, into a store of any kind."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.confirmation import confirm
+from hedwig.cli.arguments.input_file import InputFile
+from hedwig.cli.arguments.names import PREFIX
+from hedwig.cli.commands.metadata.exporting import COUNTED
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.output.formats import Output
+from hedwig.cli.output.progress import LoadProgress, load_progress, working
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import watching, with_store_to_load
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.metadata import MetadataStore, MetadataUrl, open_metadata, read_layout
+from hedwig.metadata.bulk.copying import CopyConflictError, CopyResult, Existing, copy_records, plan_copy
+from hedwig.metadata.bulk.export_file import ExportEnd, ExportHeader, ExportReader, PlainRecord, verify
+from hedwig.metadata.bulk.loading import BATCH_ROWS, load_batches
+from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
+from hedwig.names import show_name
+
+__all__ = ["import_store"]
+
+_WAYS: Final = "--if-exists skip keeps what is there, --if-exists replace overwrites it"
+_PLANNED: Final = {
+    CopyResult.CREATED: "would_create",
+    CopyResult.EQUAL: "equal",
+    CopyResult.REPLACED: "would_replace",
+    CopyResult.KEPT: "would_keep",
+    CopyResult.REFUSED: "would_refuse",
+}
+
+
+@click.command("import", cls=AdminCommand, example="hedwig-admin metadata import hedwig.metadata.gz --if-exists skip")
+@click.argument("file", type=InputFile(path_type=Path))
+@click.option("--prefix", type=PREFIX, metavar="P", help="Only topics whose names begin so.")
+@click.option(
+    "--if-exists",
+    type=click.Choice([each.value for each in Existing]),
+    default=Existing.FAIL.value,
+    show_default=True,
+    help="What to do about a record that the store has and that differs; an equal one is passed over.",
+)
+@click.option("--with-owners", is_flag=True, help="Import owner records too: only for hubs that kept their epochs.")
+@click.option("--dry-run", is_flag=True, help="Say what FILE holds and what would become of it; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before --if-exists replace.")
+@pass_settings
+def import_store(
+    settings: Settings,
+    file: Path,
+    prefix: bytes | None,
+    if_exists: str,
+    with_owners: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Read the records of FILE, which metadata export wrote, into a store of any kind.
+
+    The whole file is checked before anything is written. An import that was ended goes on when it is given again: what
+    is in the store already, and equal, is passed over. Owner records are left out, since they name live hubs.
+    """
+    if not file.is_file():
+        # A pipe without a writer would be waited for without end, and one with a writer gives everything only once.
+        raise CommandError(
+            f"{settings.command}: {file} is no regular file, and is read twice: make one of it first", ExitCode.USAGE
+        )
+    output = settings.writer()
+    with asyncio.Runner() as runner:
+        header, end = runner.run(_verified(file))
+    existing = Existing(if_exists)
+    wish = _Wish(file=file, prefix=prefix or b"", existing=existing, with_owners=with_owners)
+    if dry_run:
+        _tell_plan(settings, output, wish, header, end)
+        return
+    if existing is Existing.REPLACE and not yes:
+        records = end.records if with_owners else end.records - end.counts.get(OWNERSHIP.name, 0)
+        confirm(
+            f"this writes up to {counted(records, 'record')} of {file} into {settings.url}, and replaces those there "
+            "that differ"
+        )
+    with load_progress("importing", end.records, noun="records") as progress:
+        running = _Import(wish, progress, copy_records)
+        try:
+            with_store_to_load(settings, running.run)
+        except CopyConflictError as exc:
+            raise CommandError(
+                f"{settings.command}: {exc}; {running.words}; {_WAYS}", ExitCode.VERSION_CONFLICT
+            ) from exc
+        except (Exception, KeyboardInterrupt):
+            if running.has_begun:
+                progress.say(f"stopped: {running.words}; to go on, give the same command again")
+            raise
+        finally:
+            progress.stop()
+    output.record(
+        {"file": str(file), "metadata": settings.url}
+        | running.fields
+        | {"seconds": round(progress.seconds, 3), "records_per_second": round(progress.rows_per_second)}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """Which records of a file are wanted, and what becomes of those that the store has."""
+
+    file: Path
+    prefix: bytes
+    existing: Existing
+    with_owners: bool
+
+    def wants(self, record: PlainRecord) -> bool:
+        return record.key.topic.startswith(self.prefix)
+
+    def leaves_out(self, record: PlainRecord) -> bool:
+        return record.kind is OWNERSHIP and not self.with_owners
+
+
+class _Import:
+    """One import of a file that was found whole; `copy` carries out a batch, or says what would become of it."""
+
+    def __init__(
+        self,
+        wish: _Wish,
+        progress: LoadProgress,
+        copy: Callable[[MetadataStore, Sequence[PlainRecord], Existing], Awaitable[Counter[CopyResult]]],
+    ) -> None:
+        self.has_begun = False
+        self.counts: Counter[CopyResult] = Counter()
+        self.owners_left_out = 0
+        self._wish = wish
+        self._progress = progress
+        self._copy = copy
+        self._read = 0
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what came of the records."""
+        names = {
+            CopyResult.CREATED: "created",
+            CopyResult.EQUAL: "equal",
+            CopyResult.REPLACED: "replaced",
+            CopyResult.KEPT: "kept",
+        }
+        counts = {name: self.counts[result] for result, name in names.items()}
+        return {"records": self.counts.total(), **counts, "owners_left_out": self.owners_left_out}
+
+    @property
+    def words(self) -> str:
+        """Say what was done so far."""
+        done = self.fields
+        return (
+            f"{done['created']:,} records were created, {done['replaced']:,} replaced, "
+            f"{done['equal'] + done['kept']:,} left as they were"
+        )
+
+    async def run(self, store: MetadataStore, watch: FreezeWatch) -> None:
+        """Carry everything out."""
+        self.has_begun = True
+
+        def record(batch: list[PlainRecord], counts: Counter[CopyResult]) -> None:
+            self.counts += counts
+            self._progress.advance(len(batch), self._read)
+
+        async def write(batch: list[PlainRecord]) -> Counter[CopyResult]:
+            return await watch.carry_out(lambda: self._copy(store, batch, self._wish.existing))
+
+        with ExportReader(self._wish.file) as reader:
+            async with aclosing(self._batches(reader)) as batches:
+                await load_batches(batches, write, record)
+
+    async def _batches(self, reader: ExportReader) -> AsyncGenerator[list[PlainRecord], None]:
+        while (records := await asyncio.to_thread(reader.read)) is not None:
+            for start in range(0, len(records), BATCH_ROWS):
+                part = records[start : start + BATCH_ROWS]
+                self._read += len(part)
+                if wanted := [each for each in part if self._wants(each)]:
+                    yield wanted
+
+    def _wants(self, record: PlainRecord) -> bool:
+        if not self._wish.wants(record):
+            return False
+        if self._wish.leaves_out(record):
+            self.owners_left_out += 1
+            return False
+        return True
+
+
+def _tell_plan(settings: Settings, output: Output, wish: _Wish, header: ExportHeader, end: ExportEnd) -> None:
+    """Write what the file holds, and what would become of it. Raises CommandError if the import would fail."""
+    with load_progress("comparing", end.records, noun="records") as progress:
+        looking = _Import(wish, progress, plan_copy)
+        asyncio.run(_look(settings, looking))
+        progress.stop()
+    counts = {name: looking.counts[result] for result, name in _PLANNED.items()}
+    output.record(
+        _held(wish.file, header, end)
+        | {"metadata": settings.url_to_show, **counts, "owners_left_out": looking.owners_left_out}
+    )
+    if refused := looking.counts[CopyResult.REFUSED]:
+        raise CommandError(
+            f"{settings.command} cannot be done yet: {settings.url_to_show} holds others in place of "
+            f"{counted(refused, 'record')} of {wish.file}; {_WAYS}",
+            ExitCode.VERSION_CONFLICT,
+        )
+
+
+async def _look(settings: Settings, looking: _Import) -> None:
+    """Go through the file beside the target; a SQLite file that is not there yet holds nothing, and is not made."""
+    url, options = settings.url_to_show, settings.options_to_look()
+    is_to_be_made = MetadataUrl.parse(url).scheme == "sqlite" and await read_layout(url, options) is None
+    async with await open_metadata("sqlite://" if is_to_be_made else url, options) as store:
+        await watching(settings, store, lambda watch: looking.run(store, watch))
+
+
+async def _verified(file: Path) -> tuple[ExportHeader, ExportEnd]:
+    async with working(f"checking {file.name}"):
+        return await asyncio.to_thread(verify, file)
+
+
+def _held(file: Path, header: ExportHeader, end: ExportEnd) -> dict[str, Any]:
+    return (
+        {"file": str(file), "records": end.records}
+        | {COUNTED[kind.name]: end.counts.get(kind.name, 0) for kind in KINDS}
+        | {
+            "format": f"{header.major}.{header.minor}",
+            "exported_at": header.at,
+            "exported_from": header.url,
+            "backend": header.kind,
+            "prefix": show_name(header.prefix) or None,
+            "sha256": end.sha256.hex(),
+        }
+    )

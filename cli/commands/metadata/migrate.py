@@ -1,0 +1,187 @@
+"""The command `hedwig-admin metadata migrate`: all metadata from one store to another, whatever their backends."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.confirmation import confirm
+from hedwig.cli.arguments.names import CheckedName
+from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
+from hedwig.cli.errors import CommandError, counted, exit_code_of, explain
+from hedwig.cli.migration.hubs import MigrationHubs
+from hedwig.cli.migration.options import MigrationWish
+from hedwig.cli.migration.plan import MigrationPlan
+from hedwig.cli.migration.run import MigrationRun
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.configuration import SETTINGS
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.clock import SystemClock
+from hedwig.errors import HedwigError
+from hedwig.metadata import MetadataStore, open_metadata
+from hedwig.metadata.contract.kinds import OWNERSHIP
+from hedwig.metadata.freezing import StoreFreeze
+from hedwig.metadata.migration.run import Migration, MigrationError
+
+__all__ = ["migrate_store"]
+
+_LEASE_S: Final = 15.0
+"""Hubs go on so long after a migration that was killed in the pause."""
+
+
+@click.command(
+    "migrate",
+    cls=AdminCommand,
+    example="hedwig-admin metadata migrate --from sqlite:///./hedwig.db --to sqlite:///./moved.db --yes",
+)
+@click.option("--from", "source", required=True, metavar="URL", help="The store to read.")
+@click.option("--to", "target", required=True, metavar="URL", help="The store to fill: formatted, and empty.")
+@click.option("--with-owners", is_flag=True, help="Copy owner records too: only for hubs that keep their epochs.")
+@cluster_options()
+@click.option(
+    "--hub-admin",
+    "admins",
+    type=CheckedName("address", SETTINGS["admin"].check),
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Admin endpoint of a running hub that no cluster announces; may be given again.",
+)
+@click.option("--hubs-down", is_flag=True, help="No hub uses the source: take my word for it.")
+@click.option("--no-pause", is_flag=True, help="Stop before hubs are frozen; given without it later, it goes on.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and whether it can be; write nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before the source is left.")
+@pass_settings
+def migrate_store(
+    settings: Settings,
+    source: str,
+    target: str,
+    with_owners: bool,
+    cluster: ClusterAccess,
+    admins: tuple[str, ...],
+    hubs_down: bool,
+    no_pause: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Copy all metadata from one store to another, and prove that both hold the same.
+
+    Hubs go on while records are copied and while what changed meanwhile is caught up with. Then the store is frozen,
+    and each hub through its admin endpoint, or hubs are down, until both sides were found equal. After that no hub
+    writes to the source again, which you are asked about first: restart them with the new URL. However it is ended
+    before, hubs go on, and the same command goes on where it was.
+    """
+    output = settings.writer()
+    given = None if hubs_down else cluster.given or (source if source.startswith("zookeeper:") else None)
+    wish = MigrationWish(
+        settings=settings,
+        source=source,
+        target=target,
+        owners=with_owners,
+        cluster=given,
+        admins=admins,
+        hubs_down=hubs_down,
+        stops_before_pause=no_pause,
+        yes=yes,
+    )
+    try:
+        if dry_run:
+            MigrationPlan.make(wish).tell(output)
+            return
+        report = asyncio.run(_Migrating(wish).run())
+    except HedwigError as exc:
+        raise CommandError(
+            f"{settings.command} failed: {explain(exc, f'{source} or {target}')}", exit_code_of(exc)
+        ) from exc
+    output.record(report)
+    if report["verified"]:
+        click.echo(_what_next(source, target, report["hubs"]), err=True)
+
+
+def _what_next(source: str, target: str, hubs: Sequence[str]) -> str:
+    which = f"{counted(len(hubs), 'hub')} frozen now: restart each" if hubs else "start hubs"
+    return (
+        f"{which} with the option metadata = {target}; no hub writes to {source} again, unless you have them go back "
+        f"with: hedwig-admin metadata thaw --metadata {source}"
+    )
+
+
+@dataclass(slots=True)
+class _Migrating:
+    """One run of the command."""
+
+    wish: MigrationWish
+    hubs: list[str] = field(default_factory=list)
+
+    async def run(self) -> Mapping[str, Any]:
+        """Carry the migration out, or go on with it; return the report."""
+        began = time.monotonic()
+        wish = self.wish
+        command = wish.settings.command
+        layout, _ = await wish.layouts()
+        async with AsyncExitStack() as stack:
+            options = wish.settings.store_options()
+            source = await stack.enter_async_context(await open_metadata(wish.source, options))
+            target = await stack.enter_async_context(await open_metadata(wish.target, options))
+            hubs = wish.hubs_of(source)
+            await self._ask(hubs, source)
+            migration = Migration(source, target, wish.name_of_source(layout), owners=wish.owners, clock=SystemClock())
+            try:
+                await migration.begin()
+            except MigrationError as exc:
+                raise CommandError(f"{command}: cannot use {wish.target}: {exc}") from exc
+            freeze = StoreFreeze(
+                source.named_records,
+                migration.state.id,
+                wish.target,
+                lease_s=_LEASE_S,
+                clock=SystemClock(),
+                random=Random(),
+            )
+            run = MigrationRun(command, migration, source, freeze, None if wish.hubs_down else hubs)
+            try:
+                pause_s = await self._carry_out(migration, freeze, run)
+            except (Exception, asyncio.CancelledError):
+                click.echo("stopped: to go on from there, give the same command again", err=True)
+                raise
+            counts = await target.count()
+        return {
+            "from": wish.source,
+            "to": wish.target,
+            "records": {kind: number for kind, number in counts.items() if wish.owners or kind != OWNERSHIP.name},
+            "copied": migration.state.copied,
+            "resumed": migration.is_resumed,
+            "caught_up": run.caught_up,
+            "compared_in_pause": run.compared,
+            "changed_in_pause": run.mended,
+            "verified": pause_s is not None,
+            "pause_seconds": None if pause_s is None else round(pause_s, 3),
+            "hubs": hubs.frozen,
+            "seconds": round(time.monotonic() - began, 3),
+        }
+
+    async def _carry_out(self, migration: Migration, freeze: StoreFreeze, run: MigrationRun) -> float | None:
+        if migration.is_resumed and await freeze.is_moved():
+            # It was ended between its last two writes. Hubs may use the target by now, so nothing is compared again.
+            await migration.prepare_target()
+            await migration.finish()
+            return 0.0
+        pauses = not self.wish.stops_before_pause
+        return await run.run(pauses=pauses, catches_up=bool(self.hubs) or not pauses)
+
+    async def _ask(self, hubs: MigrationHubs, source: MetadataStore) -> None:
+        """Make sure that the pause at the end will be possible, and wanted, before anything is copied."""
+        wish = self.wish
+        self.hubs = await wish.find_hubs(hubs, source)
+        if wish.yes or wish.stops_before_pause:
+            return
+        freezes = f"freezes {counted(len(self.hubs), 'hub')} until you restart them ({', '.join(self.hubs)}), and "
+        await asyncio.to_thread(
+            confirm,
+            f"at the end this {freezes if self.hubs else ''}leaves {wish.source} for {wish.target}: nobody writes to "
+            "the old store from then on",
+        )

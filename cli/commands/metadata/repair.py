@@ -1,0 +1,277 @@
+"""The command `hedwig-admin metadata repair`: mend what a check finds, each by compare-and-set at what it saw."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.confirmation import confirm
+from hedwig.cli.checks.local_orphans import LocalOrphans
+from hedwig.cli.checks.reported import COLUMNS, ONLY_WHEN_NAMED, Found, Severity, found_fields
+from hedwig.cli.checks.store_check import StoreCheck
+from hedwig.cli.checks.store_repair import StoreRepair
+from hedwig.cli.commands.metadata.check import (
+    CheckWish,
+    Surroundings,
+    check_options,
+    limited,
+    surroundings,
+    tell_unchecked,
+)
+from hedwig.cli.deployment.cluster_access import ClusterAccess
+from hedwig.cli.deployment.ledger_access import LedgerAccess
+from hedwig.cli.deployment.topic_owner import admin_option
+from hedwig.cli.errors import CommandError, counted
+from hedwig.cli.output.formats import Output
+from hedwig.cli.output.progress import load_progress
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import watching
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.metadata.bulk.findings import FindingKind
+from hedwig.metadata.bulk.repairs import RepairResult
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
+
+__all__ = ["repair", "repair_store"]
+
+_SHOWN: Final = ("result", "kind", "topic", "what")
+_ROWS: Final = 25
+"""How many repairs are told of at a time."""
+_WOULD: Final = "would be repaired"
+_DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
+    FindingKind.DEAD_OWNER: ("owner record", "of dead hubs to delete"),
+    FindingKind.LONE_SUBSCRIPTION: ("subscription", "to set to 0, with topics to make"),
+    FindingKind.RANGE_OVERLAP: ("record", "of overlapping ledger ranges to write anew"),
+    FindingKind.RANGE_GAP: ("record", "of ledger ranges with gaps to write anew"),
+    FindingKind.UNREADABLE_RECORD: ("unreadable record", "to delete for good"),
+    FindingKind.MISSING_LEDGER: ("record", "to rid of lost ledgers"),
+    FindingKind.ORPHAN_LEDGER: ("ledger", "to delete for good"),
+}
+
+
+@click.command("repair", cls=AdminCommand, example="hedwig-admin metadata repair --dry-run")
+@check_options()
+@admin_option("the standalone hub")
+@click.option("--dry-run", is_flag=True, help="Show what would be repaired, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_settings
+def repair_store(
+    settings: Settings,
+    /,
+    wish: CheckWish,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+    admin: str | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Repair what `metadata check` finds, as far as it can be repaired without a doubt; hubs may run meanwhile.
+
+    It looks first, says what it would do and to how many, and asks. Then it looks again, and repairs what it finds,
+    never more than it said: each record only if it is still as it was seen. Records that cannot be read, and records of
+    lost ledgers, are repaired only if --kind names them, since something is given up by that.
+
+    Exit codes: 0 nothing critical is left, 2 something critical is left, which it cannot repair; see metadata check.
+    """
+    return repair(settings, wish, cluster, ledgers, admin, dry_run=dry_run, yes=yes)
+
+
+def repair(
+    settings: Settings,
+    wish: CheckWish,
+    cluster: ClusterAccess,
+    ledgers: LedgerAccess,
+    admin: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Carry a repair out as a command, and return its exit code.
+
+    Raises: CommandError - it cannot be done, or was not confirmed.
+    """
+    output = settings.writer()
+    return asyncio.run(_Repairing(settings, output, wish, cluster, admin).run(ledgers, dry_run=dry_run, yes=yes))
+
+
+class _Repairing:
+    """One run of the command."""
+
+    def __init__(
+        self, settings: Settings, output: Output, wish: CheckWish, cluster: ClusterAccess, admin: str | None
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._admin = admin
+        self._output = output
+        # All kinds are looked for: who repairs a store has to hear of what is left in it.
+        self._wish = replace(wish, kinds=wish.kinds or tuple(FindingKind))
+        self._is_named = wish.is_any_named
+        self._left: Counter[Severity] = Counter()
+        """How much is left as it is, by how bad it is."""
+
+    async def run(self, ledgers: LedgerAccess, *, dry_run: bool, yes: bool) -> int:
+        """Look, ask and repair; return the exit code."""
+        async with surroundings(self._settings, self._cluster, ledgers, self._wish.kinds) as around:
+            if dry_run:
+                self._begin()
+                planned = await self._look(around, is_shown=True)
+                self._output.end_told()
+                click.echo(f"would repair: {_spelled(planned)}; nothing was changed{self._what_is_left()}", err=True)
+                return self._code()
+            done = await watching(
+                self._settings, around.store, lambda watch: self._look_and_repair(around, watch, yes=yes)
+            )
+        if done is None:
+            click.echo(f"nothing to repair{self._what_is_left()}", err=True)
+        else:
+            click.echo(
+                f"repaired {done[RepairResult.REPAIRED]:,}; changed by others meanwhile, and left as it is now: "
+                f"{done[RepairResult.CHANGED]:,}{self._what_is_left() or '; left: 0'}",
+                err=True,
+            )
+        return self._code()
+
+    def _what_is_left(self) -> str:
+        critical = self._left[Severity.CRITICAL]
+        left = critical + self._left[Severity.WARNING]  # A note may be in order.
+        if not left:
+            return ""
+        of_them = f", {critical:,} of them critical" if critical else ""
+        return f"; left: {left:,}{of_them}; what and why says: hedwig-admin metadata check"
+
+    def _code(self) -> int:
+        return int(Severity.CRITICAL) if self._left[Severity.CRITICAL] else 0
+
+    async def _look_and_repair(
+        self, around: Surroundings, watch: FreezeWatch, *, yes: bool
+    ) -> Counter[RepairResult] | None:
+        """Return what became of what was to be repaired; None if nothing was."""
+        planned = await self._look(around, is_shown=False)
+        if not planned.total():
+            self._begin()
+            self._output.end_told()
+            return None
+        if not yes:
+            await asyncio.to_thread(confirm, f"this repairs in {self._settings.url_to_show}: {_spelled(planned)}")
+        self._begin()
+        done = await self._repair(around, planned, watch)
+        self._output.end_told()
+        return done
+
+    def _begin(self) -> None:
+        self._output.begin("repairs", ("result", *COLUMNS), _SHOWN)
+
+    async def _look(self, around: Surroundings, *, is_shown: bool) -> Counter[FindingKind]:
+        """Return how many findings of each kind can be repaired."""
+        planned: Counter[FindingKind] = Counter()
+        with load_progress("checking", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
+            check = around.check(self._wish.kinds, self._wish.prefix, lambda records: progress.advance(records, 0))
+            async with aclosing(limited(check, self._wish.limit)) as pages:
+                async for page in pages:
+                    planned.update(found.finding.kind for found in page if self._mends(found))
+                    self._left.update(found.severity for found in page if not self._mends(found))
+                    if is_shown:
+                        self._output.page([self._row(found, _WOULD) for found in page])
+        self._check_looked(check, planned)
+        tell_unchecked(check)
+        return planned
+
+    def _check_looked(self, check: StoreCheck, planned: Mapping[FindingKind, int]) -> None:
+        """Raise CommandError if what was looked at cannot be what was meant."""
+        if self._is_named and check.unchecked:
+            kind, why = next(iter(check.unchecked.items()))
+            raise CommandError(f"{self._settings.command}: cannot look for {kind}: {why}; nothing was changed")
+        if planned[FindingKind.MISSING_LEDGER] and not check.ledgers_found:
+            raise CommandError(
+                f"{self._settings.command}: not one of the ledgers on record is there; see that --data or --bookkeeper "
+                "names what the hubs use; nothing was changed"
+            )
+
+    async def _repair(
+        self, around: Surroundings, planned: Counter[FindingKind], watch: FreezeWatch
+    ) -> Counter[RepairResult]:
+        """Repair what is found now, of each kind as many as were planned; return what became of them."""
+        done: Counter[RepairResult] = Counter()
+        left = Counter(planned)
+        self._left.clear()  # It is counted anew, as things are now.
+        async with AsyncExitStack() as stack:
+            orphans = None
+            if around.local is not None:
+                orphans = LocalOrphans(self._settings, around.store, around.local, self._cluster, self._admin)
+                stack.push_async_callback(orphans.aclose)
+            mending = StoreRepair(around.store, around.verdicts, around.known, orphans)
+            await self._repair_all(around, mending, left, watch, done)
+        return done
+
+    async def _repair_all(
+        self,
+        around: Surroundings,
+        mending: StoreRepair,
+        left: Counter[FindingKind],
+        watch: FreezeWatch,
+        done: Counter[RepairResult],
+    ) -> None:
+        planned = Counter(left)
+        with load_progress("repairing", None, noun="records", is_shared=sys.stdout.isatty()) as progress:
+            check = around.check(
+                # Going through all ledgers is for those who have some to delete.
+                [kind for kind in self._wish.kinds if planned[kind] or kind is not FindingKind.ORPHAN_LEDGER],
+                self._wish.prefix,
+                lambda records: progress.advance(records, 0),
+            )
+            async with aclosing(check.findings()) as pages:
+                async for page in pages:
+                    orphans = [found for found in page if found.finding.kind is FindingKind.ORPHAN_LEDGER]
+                    if able := list(filter(self._mends, orphans))[: left[FindingKind.ORPHAN_LEDGER]]:
+                        await watch.carry_out(partial(mending.begin, able))
+                    for start in range(0, len(page), _ROWS):
+                        await self._carry_out(mending, watch, page[start : start + _ROWS], left, done)
+                    if self._wish.limit is not None and not left.total():
+                        break
+            await watch.carry_out(mending.end)
+
+    async def _carry_out(
+        self,
+        repair: StoreRepair,
+        watch: FreezeWatch,
+        page: Sequence[Found],
+        left: Counter[FindingKind],
+        done: Counter[RepairResult],
+    ) -> None:
+        rows: list[dict[str, Any]] = []
+        try:
+            for found in page:
+                is_mended = self._mends(found)
+                if is_mended and not left[found.finding.kind]:
+                    continue  # More than was said.
+                result = RepairResult.LEFT
+                if is_mended:
+                    result = await watch.carry_out(partial(repair.carry_out, found))
+                left[found.finding.kind] -= is_mended
+                done[result] += 1
+                self._left[found.severity] += result is RepairResult.LEFT
+                rows.append(self._row(found, result.value))
+        finally:
+            # Should one of them fail, those before it are done.
+            self._output.page(rows)
+
+    def _mends(self, found: Found) -> bool:
+        """Say whether a finding is to be repaired: it can be, and is of a kind that was asked for."""
+        return found.is_repairable and (self._is_named or found.finding.kind not in ONLY_WHEN_NAMED)
+
+    def _row(self, found: Found, result: str) -> dict[str, Any]:
+        return {"result": result if self._mends(found) else RepairResult.LEFT.value, **found_fields(found)}
+
+
+def _spelled(planned: Mapping[FindingKind, int]) -> str:
+    parts = []
+    for kind, number in planned.items():
+        noun, does = _DOES[kind]
+        parts.append(f"{counted(number, noun)} {does}")
+    return ", ".join(parts) or "nothing"

@@ -1,0 +1,116 @@
+"""The command `hedwig-admin subscription delete`."""
+
+import click
+
+from hedwig.cli.arguments.confirmation import confirm
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, VERSION, complete_topic
+from hedwig.cli.deployment.admin_endpoint import AdminEndpoint
+from hedwig.cli.deployment.cluster_access import ClusterAccess
+from hedwig.cli.deployment.topic_owner import owner_options
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.output.fields import name_fields
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import with_store_to_write
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.topics.subscription_access import SubscriptionAccess, check_version, consumed_of, offline_option
+from hedwig.cli.topics.topic_positions import TopicPositions
+from hedwig.metadata import MetadataStore
+from hedwig.model import SubscriberId, SubscriptionData, Topic
+from hedwig.versions import Version, Versioned
+
+__all__ = ["delete_subscription"]
+
+
+@click.command("delete", cls=AdminCommand, example="hedwig-admin subscription delete news reader --yes")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@click.option("--expected-version", type=VERSION, metavar="VERSION", help="Only if it is at this version.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such subscription.")
+@click.option("--force", is_flag=True, help="Take it from whoever has it open, too.")
+@offline_option()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
+@owner_options()
+@pass_settings
+def delete_subscription(
+    settings: Settings,
+    /,
+    topic: Topic,
+    subscriber: SubscriberId,
+    expected_version: Version | None,
+    if_exists: bool,
+    force: bool,
+    offline: bool,
+    yes: bool,
+    dry_run: bool,
+    cluster: ClusterAccess,
+    admin: str | None,
+) -> None:
+    """Delete a subscription; what it has not consumed is lost to it. One that is open is deleted with --force only.
+
+    It is done through the hub that owns the topic, if there is one, else in the store.
+    """
+    output = settings.writer()
+    access = SubscriptionAccess(settings, topic, subscriber)
+    stored = access.read()
+    if stored is None:
+        if not if_exists:
+            raise access.missing()
+        output.record(name_fields(topic, subscriber) | {"result": "absent"})
+        return
+    check_version(access.name, stored.found, expected_version)
+    owner = access.look(cluster, admin, offline=offline)
+    if owner is not None:
+        (row,) = owner[1]["subscriptions"]
+        if row["attached"] and not force:
+            raise CommandError(
+                f"cannot delete the {access.name}: somebody has it open; --force takes it from there: its client is "
+                "told, and gets no more of it"
+            )
+        unconsumed = row["lag_messages"]
+    else:
+        stored = access.read_anew(expected_version)
+        last_id = TopicPositions(stored.ranges.ranges).last_id
+        unconsumed = None if last_id is None else max(0, last_id - consumed_of(stored.found))
+    fields = {"lag_messages": unconsumed, "version": str(stored.found.version)}
+    if dry_run:
+        output.record(name_fields(topic, subscriber) | {"result": "would delete"} | fields)
+        return
+    if not yes:
+        loss = "all that it" if unconsumed is None else f"{counted(unconsumed, 'message')} that it"
+        confirm(f"This deletes the {access.name} for good, with {loss} has not consumed")
+    endpoint = None if owner is None else owner[0]
+    version = _delete(access, endpoint, stored.found, force=force, expected=expected_version, if_exists=if_exists)
+    result = "absent" if version is None else "deleted"
+    output.record(name_fields(topic, subscriber) | {"result": result} | fields | {"version": version})
+
+
+def _delete(
+    access: SubscriptionAccess,
+    endpoint: AdminEndpoint | None,
+    found: Versioned[SubscriptionData],
+    *,
+    force: bool,
+    expected: Version | None,
+    if_exists: bool,
+) -> str | None:
+    """Delete it, and return the last version that it had; None if somebody was faster, and that is fine."""
+    if endpoint is not None:
+        try:
+            told = access.act(
+                endpoint,
+                "/unsubscribe",
+                force="on" if force else None,
+                version=None if expected is None else str(expected),
+            )
+        except CommandError as exc:
+            if exc.code is ExitCode.NOT_FOUND and if_exists:
+                return None
+            raise
+        return str(told["version"])
+
+    async def delete(store: MetadataStore) -> None:
+        await store.subscriptions.delete_subscription_data(access.topic, access.subscriber, found.version)
+
+    with_store_to_write(access.settings, delete)
+    return str(found.version)

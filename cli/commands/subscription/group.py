@@ -1,0 +1,137 @@
+"""The commands `hedwig-admin subscription …`."""
+
+from typing import Final
+
+import click
+
+from hedwig.cli.arguments.names import SUBSCRIBER, TOPIC, complete_topic
+from hedwig.cli.arguments.selection import Selection, list_options
+from hedwig.cli.commands.subscription.deletion import delete_subscription
+from hedwig.cli.commands.subscription.lag import show_lag
+from hedwig.cli.commands.subscription.pointer import reset_pointer, seek_pointer
+from hedwig.cli.commands.subscription.preferences import NewSubscription, new_subscription_options
+from hedwig.cli.loads.bulk import BulkOptions, bulk_options, run_load
+from hedwig.cli.missing import missing_subscription
+from hedwig.cli.output.fields import name_fields, subscription_fields
+from hedwig.cli.output.outcomes import report_outcomes
+from hedwig.cli.program import AdminGroup
+from hedwig.cli.settings.access import with_store, with_store_to_write
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.topics.subscription_pages import check_topic, write_subscriptions
+from hedwig.errors import TopicPersistenceInfoExistsError
+from hedwig.metadata import MetadataStore, RecordKey, Write
+from hedwig.metadata.bulk.loading import SubscriptionCreator
+from hedwig.model import LedgerRanges, SubscriberId, Topic
+from hedwig.names import show_name
+from hedwig.versions import NEW
+
+__all__ = ["subscription"]
+
+_COLUMNS: Final = (
+    "subscriber",
+    "consumed",
+    "consumed_remote",
+    "message_bound",
+    "message_window_size",
+    "message_filter",
+    "options",
+    "version",
+)
+_SHOWN: Final = ("subscriber", "consumed", "version")
+
+
+@click.group(cls=AdminGroup, example="hedwig-admin subscription list news")
+def subscription() -> None:
+    """Create, show, list and delete subscriptions, and move their consume pointers."""
+
+
+@subscription.command("create", example="hedwig-admin subscription create news reader --if-not-exists")
+@click.argument("topic", required=False, type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", required=False, type=SUBSCRIBER)
+@bulk_options()
+@new_subscription_options()
+@click.option("--if-not-exists", is_flag=True, help="Do not fail for a subscription that exists.")
+@pass_settings
+def create_subscriptions(
+    settings: Settings,
+    /,
+    topic: Topic | None,
+    subscriber: SubscriberId | None,
+    if_not_exists: bool,
+    bulk: BulkOptions | None,
+    new: NewSubscription,
+) -> None:
+    """Create a subscription, or those of a FILE with a topic and a subscriber in its first two columns.
+
+    A topic that does not exist is created too, as a client's first subscribe does. With a file, subscriptions that
+    exist are counted and are no error, the preferences hold for every row, and a load that was ended goes on when the
+    same command is given again.
+    """
+    if bulk is not None:
+        if topic is not None:
+            raise click.UsageError("give either TOPIC and SUBSCRIBER or -f FILE")
+        run_load(
+            settings, bulk, lambda store: SubscriptionCreator(store, new.data), with_subscriber=True, given=new.given
+        )
+        return
+    if topic is None or subscriber is None:
+        raise click.UsageError("give TOPIC and SUBSCRIBER, or -f FILE")
+    key = RecordKey(topic, subscriber)
+    output = settings.writer()
+
+    async def create(store: MetadataStore) -> None:
+        if await _make_topic(store, key.topic):
+            click.echo(f"topic '{show_name(key.topic)}' did not exist, and was created too", err=True)
+        outcomes = await store.subscriptions.apply([Write(key, new.data, NEW)])
+        report_outcomes(settings, output, "subscriptions", [key], outcomes, if_not_exists=if_not_exists)
+
+    with_store_to_write(settings, create)
+
+
+@subscription.command("show", example="hedwig-admin subscription show news reader -o json")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@click.argument("subscriber", type=SUBSCRIBER)
+@pass_settings
+def show_subscription(settings: Settings, topic: Topic, subscriber: SubscriberId) -> None:
+    """Show a subscription: consume pointer, preferences, version."""
+    output = settings.writer()
+
+    async def show(store: MetadataStore) -> None:
+        found = await store.subscriptions.read_subscription_data(topic, subscriber)
+        if found is None:
+            await check_topic(store, topic)
+            raise missing_subscription(topic, subscriber)
+        output.record(name_fields(topic) | subscription_fields(subscriber, found))
+
+    with_store(settings, show)
+
+
+@subscription.command("list", example="hedwig-admin subscription list news --limit 100 -o ndjson")
+@click.argument("topic", type=TOPIC, shell_complete=complete_topic)
+@list_options(SUBSCRIBER)
+@pass_settings
+def list_subscriptions(settings: Settings, /, topic: Topic, selection: Selection) -> None:
+    """List the subscriptions of a topic, by the bytes of their subscribers; with --all in the order of the store."""
+    output = settings.writer()
+
+    async def list_them(store: MetadataStore) -> None:
+        await check_topic(store, topic)
+        output.begin("subscriptions", _COLUMNS, _SHOWN)
+        await write_subscriptions(store, topic, selection, output, subscription_fields)
+
+    with_store(settings, list_them)
+
+
+for command in (delete_subscription, reset_pointer, seek_pointer, show_lag):
+    subscription.add_command(command)
+
+
+async def _make_topic(store: MetadataStore, topic: Topic) -> bool:
+    """Create `topic` unless it exists; say whether it did not."""
+    if await store.persistence.read_topic_persistence_info(topic) is not None:
+        return False
+    try:
+        await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    except TopicPersistenceInfoExistsError:
+        return False
+    return True

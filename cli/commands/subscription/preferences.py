@@ -1,0 +1,78 @@
+"""Preferences of subscriptions as options: of `hedwig-admin subscription create`, and of `subscribe`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.names import FILTER
+from hedwig.cli.arguments.option_group import option_group
+from hedwig.errors import InvalidArgumentError
+from hedwig.model import MessageSeqId, SubscriptionData, SubscriptionPreferences, SubscriptionState
+from hedwig.names import parse_name, parse_text
+
+__all__ = ["NewSubscription", "named_value", "new_subscription_options", "preference_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """The data of a subscription to be created; `given` holds the options that the user gave, as JSON values."""
+
+    data: SubscriptionData
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> "NewSubscription":
+        """Make it of the parsed options."""
+        state = SubscriptionState(MessageSeqId(params["consumed"]))
+        given = {name: list(value) if isinstance(value, tuple) else value for name, value in params.items() if value}
+        return cls(SubscriptionData(preferences=_preferences(params), state=state), given)
+
+
+_NAMES: Final = ("message_bound", "message_window_size", "message_filter", "option")
+_OPTIONS: Final = (
+    click.option("--message-bound", type=click.IntRange(1, 2**32 - 1), help="Skip all but the newest so many."),
+    click.option(
+        "--message-window-size", type=click.IntRange(1, 2**32 - 1), help="Most messages delivered, not consumed."
+    ),
+    click.option("--message-filter", type=FILTER, metavar="NAME", help="The filter that its hub applies."),
+    click.option("--option", metavar="KEY=VALUE", multiple=True, help="An option for filters; may be repeated."),
+)
+
+
+def new_subscription_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds what a new subscription starts with; the command gets it as `new`."""
+    consumed = click.option(
+        "--consumed",
+        type=click.IntRange(0, 2**64 - 1),
+        default=0,
+        show_default=True,
+        help="The last message that counts as consumed: it starts after that one.",
+    )
+    return option_group("new", (consumed, *_OPTIONS), ("consumed", *_NAMES), NewSubscription.of)
+
+
+def preference_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the preferences alone; the command gets them as `preferences`."""
+    return option_group("preferences", _OPTIONS, _NAMES, _preferences)
+
+
+def named_value(text: str, option: str) -> tuple[str, bytes]:
+    """Return the two parts of KEY=VALUE, both read as names are. Raises BadParameter of `option`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
+    try:
+        return parse_text(name), parse_name(value)
+    except InvalidArgumentError as exc:
+        raise click.BadParameter(str(exc), param_hint=option) from exc
+
+
+def _preferences(params: Mapping[str, Any]) -> SubscriptionPreferences:
+    return SubscriptionPreferences(
+        options=dict(named_value(text, "--option") for text in params["option"]),
+        message_bound=params["message_bound"],
+        message_window_size=params["message_window_size"],
+        message_filter=params["message_filter"],
+    )

@@ -1,0 +1,337 @@
+"""The command `hedwig-admin topic delete`: a topic with all that belongs to it, so that a crash at any point leaves
+nothing astray.
+
+A hub that owns the topic goes on serving it from memory whatever the store says, and what it acknowledges then would
+be in ledgers that no topic refers to. So it is asked to release the topic first, and only with --force. The record of a
+hub that has ended is no obstacle; one of which that is not proven counts as alive.
+
+The persistence record is what makes a topic exist, so it goes last: a deletion that ends early leaves a topic, which
+can be deleted again, and never subscriptions of a topic that nobody lists. Each record goes by the version that was
+read before the first one went. A hub that claims the topic meanwhile rewrites the persistence record, so its claim
+wins and the rest of the deletion is refused; a subscription whose consume pointer moves is read again, since it is
+unwanted wherever it stands.
+
+The ledgers of a topic are on the disk of its standalone hub, where that alone deletes. So where it is alive, it deletes
+the persistence record, and the ledgers that it names.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import click
+
+from hedwig.cli.arguments.confirmation import confirm
+from hedwig.cli.arguments.names import TOPIC, VERSION, complete_topic
+from hedwig.cli.commands.topic.ownership import ReleaseResult, release
+from hedwig.cli.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.cli.deployment.cluster_access import ClusterAccess
+from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.errors import CommandError, ExitCode, counted
+from hedwig.cli.missing import missing_topic
+from hedwig.cli.output.fields import name_fields, version_text
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import with_store, with_store_to_load
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.topics.subscription_access import offline_option
+from hedwig.errors import BadVersionError, NoRecordError
+from hedwig.metadata import Delete, MetadataStore, RecordKey
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
+from hedwig.model import HubInfo, LedgerRanges, SubscriberId, SubscriptionData, Topic
+from hedwig.names import show_name
+from hedwig.versions import Version, Versioned
+
+__all__ = ["LastRecord", "TopicRecords", "check_there", "delete_one", "delete_topic", "read_topic"]
+
+_NOT_FOUND: Final = 404
+_BATCH: Final = 256
+_ROUNDS_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecords:
+    """What a store has of a topic; a topic that merely has leftovers of records has no persistence record."""
+
+    topic: Topic
+    persistence: Versioned[LedgerRanges] | None
+    owner: Versioned[HubInfo] | None
+    subscriptions: int
+
+    @property
+    def is_anything_there(self) -> bool:
+        return self.persistence is not None or self.owner is not None or self.subscriptions > 0
+
+    @property
+    def ledgers(self) -> int:
+        return 0 if self.persistence is None else len(self.persistence.value.ranges)
+
+    def obstacles(self, owner: str) -> str:
+        """Name what a deletion would take from somebody: subscriptions, and the owner as spelt; empty if nothing."""
+        subscriptions = [counted(self.subscriptions, "subscription")] if self.subscriptions else []
+        return " and ".join(([owner] if owner else []) + subscriptions)
+
+
+@click.command("delete", cls=AdminCommand, example="hedwig-admin topic delete news --yes --if-exists")
+@click.argument("name", type=TOPIC, shell_complete=complete_topic)
+@click.option("--expected-version", type=VERSION, metavar="VERSION", help="Only if the topic is at this version.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such topic.")
+@click.option("--force", is_flag=True, help="Delete owner record and subscriptions too.")
+@offline_option()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and change nothing.")
+@owner_options()
+@pass_settings
+def delete_one(
+    settings: Settings,
+    /,
+    name: Topic,
+    expected_version: Version | None,
+    if_exists: bool,
+    force: bool,
+    offline: bool,
+    yes: bool,
+    dry_run: bool,
+    cluster: ClusterAccess,
+    admin: str | None,
+) -> None:
+    """Delete a topic; with --force also one that has an owner or subscriptions.
+
+    An owner that is alive releases the topic first; the record of one that has ended is deleted without --force too.
+    Subscriptions go next and the topic itself last, so that a deletion that was ended can be given again. A standalone
+    hub that is alive deletes the ledgers of the topic, too; else they stay, and nothing refers to them any more: then
+    it says how many, and which command deletes them.
+    """
+    output = settings.writer()
+    found = with_store(settings, lambda store: read_topic(store, name))
+    if if_exists and not found.is_anything_there:
+        output.record(name_fields(name) | {"result": "absent"})
+        return
+    check_there(found)
+    _check_version(found, expected_version)
+    owner = None if found.owner is None else _look(settings, name, cluster, admin, offline=offline)
+    _check_unused(found, owner, force)
+    if force and not offline:
+        _check_known(owner)
+    if not dry_run and not yes:
+        confirm(f"This deletes {_spelled(found, owner)} for good")
+    losses = {
+        "owner": None if owner is None else owner.hub,
+        "owner_state": str(OwnerState.NONE if owner is None else owner.state),
+        "subscriptions": found.subscriptions,
+        "ledgers": found.ledgers,
+    }
+    endpoint = None
+    if found.ledgers and not offline:
+        endpoint = OwnerFinder(settings, cluster, admin).standalone_endpoint()
+    if not dry_run:
+        if not force:
+            # While somebody thought about the question, others may have begun to use it.
+            _check_unused(with_store(settings, lambda store: read_topic(store, name)), owner, force)
+        elif found.owner is not None and not offline and _is_released(settings, name, cluster, admin):
+            found = _released(settings, name)
+        last = LastRecord(found, endpoint)
+        losses["subscriptions"] = with_store_to_load(
+            settings, lambda store, watch: delete_topic(store, found, watch, last)
+        )
+        losses["ledgers"] = found.ledgers
+        endpoint = last.endpoint
+    losses["ledgers_left"] = 0 if endpoint is not None else found.ledgers
+    version = None if found.persistence is None else found.persistence.version
+    result = "would delete" if dry_run else "deleted"
+    output.record(name_fields(name) | {"result": result} | losses | {"version": version_text(version)})
+    if losses["ledgers_left"]:
+        does = "would stay" if dry_run else "stays" if found.ledgers == 1 else "stay"
+        click.echo(
+            f"{counted(found.ledgers, 'ledger')} {does} where the hub keeps its messages, and no topic refers to them: "
+            "hedwig-admin ledger delete-orphans deletes such ledgers",
+            err=True,
+        )
+
+
+def _look(
+    settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None, *, offline: bool
+) -> TopicOwner | None:
+    """Return the owner, None if there is none any more; with `offline` nobody is asked whether it is alive."""
+    if not offline:
+        owner = OwnerFinder(settings, cluster, admin).find(topic)
+        return None if owner.state is OwnerState.NONE else owner
+    record = with_store(settings, lambda store: store.ownership.read_owner_info(topic))
+    if record is None:
+        return None
+    return TopicOwner(topic=topic, exists=True, record=record, state=OwnerState.UNKNOWN, why="nobody was asked")
+
+
+def _check_known(owner: TopicOwner | None) -> None:
+    """Raise CommandError if it is not known whether the owner is alive."""
+    if owner is not None and owner.state is OwnerState.UNKNOWN:
+        raise CommandError(
+            f"cannot delete topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not known: "
+            f"{owner.why}; --offline deletes the records alone, which is right if that hub is down",
+            ExitCode.UNAVAILABLE,
+        )
+
+
+def _is_released(settings: Settings, topic: Topic, cluster: ClusterAccess, admin: str | None) -> bool:
+    """Have the owner release the topic; return False if it serves nobody.
+
+    Raises: CommandError - it refuses, or cannot be asked and may be alive.
+    """
+    owner = OwnerFinder(settings, cluster, admin).find(topic)
+    _check_known(owner)
+    return owner.state is OwnerState.ALIVE and release(settings, owner) is ReleaseResult.RELEASED
+
+
+def _released(settings: Settings, topic: Topic) -> TopicRecords:
+    """Return the records of a topic that was released. Raises CommandError if a hub has claimed it since."""
+    found = with_store(settings, lambda store: read_topic(store, topic))
+    if found.owner is not None:
+        raise CommandError(
+            f"cannot delete topic '{show_name(topic)}': its owner released it, and {found.owner.value.name} has "
+            "claimed it since, for somebody uses it; nothing was deleted: stop its clients, then try again",
+            ExitCode.VERSION_CONFLICT,
+        )
+    return found
+
+
+async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
+    """Read the records of `topic`, and count its subscriptions."""
+    # The persistence record comes first: whatever is made after it was read makes its version stale.
+    persistence = await store.persistence.read_topic_persistence_info(topic)
+    owner = await store.ownership.read_owner_info(topic)
+    subscriptions = await store.subscriptions.count_subscriptions(topic)
+    return TopicRecords(topic=topic, persistence=persistence, owner=owner, subscriptions=subscriptions)
+
+
+class LastRecord:
+    """The persistence record of a topic that was `found`, which goes last: deleted by the hub at `endpoint`, if any.
+
+    `endpoint` is None afterwards if that hub does not know how.
+    """
+
+    def __init__(self, found: TopicRecords, endpoint: AdminEndpoint | None) -> None:
+        self._found = found
+        self.endpoint = endpoint
+
+    async def delete(self, store: MetadataStore) -> None:
+        """Delete it. Raises: EndpointError - the hub refuses, or does not answer; what the store raises."""
+        topic, persistence = self._found.topic, self._found.persistence
+        if persistence is None:
+            return
+        if self.endpoint is not None:
+            path = named("/delete-topic", topic=topic, version=str(persistence.version))
+            try:
+                await asyncio.to_thread(self.endpoint.post, path)
+            except RefusedError as exc:
+                if exc.status != _NOT_FOUND or "reason" in exc.answer:
+                    raise
+                self.endpoint = None  # It is of a release before this one.
+            else:
+                return
+        await store.persistence.delete_topic_persistence_info(topic, persistence.version)
+
+
+async def delete_topic(
+    store: MetadataStore, found: TopicRecords, watch: FreezeWatch, last: LastRecord | None = None
+) -> int:
+    """Delete the topic that was `found`; return how many subscriptions went. `last` is who deletes its last record.
+
+    Raises: BadVersionError, NoTopicOwnerInfoError, NoTopicPersistenceInfoError - somebody wrote or deleted a record
+        meanwhile: what went so far stays gone, the topic stays; CommandError - subscriptions are made as fast as they
+        are deleted, or a hub refuses; StoreFrozenError - a migration froze the store.
+    """
+    deleted = await _delete_subscriptions(store, found.topic, watch)
+    await watch.carry_out(lambda: _delete_records(store, found, last or LastRecord(found, None)))
+    return deleted
+
+
+async def _delete_records(store: MetadataStore, found: TopicRecords, last: LastRecord) -> None:
+    if found.owner is not None:
+        await store.ownership.delete_owner_info(found.topic, found.owner.version)
+    await last.delete(store)
+
+
+async def _delete_subscriptions(store: MetadataStore, topic: Topic, watch: FreezeWatch) -> int:
+    deleted = 0
+    for _ in range(_ROUNDS_MAX):
+        seen = 0
+        async for batch in _batches(store.subscriptions.read_subscriptions(topic)):
+            seen += len(batch)
+            deletes = [Delete(RecordKey(topic, subscriber), version) for subscriber, version in batch]
+            for outcome in await watch.carry_out(partial(store.subscriptions.apply, deletes)):
+                deleted += _is_deleted(outcome.error)
+        if not seen:
+            return deleted
+    raise CommandError(
+        f"cannot delete topic '{show_name(topic)}': its subscriptions are changed as fast as they are deleted; "
+        "stop its subscribers, and try again",
+        ExitCode.VERSION_CONFLICT,
+    )
+
+
+def _is_deleted(error: Exception | None) -> bool:
+    """Say whether a subscription went; the next round sees one that moved. Raises any other error."""
+    if error is None:
+        return True
+    if isinstance(error, NoRecordError | BadVersionError):
+        return False
+    raise error
+
+
+async def _batches(
+    subscriptions: AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]]],
+) -> AsyncIterator[list[tuple[SubscriberId, Version]]]:
+    batch: list[tuple[SubscriberId, Version]] = []
+    async for subscriber, found in subscriptions:
+        batch.append((subscriber, found.version))
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def check_there(found: TopicRecords) -> None:
+    """Raise CommandError if there is no such topic."""
+    if not found.is_anything_there:
+        raise missing_topic(found.topic)
+
+
+def _check_version(found: TopicRecords, expected: Version | None) -> None:
+    current = found.persistence
+    if expected is None or (current is not None and current.version == expected):
+        return
+    if current is None:
+        raise CommandError(f"topic '{show_name(found.topic)}' has no version any more", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"topic '{show_name(found.topic)}' is at version {current.version}, not {expected}", current)
+
+
+def _check_unused(found: TopicRecords, owner: TopicOwner | None, force: bool) -> None:
+    """Raise CommandError if somebody may use the topic; `owner` is what is known of the owner that was looked for."""
+    if force:
+        return
+    spelt = ""
+    if found.owner is not None and not _is_dead(found.owner, owner):
+        spelt = f"the owner {found.owner.value.name}"
+        if owner is not None and owner.state is not OwnerState.ALIVE:
+            spelt += f" (not known for sure to be down: {owner.why})"
+    obstacles = found.obstacles(spelt)
+    if obstacles:
+        raise CommandError(
+            f"cannot delete topic '{show_name(found.topic)}': it has {obstacles}; --force deletes these too"
+        )
+
+
+def _is_dead(record: Versioned[HubInfo], owner: TopicOwner | None) -> bool:
+    """Say whether the hub that a record names is the one that was looked for, and has ended."""
+    looked_for = None if owner is None else owner.record
+    return owner is not None and owner.is_gone_for_good and looked_for is not None and looked_for.value == record.value
+
+
+def _spelled(found: TopicRecords, owner: TopicOwner | None) -> str:
+    obstacles = found.obstacles("" if owner is None else f"the owner {owner.hub}")
+    belongings = [obstacles] if obstacles else []
+    if found.ledgers:
+        belongings.append(f"the only record of {counted(found.ledgers, 'ledger')}")
+    return f"topic '{show_name(found.topic)}'" + (f" with {' and '.join(belongings)}" if belongings else "")

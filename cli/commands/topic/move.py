@@ -1,0 +1,226 @@
+"""topic move: another hub of the cluster owns a topic, in place of its owner.
+
+The owner names the other hub in the owner record, and that hub is asked to take the topic up. If the command ends in
+between, the topic is the other hub's all the same: it takes it up when it is asked for it. What others do to the topic
+at the same moment makes the command look anew, unless a version of the record was given.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.hub_names import complete_hub
+from hedwig.cli.arguments.names import TOPIC, VERSION, complete_topic
+from hedwig.cli.deployment.admin_endpoint import AdminEndpoint, RefusedError, named
+from hedwig.cli.deployment.cluster_access import ClusterAccess, find_hub
+from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.output.fields import name_fields
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.errors import BadVersionError
+from hedwig.model import HubInfo, Topic
+from hedwig.names import show_name
+from hedwig.versions import Version
+
+__all__ = ["check_version", "expected_version_option", "is_to_be_asked", "move_topic"]
+
+_LOST: Final = frozenset({"owned", "version"})
+"""Why a hub refuses what others were faster at."""
+
+expected_version_option: Final = click.option(
+    "--expected-version", type=VERSION, metavar="VERSION", help="Only if the owner record is at this version."
+)
+
+
+@click.command("move", cls=AdminCommand, example="hedwig-admin topic move news 127.0.0.1:4080")
+@click.argument("name", type=TOPIC, shell_complete=complete_topic)
+@click.argument("hub", metavar="HUB", shell_complete=complete_hub)
+@expected_version_option
+@click.option("--dry-run", is_flag=True, help="Look whether it can be done, and change nothing.")
+@owner_options()
+@click.option("--target-admin", metavar="HOST:PORT", help="A way to the admin endpoint of HUB.")
+@pass_settings
+def move_topic(
+    settings: Settings,
+    /,
+    name: Topic,
+    hub: str,
+    expected_version: Version | None,
+    dry_run: bool,
+    cluster: ClusterAccess,
+    admin: str | None,
+    target_admin: str | None,
+) -> None:
+    """Have the hub of a cluster that clients reach at HUB, host:port, own a topic in place of its owner.
+
+    The owner stores consume pointers, closes the connections that serve subscriptions of the topic, and names HUB as
+    the owner; requests that come meanwhile wait, and are sent to HUB. A topic that nobody owns is claimed by HUB.
+    """
+    output = settings.writer()
+    target = _find_target(settings, cluster, hub, target_admin)
+    deadline = time.monotonic() + settings.operation_timeout_s()
+    while True:
+        owner = OwnerFinder(settings, cluster, admin).find_existing(name)
+        check_version(owner, expected_version)
+        try:
+            moved = _look(settings, owner, target) if dry_run else _move(settings, owner, target, expected_version)
+        except _OvertakenError as exc:
+            if expected_version is None and time.monotonic() < deadline:
+                continue
+            raise exc.refused from exc
+        output.record(name_fields(name) | {**moved, "from": owner.hub or None, "owner": target.hub.name})
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The hub that is to own the topic, and its admin endpoint."""
+
+    hub: HubInfo
+    endpoint: AdminEndpoint
+
+    def owns(self, owner: TopicOwner) -> bool:
+        """Say whether this start of the hub is the owner."""
+        found = None if owner.record is None else owner.record.value
+        return found is not None and (found.address, found.epoch) == (self.hub.address, self.hub.epoch)
+
+
+class _OvertakenError(Exception):
+    """Others changed the owner between the look and the move; `refused` says how."""
+
+    def __init__(self, refused: CommandError) -> None:
+        super().__init__(str(refused))
+        self.refused = refused
+
+
+def _find_target(settings: Settings, cluster: ClusterAccess, name: str, admin: str | None) -> _Target:
+    """Return the hub called `name`. Raises CommandError unless it takes topics: before anybody gives one up for it."""
+    found = find_hub(settings, cluster, name)
+    hub = found.info.name
+    failed = f"{settings.command} failed on hub {hub}"
+    address = admin or found.admin
+    if address is None:
+        raise CommandError(
+            f"{failed}: it announces no admin endpoint; it is an original hub, or runs with admin_port = -1"
+        )
+    endpoint = AdminEndpoint(settings.command, hub, address, settings.operation_timeout_s())
+    health = endpoint.get("/health")
+    if health.get("address") != found.info.address:
+        raise CommandError(
+            f"{failed}: what answers at {endpoint.address} is hub {health.get('address')}; name a way to the right one "
+            "with --target-admin HOST:PORT"
+        )
+    try:
+        endpoint.get("/claim")
+    except RefusedError as exc:
+        said = exc.said
+        if exc.answer.get("reason") == "drained":
+            said = f"it is drained, and takes no topics; hedwig-admin hub undrain {hub} ends that"
+        raise CommandError(f"{failed}: {said}") from exc
+    return _Target(found.info, endpoint)
+
+
+def _look(settings: Settings, owner: TopicOwner, target: _Target) -> Mapping[str, Any]:
+    """Say what moving would do, as far as that can be seen."""
+    is_there = target.owns(owner)
+    if is_to_be_asked(settings.command, owner) and not is_there:
+        owner.asked(settings.command).get("/health")
+    version = None if owner.record is None else str(owner.record.version)
+    return {"result": "unchanged" if is_there else "would move", "version": version}
+
+
+def _move(settings: Settings, owner: TopicOwner, target: _Target, expected: Version | None) -> Mapping[str, Any]:
+    """Have the topic owned by `target`. Raises _OvertakenError; CommandError - it is not, or that is not known."""
+    if target.owns(owner):
+        return {"result": "unchanged", "version": _claim(settings, owner, target)["owner_version"]}
+    if not is_to_be_asked(settings.command, owner):
+        return {"result": "moved", "version": _claim(settings, owner, target, expected)["owner_version"]}
+    is_named = _hand_over(settings, owner, target)
+    return {"result": "moved", "version": _claim(settings, owner, target, is_named=is_named)["owner_version"]}
+
+
+def _hand_over(settings: Settings, owner: TopicOwner, target: _Target) -> bool:
+    """Have the owner name `target` in its place; return whether that is known to be done."""
+    assert owner.record is not None, "who is alive is on record"
+    path = named(
+        "/release",
+        topic=owner.topic,
+        to=target.hub.address,
+        epoch=target.hub.epoch,
+        version=str(owner.record.version),
+    )
+    try:
+        told = owner.asked(settings.command).post(path)
+    except CommandError as exc:
+        reason = exc.answer.get("reason") if isinstance(exc, RefusedError) else None
+        if reason in _LOST:
+            raise _OvertakenError(exc) from exc
+        if reason == "target":
+            raise CommandError(
+                f"{settings.command} failed on hub {target.hub.name}: the owner, {owner.hub}, finds that it has "
+                "ended, or was started again; nothing was changed",
+                ExitCode.UNAVAILABLE,
+            ) from exc
+        if exc.code is not ExitCode.OUTCOME_UNKNOWN:
+            raise
+        _claim_in_doubt(settings, owner, target, exc)
+        return True
+    return bool(told["owner"])
+
+
+def _claim_in_doubt(settings: Settings, owner: TopicOwner, target: _Target, error: CommandError) -> None:
+    """Find out from the target itself whether it was named. Raises `error` unless it has the topic."""
+    try:
+        _claim(settings, owner, target)
+    except (_OvertakenError, CommandError):
+        raise error from None
+
+
+def _claim(
+    settings: Settings, owner: TopicOwner, target: _Target, expected: Version | None = None, *, is_named: bool = False
+) -> Any:
+    """Have the target serve the topic, and return what it says; `is_named`: the owner record names it already."""
+    path = named("/claim", topic=owner.topic, version=None if expected is None else str(expected))
+    name, hub = show_name(owner.topic), target.hub.name
+    failed = f"{settings.command} failed on topic '{name}'"
+    try:
+        return target.endpoint.post(path)
+    except CommandError as exc:
+        if isinstance(exc, RefusedError) and exc.answer.get("reason") in _LOST:
+            raise _OvertakenError(
+                CommandError(f"{failed}: hub {hub} did not get it: {exc.said}; move it again to try anew", exc.code)
+            ) from exc
+        if not is_named:
+            raise
+        said = exc.said if isinstance(exc, RefusedError) else str(exc)
+        raise CommandError(
+            f"{failed}: its owner record names hub {hub} now, which does not serve it yet: {said}; it will "
+            "once it can, and when it ends any other hub can",
+            exc.code,
+        ) from exc
+
+
+def is_to_be_asked(command: str, owner: TopicOwner) -> bool:
+    """Say whether there is an owner. Raises CommandError if whether it is alive is not known."""
+    if owner.state is OwnerState.UNKNOWN:
+        raise CommandError(
+            f"{command} failed on topic '{show_name(owner.topic)}': whether its owner {owner.hub} is alive is not "
+            f"known: {owner.why}",
+            ExitCode.UNAVAILABLE,
+        )
+    return owner.state is OwnerState.ALIVE
+
+
+def check_version(owner: TopicOwner, expected: Version | None) -> None:
+    """Raise BadVersionError, or CommandError if there is no owner record, unless it is at version `expected`."""
+    record = owner.record
+    if expected is None or (record is not None and record.version == expected):
+        return
+    name = show_name(owner.topic)
+    if record is None:
+        raise CommandError(f"topic '{name}' has no owner, so its owner record has no version", ExitCode.NOT_FOUND)
+    raise BadVersionError(f"the owner record of topic '{name}' is at version {record.version}, not {expected}", record)

@@ -1,0 +1,153 @@
+"""The commands about who owns a topic, but for move: owner, release."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.names import TOPIC, complete_topic
+from hedwig.cli.commands.topic.move import check_version, expected_version_option, is_to_be_asked
+from hedwig.cli.deployment.admin_endpoint import RefusedError, named
+from hedwig.cli.deployment.cluster_access import ClusterAccess
+from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.cli.output.fields import name_fields
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.model import HubInfo, Topic
+from hedwig.names import show_name
+from hedwig.versions import Version, Versioned
+
+__all__ = ["ReleaseResult", "release", "release_topic", "show_owners"]
+
+_COLUMNS: Final = ("topic", "owner", "state", "why", "admin", "epoch", "version")
+_SHOWN: Final = ("topic", "owner", "state", "why")
+_NOT_FOUND: Final = 404
+
+
+@click.command("owner", cls=AdminCommand, example="hedwig-admin topic owner news")
+@click.argument("names", nargs=-1, required=True, type=TOPIC, metavar="NAME...", shell_complete=complete_topic)
+@owner_options()
+@pass_settings
+def show_owners(settings: Settings, /, names: Sequence[Topic], cluster: ClusterAccess, admin: str | None) -> None:
+    """Show which hub owns each topic, and whether that hub is alive.
+
+    A hub of a cluster is looked for in ZooKeeper; a standalone one is asked itself.
+    """
+    output = settings.writer()
+    owners = OwnerFinder(settings, cluster, admin).find_all(list(dict.fromkeys(names)))
+    there = [owner for owner in owners if owner.exists]
+    if there:
+        output.begin("topics", _COLUMNS, _SHOWN)
+        output.page([_owner_row(owner) for owner in there])
+        output.end()
+    missing = [owner for owner in owners if not owner.exists]
+    if missing:
+        said = ", ".join(f"'{show_name(owner.topic)}'" for owner in missing[:10])
+        more = f" and {len(missing) - 10:,} more" if len(missing) > 10 else ""
+        raise CommandError(
+            f"there is no topic {said}{more}; see what there is with: hedwig-admin topic list", ExitCode.NOT_FOUND
+        )
+
+
+class ReleaseResult(StrEnum):
+    """What became of a release."""
+
+    RELEASED = "released"
+    NOT_OWNED = "not owned"
+    """No hub owned the topic."""
+    OWNER_GONE = "owner gone"
+    """The record names a hub that serves nobody: there was nobody to ask, and it stays."""
+
+
+@click.command("release", cls=AdminCommand, example="hedwig-admin topic release news")
+@click.argument("name", type=TOPIC, shell_complete=complete_topic)
+@expected_version_option
+@click.option("--dry-run", is_flag=True, help="Look whether it can be done, and change nothing.")
+@owner_options()
+@pass_settings
+def release_topic(
+    settings: Settings,
+    /,
+    name: Topic,
+    expected_version: Version | None,
+    dry_run: bool,
+    cluster: ClusterAccess,
+    admin: str | None,
+) -> None:
+    """Have the owner of a topic give it up; the next hub that is asked for it owns it then.
+
+    Consume pointers are stored first, and connections that serve its subscriptions are closed, upon which clients
+    subscribe again. The record of an owner that is gone stays: the next hub that is asked for the topic replaces it.
+    """
+    output = settings.writer()
+    owner = OwnerFinder(settings, cluster, admin).find_existing(name)
+    check_version(owner, expected_version)
+    if not dry_run:
+        result = str(release(settings, owner))
+    elif is_to_be_asked(settings.command, owner):
+        owner.asked(settings.command).get("/health")
+        result = "would release"
+    else:
+        result = str(_without_owner(owner))
+    if result == ReleaseResult.OWNER_GONE:
+        click.echo(
+            f"its owner {owner.hub} is gone ({owner.why}), and its record stays until a hub is asked for the topic; "
+            "hedwig-admin metadata repair --kind dead-owner deletes such records",
+            err=True,
+        )
+    record = owner.record
+    output.record(
+        name_fields(name)
+        | {
+            "result": result,
+            "owner": owner.hub or None,
+            "owner_state": str(owner.state),
+            "version": None if record is None else str(record.version),
+        }
+    )
+
+
+def _owner_row(owner: TopicOwner) -> dict[str, Any]:
+    record = owner.record
+    return name_fields(owner.topic) | {
+        "owner": owner.hub or None,
+        "state": str(owner.state),
+        "why": owner.why or None,
+        "admin": None if owner.endpoint is None else owner.endpoint.address,
+        "epoch": None if record is None else record.value.epoch,
+        "version": None if record is None else str(record.version),
+    }
+
+
+def release(settings: Settings, owner: TopicOwner) -> ReleaseResult:
+    """Have the owner release the topic.
+
+    Raises: CommandError - the owner refuses, does not answer, or may be alive and cannot be asked.
+    """
+    if not is_to_be_asked(settings.command, owner):
+        return _without_owner(owner)
+    assert owner.record is not None, "who is alive is on record"
+    endpoint, version = owner.asked(settings.command), str(owner.record.version)
+    path = named("/release", topic=owner.topic, version=version)
+    try:
+        endpoint.post(path)
+    except RefusedError as exc:
+        if exc.status != _NOT_FOUND:
+            raise
+        if _record_of(settings, owner.topic) != owner.record:
+            return ReleaseResult.NOT_OWNED  # It released the topic by itself meanwhile.
+        # It is on record, and does not serve the topic: it has to take it up before it can give it up.
+        claimed = endpoint.post(named("/claim", topic=owner.topic, version=version))
+        endpoint.post(named("/release", topic=owner.topic, version=claimed["owner_version"]))
+    return ReleaseResult.RELEASED
+
+
+def _without_owner(owner: TopicOwner) -> ReleaseResult:
+    return ReleaseResult.OWNER_GONE if owner.state is OwnerState.GONE else ReleaseResult.NOT_OWNED
+
+
+def _record_of(settings: Settings, topic: Topic) -> Versioned[HubInfo] | None:
+    return with_store(settings, lambda store: store.ownership.read_owner_info(topic))

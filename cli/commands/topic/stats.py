@@ -1,0 +1,131 @@
+"""The command `hedwig-admin topic stats`: what a topic holds, and what goes on in it."""
+
+import time
+from typing import Any, Final
+
+import click
+
+from hedwig.cli.arguments.names import TOPIC, complete_topic
+from hedwig.cli.deployment.admin_endpoint import RefusedError, named, topic_path
+from hedwig.cli.deployment.cluster_access import ClusterAccess
+from hedwig.cli.deployment.topic_owner import OwnerFinder, OwnerState, TopicOwner, owner_options
+from hedwig.cli.errors import CommandError
+from hedwig.cli.output.fields import name_fields, version_text
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.access import with_store
+from hedwig.cli.settings.settings import Settings, pass_settings
+from hedwig.cli.topics.topic_positions import TopicPositions
+from hedwig.metadata import MetadataStore
+from hedwig.model import LedgerRanges, Topic
+from hedwig.versions import Versioned
+
+__all__ = ["show_stats"]
+
+_NOT_FOUND: Final = 404
+
+
+@click.command("stats", cls=AdminCommand, example="hedwig-admin topic stats news")
+@click.argument("name", type=TOPIC, shell_complete=complete_topic)
+@click.option(
+    "--over",
+    "over_s",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For how long the rate of publishes is measured; 0: it is not.",
+)
+@owner_options()
+@pass_settings
+def show_stats(settings: Settings, /, name: Topic, over_s: float, cluster: ClusterAccess, admin: str | None) -> None:
+    """Show how many messages and subscriptions a topic has, how far behind they are, and how fast it grows.
+
+    The owner is asked if there is one that can be; of a topic that nobody owns the store knows all but the messages in
+    a ledger that was left open.
+    """
+    output = settings.writer()
+    owner = OwnerFinder(settings, cluster, admin).find_existing(name)
+    levels = _ask_owner(settings, owner, over_s)
+    kept, lowest, count = _read_store(settings, name, with_subscriptions=levels is None)
+    positions = TopicPositions(kept.value.ranges if kept is not None else ())
+    if levels is None:
+        last_id = positions.last_id
+        levels = {
+            "durable": None,
+            "first_id": positions.first_id,
+            "last_id": last_id,
+            "subscriptions": count,
+            "attached": None,
+            "lag_messages_max": None if last_id is None else max(0, last_id - lowest) if count else 0,
+            "publishes_per_s": None,
+            "rate_over_s": None,
+            "owned_for_s": None,
+            "unused_for_s": None,
+        }
+    output.record(
+        name_fields(name)
+        | {"owner": owner.hub or None, "owner_state": str(owner.state)}
+        | levels
+        | {
+            "stored_messages": positions.messages(levels["last_id"]),
+            "ledgers": len(positions.held),
+            "version": version_text(None if kept is None else kept.version),
+        }
+    )
+
+
+def _ask_owner(settings: Settings, owner: TopicOwner, over_s: float) -> dict[str, Any] | None:
+    """Return what the owner says of the topic; None if there is none, or it cannot be asked, which is said."""
+    if owner.state is OwnerState.UNKNOWN:
+        click.echo(f"whether its owner {owner.hub} is alive is not known: {owner.why}", err=True)
+    if owner.state is not OwnerState.ALIVE:
+        return None
+    try:
+        endpoint = owner.asked(settings.command)
+        first = endpoint.get(f"{topic_path(owner.topic)}?limit=1")
+        began_at = time.monotonic()
+        lag = endpoint.get(named("/lag", topic=owner.topic, limit=1))
+        rate, seconds, last = None, None, first
+        if over_s:
+            time.sleep(max(0.0, began_at + over_s - time.monotonic()))
+            last = endpoint.get(f"{topic_path(owner.topic)}?limit=1")
+            seconds = time.monotonic() - began_at
+            rate = (last["last_id"] - first["last_id"]) / seconds
+    except RefusedError as exc:
+        if exc.status != _NOT_FOUND:
+            raise
+        return None  # It was released meanwhile.
+    except CommandError as exc:
+        click.echo(f"{exc}; what follows is from the store", err=True)
+        return None
+    return {
+        "durable": last["durable"],
+        "first_id": last["first_id"],
+        "last_id": last["last_id"],
+        "subscriptions": lag["count"],
+        "attached": last["attached"],
+        "lag_messages_max": lag["lag_messages_max"],
+        "publishes_per_s": None if rate is None else round(rate, 3),
+        "rate_over_s": None if seconds is None else round(seconds, 3),
+        "owned_for_s": last["owned_for_s"],
+        "unused_for_s": last["unused_for_s"],
+    }
+
+
+def _read_store(
+    settings: Settings, topic: Topic, *, with_subscriptions: bool
+) -> tuple[Versioned[LedgerRanges] | None, int, int]:
+    """Return the ranges of a topic, and, if wanted, the lowest consume pointer and how many subscriptions there are."""
+
+    async def read(store: MetadataStore) -> tuple[Versioned[LedgerRanges] | None, int, int]:
+        kept = await store.persistence.read_topic_persistence_info(topic)
+        lowest, count = 0, 0
+        if with_subscriptions:
+            async for _, found in store.subscriptions.read_subscriptions(topic):
+                state = found.value.state
+                consumed = 0 if state is None else state.consumed.local
+                lowest = consumed if not count else min(lowest, consumed)
+                count += 1
+        return kept, lowest, count
+
+    return with_store(settings, read)

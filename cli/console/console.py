@@ -1,0 +1,81 @@
+"""The command `hedwig-admin console`: an interactive shell, with all of hedwig-admin and of the original's console."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from hedwig.cli.arguments.interruptible_file import standard_input_is_closed
+from hedwig.cli.console.commands import console_commands
+from hedwig.cli.console.session import ConsoleSession
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.program import AdminCommand
+from hedwig.cli.settings.setting_options import (
+    cluster_setting_options,
+    hub_setting_options,
+    ledger_setting_options,
+    owner_setting_options,
+)
+from hedwig.cli.settings.settings import Settings, pass_settings
+
+__all__ = ["console"]
+
+
+def _told() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of all commands; every line goes by their values."""
+    options = (
+        *hub_setting_options(),
+        *cluster_setting_options(),
+        *owner_setting_options(),
+        *ledger_setting_options(),
+    )
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.command("console", cls=AdminCommand, example="hedwig-admin console -c 'show topics' -c 'describe topic news'")
+@click.option("-c", "--command", "lines", multiple=True, metavar="LINE", help="Run this line and end; may be repeated.")
+@_told()
+@click.pass_context
+@pass_settings
+def console(settings: Settings, ctx: click.Context, lines: Sequence[str]) -> None:
+    """Type commands one after the other, with history and completion, until quit or Ctrl-D.
+
+    All commands of hedwig-admin are there, without its name, and all of the original's console, by its names: pub, sub,
+    closesub, unsub, rmsub, consumeto, pubsub, show, describe, readtopic, format, set, history, redo, help, quit. What
+    sub opens stays open, and what it receives is shown, until closesub, unsub or quit. Ctrl-C ends a command.
+
+    Options that are given here hold for every line; set changes them. Lines are read from standard input if that is no
+    terminal; then, and with -c, the exit code is that of the last line that failed.
+    """
+    root = ctx.find_root().command
+    assert isinstance(root, click.Group), "commands are found in groups"
+    session = ConsoleSession(settings, root.commands, console_commands)
+    try:
+        if not lines and sys.stdin is None:
+            raise standard_input_is_closed()
+        if lines or not sys.stdin.isatty():
+            ctx.exit(_run_all(session, lines or (line.rstrip("\n") for line in sys.stdin)))
+        from hedwig.cli.console.prompt import run_prompt
+
+        run_prompt(session)
+    finally:
+        session.close()
+
+
+def _run_all(session: ConsoleSession, lines: Iterable[str]) -> int:
+    """Run lines, also after one that failed; return the exit code of the last that did. Ctrl-C ends all."""
+    failed: int = ExitCode.DONE
+    for line in lines:
+        failed = session.execute(line) or failed
+        if failed == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
+        if session.is_over:
+            break
+    return failed

@@ -1,0 +1,113 @@
+"""A session of the console: the commands that it offers, what it was told, and what goes on behind the prompt."""
+
+import shlex
+import sys
+import threading
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
+from typing import Final
+
+import click
+
+from hedwig.cli.console.subscriptions import OpenSubscriptions
+from hedwig.cli.errors import ExitCode
+from hedwig.cli.program import PROGRAM_NAME, Program
+from hedwig.cli.settings.configuration import Value
+from hedwig.cli.settings.settings import Settings
+
+__all__ = ["ConsoleSession"]
+
+_FREE_TEXT: Final = ("pub", "pubsub")
+"""The commands of the original whose words need no quotes, whatever is in them."""
+_REDO: Final = "redo"
+
+
+class ConsoleSession:
+    """Runs lines. `settings` are those that the console was started with; `commands` all of hedwig-admin.
+
+    `offer` makes the commands that the console has beside these, given the session.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        commands: MutableMapping[str, click.Command],
+        offer: "Callable[[ConsoleSession], Mapping[str, click.Command]]",
+    ) -> None:
+        self._settings = settings
+        self.flags: dict[str, Value] = dict(settings.flags)
+        """The settings that every line goes by, unless it says otherwise."""
+        self.lines: list[str] = []
+        """What was typed, oldest first, without those lines that repeat others."""
+        self.is_over = False
+        self.says_events = True
+        """Whether it says that a subscription was lost, as `set printwatches` has it."""
+        self.turn = threading.Lock()
+        """Held by whoever writes: a command for as long as it runs, a subscription for each message."""
+        self.subscriptions = OpenSubscriptions(self)
+        self.program = Program(
+            PROGRAM_NAME,
+            example="help pub",
+            commands=ChainMap(dict(offer(self)), commands),
+            help="The commands of hedwig-admin, and those of the original's console: type one, or help COMMAND.",
+        )
+        self._admin = Program(PROGRAM_NAME, example="topic list", commands=commands)
+
+    def settings(self) -> Settings:
+        """Return the settings for one line."""
+        return replace(self._settings, flags=dict(self.flags), command="", _saved=None)
+
+    def execute(self, line: str) -> int:
+        """Run a line that was typed, and keep it; return its exit code."""
+        with self.turn:
+            code = self.run(line)
+        self.keep(line)
+        return code
+
+    def keep(self, line: str) -> None:
+        """Keep a line for `history`, unless it repeats another one."""
+        words = [word for word in line.split()[:2] if word != PROGRAM_NAME]
+        if words and words[0] != _REDO:
+            self.lines.append(line)
+
+    def run(self, line: str) -> int:
+        """Run a line, and return its exit code; what is wrong with it is said on standard error."""
+        try:
+            words = split_line(line)
+        except ValueError as exc:
+            click.echo(f"error: {exc}: {line.strip()!r}; put what has blanks or quotes in it in quotes", err=True)
+            return ExitCode.USAGE
+        return self.run_words(words) if words else ExitCode.DONE
+
+    def run_words(self, words: list[str], settings: Settings | None = None) -> int:
+        """Run a command given as words, by `settings` or those of the session; return its exit code."""
+        return self.program.run_line(words, settings or self.settings())
+
+    def run_of_admin(self, words: list[str], settings: Settings) -> int:
+        """Run a command of hedwig-admin, also one that has another meaning here; return its exit code."""
+        return self._admin.run_line(words, settings)
+
+    def say(self, line: str) -> None:
+        """Write a line, from any thread, when no command is writing."""
+        with self.turn:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        """Close all subscriptions that are open here; they go on to exist."""
+        self.subscriptions.close()
+
+
+def split_line(line: str) -> list[str]:
+    """Return the words of a line, none of a comment. Raises ValueError if a quote is not closed."""
+    if line.lstrip().startswith("#"):
+        return []
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+        if words[0] not in _FREE_TEXT:
+            raise
+    # So that what help and error messages name can be pasted.
+    return words[1:] if words[:1] == [PROGRAM_NAME] else words

@@ -1,0 +1,1 @@
+"""Probes: whether a server that was started answers."""

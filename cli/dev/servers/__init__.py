@@ -1,0 +1,1 @@
+"""The servers that `dev` starts, one module for each kind."""

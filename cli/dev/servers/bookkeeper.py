@@ -1,0 +1,113 @@
+"""Bookies of BookKeeper 4.17, which keep the messages of our hubs."""
+
+import sys
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.probes.socket_frames import FrameSocket
+from hedwig.cli.dev.probes.zookeeper_wire import ZooKeeperSession
+from hedwig.cli.dev.servers.server_kind import (
+    PROBE_TIMEOUT_S,
+    Launch,
+    NotReadyError,
+    PortKeeper,
+    Service,
+    Site,
+    write_properties,
+)
+from hedwig.cli.dev.state import ServerRecord
+
+__all__ = ["BOOKKEEPER", "LEDGERS_ROOT", "BookieKind"]
+
+_PARENT = "/bookkeeper"
+LEDGERS_ROOT = f"{_PARENT}/ledgers"
+"""Where the bookies register and ledger metadata are. Bookies of 4.3 have another root, and would not take this one."""
+
+_AVAILABLE = f"{LEDGERS_ROOT}/available"
+_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+_SESSION_TIMEOUT_MS = 4_000
+_MIB = 1 << 20
+
+# The protocol's third version, operation "bookie info", transaction 1.
+_HEADER = bytes.fromhex("0a06080310081801")
+_ASK_FOR_SPACE = _HEADER + bytes.fromhex("ca06 02 0801")
+_DONE = bytes.fromhex("1000")
+
+# What makes a single append quick; measured in docs/bookkeeper.md.
+_JOURNAL: dict[str, object] = {
+    "journalSyncData": "true",
+    "journalFlushWhenQueueEmpty": "true",
+    "journalAdaptiveGroupWrites": "true",
+    "journalMaxGroupWaitMSec": 1,
+    "journalMaxSizeMB": 64,
+    "journalPreAllocSizeMB": 4,
+    "journalMaxBackups": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BookieKind:
+    """A bookie of BookKeeper 4.17."""
+
+    name: str = "bookie"
+    classpath: str = "bookkeeper"
+    heap_mb: int = 256
+    count_option: str | None = "bookies"
+    starts_after: Sequence[str] = ("zookeeper",)
+    answers_after: Sequence[str] = ()
+    # Its address is in the cookie that it checks at every start, and in the metadata of every ledger.
+    port_kept_by: PortKeeper = PortKeeper.ITS_DATA
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("bookie",)
+
+    def prepare(self, site: Site, record: ServerRecord) -> Launch:
+        """Set the cluster up in ZooKeeper if that was not done yet, and write bookie.conf."""
+        with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
+            for path in (_PARENT, LEDGERS_ROOT, _AVAILABLE, f"{_AVAILABLE}/readonly"):
+                session.create(path)
+            session.create(f"{LEDGERS_ROOT}/INSTANCEID", str(uuid.uuid4()))
+            session.create(f"{LEDGERS_ROOT}/LAYOUT", _LAYOUT)
+            session.close_session()
+        directory, data = site.configuration(record.name), site.data(record.name)
+        properties: dict[str, object] = {
+            "bookiePort": record.port,
+            # Without it a bookie listens on all addresses of the machine.
+            "listeningInterface": "lo0" if sys.platform == "darwin" else "lo",
+            "advertisedAddress": LOOPBACK,
+            "allowLoopback": "true",
+            "metadataServiceUri": f"zk+hierarchical://{site.address('zookeeper').replace(',', ';')}{LEDGERS_ROOT}",
+            "zkTimeout": _SESSION_TIMEOUT_MS,
+            "journalDirectories": data / "journal",
+            "ledgerDirectories": data / "ledgers",
+            # For a small disk: files are preallocated at this size, and by their defaults bookies that have less than
+            # a gigabyte left take nothing.
+            "logSizeLimit": 64 * _MIB,
+            "minUsableSizeForEntryLogCreation": _MIB,
+            "minUsableSizeForIndexFileCreation": _MIB,
+            "diskUsageThreshold": 0.99,
+        }
+        file = write_properties(
+            directory / "bookie.conf", properties | _JOURNAL | dict(site.state.settings.bookie_properties)
+        )
+        return Launch("org.apache.bookkeeper.server.Main", ["--conf", str(file)])
+
+    def check(self, site: Site, record: ServerRecord) -> None:
+        """Find it registered as available, and answering."""
+        with FrameSocket(record.port, PROBE_TIMEOUT_S) as connection:
+            connection.send_frame(_ASK_FOR_SPACE)
+            if not connection.receive_frame().startswith(_HEADER + _DONE):
+                raise NotReadyError("it refuses to say how much space it has")
+        # A node that a killed predecessor left behind may stand for it: it answers while it waits for that to go, and
+        # at once puts its own there.
+        with ZooKeeperSession(site.state.of_kind("zookeeper")[0].port, PROBE_TIMEOUT_S) as session:
+            registered = session.children(_AVAILABLE)
+            session.close_session()
+        if f"{LOOPBACK}:{record.port}" not in registered:
+            raise NotReadyError(f"it is not registered under {_AVAILABLE}")
+
+
+BOOKKEEPER = Service("bookkeeper", (BookieKind(),), ("zookeeper",))

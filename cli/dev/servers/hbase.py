@@ -1,0 +1,155 @@
+"""HBase on an external ZooKeeper: a master and region servers, each a process of its own."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.probes.hbase_wire import HBaseCallError, HBaseConnection
+from hedwig.cli.dev.servers.log4j import write_log4j
+from hedwig.cli.dev.servers.server_kind import PROBE_TIMEOUT_S, Launch, NotReadyError, PortKeeper, Service, Site
+from hedwig.cli.dev.state import ServerRecord
+
+__all__ = ["HBASE", "MASTER", "REGION_SERVER", "MasterKind", "RegionServerKind", "write_hbase_configuration"]
+
+MASTER, REGION_SERVER = "hbase-master", "regionserver"
+
+_SESSION_TIMEOUT_MS = 4_000
+_NEVER_MS = 2_000_000_000
+
+
+def write_hbase_configuration(site: Site, record: ServerRecord, own: Mapping[str, object]) -> Path:
+    """Write hbase-site.xml and log4j.properties for one HBase process and return their directory.
+
+    The log is flushed to the system on each write and the page cache outlives the process, so what a region server
+    acknowledged survives its kill -9; it need not survive a crash of the machine.
+    """
+    zookeepers = site.state.of_kind("zookeeper")
+    shared = site.data("hbase")
+    properties: dict[str, object] = {
+        "hbase.cluster.distributed": "true",
+        "hbase.rootdir": f"file://{shared / 'root'}",
+        "hbase.tmp.dir": site.scratch(record.name),
+        "hadoop.tmp.dir": site.scratch(record.name),
+        "hbase.zookeeper.quorum": site.address("zookeeper"),
+        "hbase.zookeeper.property.clientPort": zookeepers[0].port,
+        "zookeeper.znode.parent": "/hbase",
+        "zookeeper.session.timeout": _SESSION_TIMEOUT_MS,
+        # Hadoop 2's local file system admits no hflush, and a region server that insists on it aborts.
+        "hbase.unsafe.stream.capability.enforce": "false",
+        "hbase.wal.provider": "filesystem",
+        "hbase.master.hostname": "localhost",
+        "hbase.master.ipc.address": LOOPBACK,
+        "hbase.master.info.port": -1,
+        "hbase.regionserver.hostname": "localhost",
+        "hbase.regionserver.ipc.address": LOOPBACK,
+        "hbase.regionserver.info.port": -1,
+        # Start without the waits that suit a large cluster.
+        "hbase.regionserver.msginterval": 300,
+        "hbase.master.wait.on.regionservers.mintostart": 1,
+        "hbase.master.wait.on.regionservers.maxtostart": max(1, len(site.state.of_kind(REGION_SERVER))),
+        "hbase.master.wait.on.regionservers.interval": 100,
+        "hbase.master.wait.on.regionservers.timeout": 1_000,
+        "hbase.procedure.remote.dispatcher.delay.msec": 10,
+        # Each family of each HBase region that is written to would set 2 MiB aside: a test run makes hundreds of them.
+        "hbase.hregion.memstore.mslab.enabled": "false",
+        # Regions move only when a server dies or somebody asks.
+        "hbase.balancer.period": _NEVER_MS,
+        "hbase.normalizer.period": _NEVER_MS,
+    }
+    properties |= own
+    properties |= site.state.settings.hbase_properties
+    directory = site.configuration(record.name)
+    entries = "".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(str(value))}</value></property>\n"
+        for name, value in properties.items()
+    )
+    (directory / "hbase-site.xml").write_text(f'<?xml version="1.0"?>\n<configuration>\n{entries}</configuration>\n')
+    write_log4j(directory)
+    return directory
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKind:
+    """The HBase master."""
+
+    name: str = MASTER
+    classpath: str = "hbase"
+    heap_mb: int = 384
+    count_option: str | None = None
+    starts_after: Sequence[str] = ("zookeeper",)
+    answers_after: Sequence[str] = ()
+    port_kept_by: PortKeeper = PortKeeper.NOBODY
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("rpc",)
+
+    def prepare(self, site: Site, record: ServerRecord) -> Launch:
+        """Write its hbase-site.xml."""
+        directory = write_hbase_configuration(site, record, {"hbase.master.port": record.port})
+        return Launch("org.apache.hadoop.hbase.master.HMaster", ["start"], class_directory=directory)
+
+    def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
+        """Ask for the tables, which only an initialised master knows, and read hbase:meta where it says that it is."""
+        _check_meta(record.port)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionServerKind:
+    """An HBase region server."""
+
+    name: str = REGION_SERVER
+    classpath: str = "hbase"
+    heap_mb: int = 512
+    count_option: str | None = "regionservers"
+    starts_after: Sequence[str] = ("zookeeper",)
+    answers_after: Sequence[str] = ()
+    port_kept_by: PortKeeper = PortKeeper.NOBODY
+
+    def port_roles(self, count: int) -> Sequence[str]:  # noqa: ARG002 (as many as there may be of them)
+        """Name its port."""
+        return ("rpc",)
+
+    def prepare(self, site: Site, record: ServerRecord) -> Launch:
+        """Write its hbase-site.xml."""
+        directory = write_hbase_configuration(site, record, {"hbase.regionserver.port": record.port})
+        return Launch("org.apache.hadoop.hbase.regionserver.HRegionServer", ["start"], class_directory=directory)
+
+    def check(self, site: Site, record: ServerRecord) -> None:
+        """Ask it for its name, find this very incarnation among the servers of the master, and read hbase:meta."""
+        masters = site.state.of_kind(MASTER)
+        if not masters:
+            raise NotReadyError("there is no master to register with")
+        with _answers_of("it"), HBaseConnection(record.port, "AdminService", PROBE_TIMEOUT_S) as server:
+            name = server.own_name()
+        with _answers_of("the master"), HBaseConnection(masters[0].port, "MasterService", PROBE_TIMEOUT_S) as master:
+            if name not in master.live_servers():
+                raise NotReadyError("it is not registered with the master yet")
+        _check_meta(masters[0].port)
+
+
+def _check_meta(master_port: int) -> None:
+    with _answers_of("the master"), HBaseConnection(master_port, "MasterService", PROBE_TIMEOUT_S) as master:
+        master.table_names()
+    with _answers_of("the master"), HBaseConnection(master_port, "ClientMetaService", PROBE_TIMEOUT_S) as registry:
+        meta = registry.meta_server()
+    if meta is None:
+        raise NotReadyError("hbase:meta is on no region server")
+    with _answers_of("hbase:meta"), HBaseConnection(meta.port, "ClientService", PROBE_TIMEOUT_S) as server:
+        server.read_meta()
+
+
+@contextlib.contextmanager
+def _answers_of(who: str) -> Iterator[None]:
+    try:
+        yield
+    except HBaseCallError as exc:
+        raise NotReadyError(f"{who} answers {str(exc).rpartition('.')[2]}") from exc
+    except OSError as exc:
+        raise NotReadyError(f"{who} does not answer: {exc}") from exc
+
+
+HBASE = Service("hbase", (MasterKind(), RegionServerKind()), ("zookeeper",))

@@ -1,0 +1,75 @@
+"""ZooKeeper: one server, or a quorum of several."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hedwig.cli.dev.ports import LOOPBACK
+from hedwig.cli.dev.probes.zookeeper_wire import four_letter_word
+from hedwig.cli.dev.servers.server_kind import (
+    PROBE_TIMEOUT_S,
+    Launch,
+    NotReadyError,
+    PortKeeper,
+    Service,
+    Site,
+    write_properties,
+)
+from hedwig.cli.dev.state import ServerRecord
+
+__all__ = ["ZOOKEEPER", "ZooKeeperKind"]
+
+# The shortest session is two ticks and the longest twenty: 1 s to 10 s.
+_TICK_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperKind:
+    """A ZooKeeper server."""
+
+    name: str = "zookeeper"
+    classpath: str = "zookeeper"
+    heap_mb: int = 256
+    count_option: str | None = "zookeepers"
+    starts_after: Sequence[str] = ()
+    answers_after: Sequence[str] = ()
+    port_kept_by: PortKeeper = PortKeeper.THOSE_WHO_NEED_IT
+
+    def port_roles(self, count: int) -> Sequence[str]:
+        """Name its ports: a server that has no peers listens for clients only."""
+        return ("client", "peer", "election") if count > 1 else ("client",)
+
+    def prepare(self, site: Site, record: ServerRecord) -> Launch:
+        """Write zoo.cfg, and myid when there are several."""
+        data = site.data(record.name)
+        properties: dict[str, object] = {
+            "tickTime": _TICK_MS,
+            "dataDir": data,
+            "clientPort": record.port,
+            "clientPortAddress": LOOPBACK,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            "maxClientCnxns": 0,
+        }
+        peers = site.state.of_kind(self.name)
+        if len(peers) > 1:
+            # In ticks: 10 s to join the leader, 5 s to lag behind it.
+            properties |= {"initLimit": 20, "syncLimit": 10}
+            for peer in peers:
+                properties[f"server.{peer.number}"] = f"{LOOPBACK}:{peer.ports['peer']}:{peer.ports['election']}"
+            (data / "myid").write_text(f"{record.number}\n")
+        properties |= site.state.settings.zookeeper_properties
+        path = write_properties(site.configuration(record.name) / "zoo.cfg", properties)
+        logging = [
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+        ]
+        return Launch("org.apache.zookeeper.server.quorum.QuorumPeerMain", [str(path)], logging)
+
+    def check(self, site: Site, record: ServerRecord) -> None:  # noqa: ARG002 (the signature is that of every kind)
+        """Ask for its mode: it has one only while it serves, in a quorum only while that has a leader."""
+        answer = four_letter_word(record.port, "srvr", PROBE_TIMEOUT_S)
+        if "Mode: " not in answer:
+            raise NotReadyError("it serves no requests yet")
+
+
+ZOOKEEPER = Service("zookeeper", (ZooKeeperKind(),))

@@ -1,0 +1,1 @@
+"""Loads: very many rows or messages from a file, with a result file from which to go on."""

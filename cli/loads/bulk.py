@@ -1,0 +1,236 @@
+"""Bulk creation: the rows of a file through a loader, with progress, and a result file from which to go on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import click
+
+from hedwig.cli.arguments.input_file import InputFile
+from hedwig.cli.arguments.option_group import option_group
+from hedwig.cli.errors import CommandError
+from hedwig.cli.loads.bulk_input import BulkInput, InputRow, RowBatch
+from hedwig.cli.loads.result_file import Load, ResultFile
+from hedwig.cli.output.progress import LoadProgress, load_progress
+from hedwig.cli.settings.access import with_store_to_load
+from hedwig.cli.settings.settings import Settings
+from hedwig.metadata import MetadataStore, RecordKey
+from hedwig.metadata.bulk.loading import BATCH_ROWS, BATCHES_IN_FLIGHT, RowOutcome, RowResult, load_batches
+from hedwig.metadata.migration.freeze_watch import FreezeWatch
+
+__all__ = ["BulkOptions", "Creator", "bulk_options", "run_load"]
+
+_FAILURES_SHOWN: Final = 10
+
+
+class Creator(Protocol):
+    """What a load does with its rows."""
+
+    async def create(self, keys: Sequence[RecordKey]) -> list[RowOutcome]:
+        """Create what `keys` name; one outcome each, in their order."""
+
+    async def exists(self, key: RecordKey) -> bool:
+        """Say whether what `key` names exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkOptions:
+    """The options of a bulk command."""
+
+    file: str
+    result: Path | None = None
+    restart: bool = False
+    batch_rows: int = BATCH_ROWS
+    in_flight: int = BATCHES_IN_FLIGHT
+
+
+def bulk_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a bulk command, which gets them as `bulk`: None without -f."""
+    options = (
+        click.option(
+            "-f",
+            "--file",
+            metavar="FILE",
+            type=InputFile(allow_dash=True),
+            help="Read names from a tab-separated file, plain or gzip; - is standard input.",
+        ),
+        click.option(
+            "--result",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="With -f: write failures and progress here, and go on from here.  [default: beside the input]",
+        ),
+        click.option("--restart", is_flag=True, help="With -f: begin anew, whatever the result file says."),
+        click.option(
+            "--batch-rows",
+            type=click.IntRange(1, 10_000),
+            help=f"With -f: rows that go to the store together.  [default: {BATCH_ROWS}]",
+        ),
+        click.option(
+            "--in-flight",
+            type=click.IntRange(1, 64),
+            help=f"With -f: batches that are under way at once.  [default: {BATCHES_IN_FLIGHT}]",
+        ),
+    )
+    return option_group("bulk", options, ("file", "result", "restart", "batch_rows", "in_flight"), _gather)
+
+
+def _gather(params: Mapping[str, Any]) -> BulkOptions | None:
+    given = {name: value for name, value in params.items() if value}
+    if "file" in given:
+        return BulkOptions(**given)
+    for name in given:
+        raise click.UsageError(f"--{name.replace('_', '-')} goes with -f FILE")
+    return None
+
+
+def run_load(
+    settings: Settings,
+    options: BulkOptions,
+    make: Callable[[MetadataStore], Creator],
+    *,
+    with_subscriber: bool,
+    given: Mapping[str, Any] | None = None,
+) -> None:
+    """Carry a load out, or go on with it, and write what came of it.
+
+    Args: make - returns what creates the rows; with_subscriber - whether a row has a second column; given - further
+        options that the command was given, which must be the same when the load is gone on with.
+    Raises: CommandError - rows failed, or the input or the result file cannot be used; MetadataUnavailableError - the
+        store stopped answering, and the same command goes on from there.
+    """
+    load = Load(command=settings.command, metadata=settings.url, options=given or {}, input=options.file)
+    path = options.result or _default_result(options.file, settings.command)
+    output = settings.writer()
+    with (
+        closing(BulkInput(options.file, with_subscriber=with_subscriber)) as source,
+        closing(ResultFile(path, load, restart=options.restart)) as results,
+        load_progress(source.label, source.size) as progress,
+    ):
+        running = _RunningLoad(source, results, progress, options)
+        try:
+            with_store_to_load(settings, lambda store, watch: running.run(make(store), watch))
+        except (Exception, KeyboardInterrupt):
+            if results.checkpoint.rows:
+                line = results.checkpoint.position.line
+                progress.say(f"stopped after line {line}; {_how_to_go_on(options, path)}")
+            else:
+                # Nothing came of it, and nothing need be kept.
+                path.unlink(missing_ok=True)
+            raise
+        finally:
+            progress.stop()
+        output.record(running.summary())
+    if results.checkpoint.failed:
+        raise CommandError(
+            f"{settings.command}: {results.checkpoint.failed} of {results.checkpoint.rows} rows failed; "
+            f"see {path}, correct them, and give the command again"
+        )
+
+
+class _RunningLoad:
+    """One run of a load, from its checkpoint to its end."""
+
+    def __init__(self, source: BulkInput, results: ResultFile, progress: LoadProgress, options: BulkOptions) -> None:
+        self._source = source
+        self._results = results
+        self._progress = progress
+        self._options = options
+        self._failures_shown = 0
+        self._resumed_after = results.checkpoint.position.line
+        self._topics_before = results.checkpoint.topics_created
+
+    async def run(self, creator: Creator, watch: FreezeWatch) -> None:
+        """Load what is left."""
+        await self._skip(creator)
+
+        async def carry_out(batch: RowBatch) -> list[RowOutcome]:
+            good = [row.key for row in batch.rows if row.key is not None]
+            # A batch that a migration may have missed is not recorded, and done again by whoever goes on.
+            outcomes = iter(await watch.carry_out(lambda: creator.create(good)) if good else ())
+            return [
+                RowOutcome(RowResult.FAILED, row.problem) if row.key is None else next(outcomes) for row in batch.rows
+            ]
+
+        def record(batch: RowBatch, outcomes: Sequence[RowOutcome]) -> None:
+            made = self._topics_before + int(getattr(creator, "topics_created", 0))
+            before = self._results.checkpoint
+            self._results.record(batch.rows, outcomes, before.after(batch.rows, outcomes, batch.end, made))
+            self._show_failures(batch.rows, outcomes)
+            self._progress.advance(len(batch.rows), batch.read_bytes)
+
+        try:
+            await load_batches(self._batches(), carry_out, record, in_flight_max=self._options.in_flight)
+        finally:
+            # A thread may still wait for input; nothing else would end it.
+            self._source.interrupt()
+        self._results.finish()
+
+    def summary(self) -> dict[str, Any]:
+        """Return what came of the load, all runs together; rate and time are of this one."""
+        total = self._results.checkpoint
+        return {
+            "rows": total.rows,
+            "created": total.created,
+            "existed": total.existed,
+            "failed": total.failed,
+            **({"topics_created": total.topics_created} if self._source.with_subscriber else {}),
+            "resumed_after_line": self._resumed_after or None,
+            "seconds": round(self._progress.seconds, 3),
+            "rows_per_second": round(self._progress.rows_per_second),
+            "result_file": str(self._results.path),
+        }
+
+    async def _skip(self, creator: Creator) -> None:
+        checkpoint = self._results.checkpoint
+        if self._results.resumed:
+            await self._check_store(creator, checkpoint.last)
+            self._progress.say(f"going on after line {checkpoint.position.line}, as {self._results.path} says")
+            if not await asyncio.to_thread(self._source.skip_to, checkpoint.position):
+                raise CommandError(
+                    f"{self._options.file} is not what the load in {self._results.path} has read: its first "
+                    f"{checkpoint.position.line} lines changed; put them back, or begin anew with --restart"
+                )
+        self._progress.begin(self._source.read_bytes)
+
+    async def _check_store(self, creator: Creator, last: RecordKey | None) -> None:
+        """Look for a row that the load made: a store that was wiped since must not pass for loaded."""
+        if last is not None and not await creator.exists(last):
+            raise CommandError(
+                f"{self._results.path} says that {last} was loaded, but the store has no such record any more; "
+                "begin anew with --restart"
+            )
+
+    async def _batches(self) -> AsyncIterator[RowBatch]:
+        while (batch := await asyncio.to_thread(self._source.read_batch, self._options.batch_rows)) is not None:
+            yield batch
+
+    def _show_failures(self, rows: Sequence[InputRow], outcomes: Sequence[RowOutcome]) -> None:
+        for row, outcome in zip(rows, outcomes, strict=True):
+            if outcome.result is not RowResult.FAILED or self._failures_shown > _FAILURES_SHOWN:
+                continue
+            self._failures_shown += 1
+            if self._failures_shown > _FAILURES_SHOWN:
+                self._progress.say(f"further failures are in {self._results.path} only")
+            else:
+                self._progress.say(f"line {row.line} failed: {outcome.reason}")
+
+
+def _default_result(file: str, command: str) -> Path:
+    """Return where results go if the user did not say: beside the input, named after the command."""
+    suffix = f"{command.replace(' ', '-')}-result.ndjson"
+    if file == "-":
+        # Standard input has no name, and one load from it has nothing to do with the next.
+        return Path(f"stdin-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.{suffix}")
+    return Path(f"{file}.{suffix}")
+
+
+def _how_to_go_on(options: BulkOptions, path: Path) -> str:
+    again = "give the same command again"
+    if options.file == "-":
+        again += " with the same input" + ("" if options.result else f" and --result {path}")
+    return f"to go on from there, {again}"

@@ -1,0 +1,56 @@
+"""Messages from standard input, one a line, as they come: a slow writer's line is there before the next one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from hedwig.cli.arguments.interruptible_file import InterruptibleFile
+from hedwig.cli.errors import CommandError, ExitCode
+from hedwig.wire import HUB_FRAME_BYTES_MAX
+
+__all__ = ["MessageLines"]
+
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class MessageLines:
+    """The lines of a file, without their newlines. Memory holds one piece of it, and one line."""
+
+    def __init__(self, file: InterruptibleFile) -> None:
+        self._file = file
+
+    @property
+    def size(self) -> int | None:
+        """Return the bytes of the file, None for a pipe."""
+        return self._file.size
+
+    @property
+    def read_bytes(self) -> int:
+        """Return how many bytes were read."""
+        return self._file.read_bytes
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Yield the lines. Raises CommandError for one that no hub takes; ReadInterruptedError after `interrupt`."""
+        rest = b""
+        number = 0
+        while chunk := await asyncio.to_thread(self._file.read, _CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                number += 1
+                yield line
+            if len(rest) > HUB_FRAME_BYTES_MAX:
+                raise CommandError(
+                    f"line {number + 1} of standard input is longer than the {HUB_FRAME_BYTES_MAX:,} bytes that hubs "
+                    "take; is it text?",
+                    ExitCode.USAGE,
+                )
+        if rest:
+            yield rest
+
+    def interrupt(self) -> None:
+        """End a read that waits. May be called twice."""
+        self._file.interrupt()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,58 @@
+"""What became of several records that one command was to create."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hedwig.cli.errors import CommandError, ExitCode, exit_code_of, explain
+from hedwig.cli.output.fields import name_fields, version_text
+from hedwig.cli.output.formats import Output
+from hedwig.cli.settings.settings import Settings
+from hedwig.errors import BadVersionError
+from hedwig.metadata import Outcome, RecordKey
+
+__all__ = ["report_outcomes"]
+
+
+def report_outcomes(
+    settings: Settings,
+    output: Output,
+    noun: str,
+    keys: Sequence[RecordKey],
+    outcomes: Sequence[Outcome[Any]],
+    *,
+    if_not_exists: bool,
+) -> None:
+    """Write a row for each record that is there now, with its version.
+
+    Raises: what went wrong, if there was one record; CommandError - some of several went wrong, after one line on
+        standard error for each; its code is theirs if they have one in common.
+    """
+    rows: list[dict[str, Any]] = []
+    errors = []
+    for key, outcome in zip(keys, outcomes, strict=True):
+        names = name_fields(key.topic, key.subscriber)
+        match outcome.error:
+            case None:
+                rows.append(names | {"result": "created", "version": version_text(outcome.version)})
+            case BadVersionError(current_version=version) if if_not_exists:
+                rows.append(names | {"result": "existed", "version": version_text(version)})
+            case error:
+                errors.append(error)
+    if len(keys) == 1 and errors:
+        raise errors[0]
+    known = (
+        ("topic", "subscriber", "result", "version")
+        if keys[0].subscriber is not None
+        else ("topic", "result", "version")
+    )
+    output.listing(noun, rows, known)
+    if errors:
+        for error in errors:
+            click.echo(f"error: {explain(error, settings.url_to_show)}", err=True)
+        codes = {exit_code_of(error) for error in errors}
+        raise CommandError(
+            f"{settings.command}: {len(errors)} of {len(keys)} failed, each is named above",
+            codes.pop() if len(codes) == 1 else ExitCode.FAILED,
+        )

@@ -1,0 +1,109 @@
+"""How a command reaches hubs: which one is asked first, over TLS or not, and what their errors come to."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from hedwig.cli.arguments.option_group import option_group
+from hedwig.cli.errors import CommandError, exit_code_of, explain
+from hedwig.cli.settings.setting_options import hub_setting_options
+from hedwig.cli.settings.settings import Settings, current_settings
+from hedwig.cli.settings.tls_settings import chosen_tls
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.errors import ConfigurationError, ProtocolError, ServiceError, SubscriptionClosedError
+
+__all__ = ["HubAccess", "client_options", "hub_errors", "hub_options", "with_hub"]
+
+T = TypeVar("T")
+
+_CONNECT_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubAccess:
+    """The hub that is asked first; any will do, they redirect. `tls` is None for connections without it."""
+
+    address: HubAddress
+    tls: ssl.SSLContext | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> "HubAccess":
+        """Make it of what was chosen. Raises ConfigurationError."""
+        address = HubAddress.parse(str(settings.chosen("hub").value))
+        tls = chosen_tls(settings)
+        authority = tls["tls_ca"].value
+        if not tls["tls"].value:
+            return cls(address=address)
+        if address.ssl_port is None:
+            raise ConfigurationError(
+                f"hubs speak TLS on a port of its own; give --hub {address.host}:{address.port}:TLSPORT"
+            )
+        if tls["tls_insecure"].value:
+            return cls(address=address, tls=_insecure())
+        return cls(address=address, tls=_verifying(None if authority is None else str(authority)))
+
+
+def hub_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a command that talks to hubs; it gets them as `hub`."""
+    return option_group("hub", hub_setting_options(), (), lambda _: HubAccess.of(current_settings()))
+
+
+def with_hub(
+    settings: Settings, hub: HubAccess, subject: str, work: Callable[[HedwigClient], Awaitable[T]], **options: Any
+) -> T:
+    """Return what `work` returns, given a client; Ctrl-C cancels it and closes the client.
+
+    Args: subject - what the command is about, for errors; options - further ClientOptions.
+    Raises: CommandError - a hub refused, failed or could not be reached, in one line.
+    """
+    made = client_options(settings, hub, **options)
+
+    async def run() -> T:
+        async with HedwigClient(made) as client:
+            return await work(client)
+
+    with hub_errors(settings, hub, subject):
+        return asyncio.run(run())
+
+
+def client_options(settings: Settings, hub: HubAccess, **options: Any) -> ClientOptions:
+    """Return the options of a client that asks `hub` first."""
+    timeout_s = settings.operation_timeout_s()
+    return ClientOptions(
+        hub=hub.address,
+        tls=hub.tls,
+        answer_timeout_s=timeout_s,
+        connect_timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S),
+        **options,
+    )
+
+
+@contextmanager
+def hub_errors(settings: Settings, hub: HubAccess, subject: str) -> Iterator[None]:
+    """Make one line, a CommandError, of what a hub refuses or fails at; `subject` is what the command is about."""
+    try:
+        yield
+    except (ServiceError, ProtocolError, SubscriptionClosedError) as exc:
+        said = explain(exc, str(hub.address))
+        raise CommandError(f"{settings.command} failed on {subject}: {said}", exit_code_of(exc)) from exc
+
+
+def _verifying(authority: str | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigurationError(f"the file {authority} holds no certificates in PEM form: {exc}") from exc
+    # Redirects name hubs by address, and an authority of the hubs' own vouches for nobody else. One that vouches for
+    # the whole world must be asked for whom.
+    context.check_hostname = authority is None
+    return context
+
+
+def _insecure() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,106 @@
+"""The options by which a command is told of hubs and clusters; their values go into the Settings."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import click
+
+from hedwig.cli.arguments.hub_names import complete_hub
+from hedwig.cli.arguments.input_file import InputFile
+from hedwig.cli.settings.configuration import SETTINGS
+from hedwig.cli.settings.settings import kept_setting
+
+__all__ = [
+    "bookkeeper_setting_option",
+    "cluster_setting_options",
+    "hub_setting_options",
+    "ledger_setting_options",
+    "owner_setting_options",
+]
+
+_Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def hub_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say which hub is asked, and how."""
+    return (
+        click.option(
+            "--hub",
+            metavar="HOST:PORT[:TLSPORT]",
+            help=f"The hub to ask; any will do.  [env: HEDWIG_HUB; default: {SETTINGS['hub'].default}]",
+            shell_complete=complete_hub,
+            **kept_setting("hub"),
+        ),
+        click.option(
+            "--tls/--no-tls",
+            default=None,
+            help="Whether to speak TLS; the system's authorities vouch for hubs, by host name.  [env: HEDWIG_TLS]",
+            **kept_setting("tls"),
+        ),
+        click.option(
+            "--tls-ca",
+            metavar="FILE",
+            type=InputFile(),
+            help="Speak TLS; the certificates in this PEM file vouch for hubs.  [env: HEDWIG_TLS_CA]",
+            **kept_setting("tls_ca"),
+        ),
+        click.option(
+            "--tls-insecure",
+            is_flag=True,
+            default=None,
+            help="Speak TLS with any hub, whoever vouches for it.  [env: HEDWIG_TLS_INSECURE]",
+            **kept_setting("tls_insecure"),
+        ),
+    )
+
+
+def cluster_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say where the hubs of a cluster are found."""
+    return (
+        click.option(
+            "--cluster",
+            metavar="URL",
+            help="Where the hubs are registered, their option cluster.zookeeper: zookeeper://host:port/hedwig/REGION."
+            "  [env: HEDWIG_CLUSTER; default: the metadata store, if it is a ZooKeeper]",
+            **kept_setting("cluster"),
+        ),
+    )
+
+
+def owner_setting_options(whose: str = "the topic's owner") -> Sequence[_Decorator]:
+    """Return the option that says how the owner of a topic is asked, or some other hub, named in words by `whose`."""
+    return (
+        click.option(
+            "--admin",
+            metavar="HOST:PORT",
+            help=f"A way to the admin endpoint of {whose}, in place of the one that it announces."
+            "  [env: HEDWIG_ADMIN; default, of a standalone hub: its host, port 4081]",
+            **kept_setting("admin"),
+        ),
+    )
+
+
+def ledger_setting_options() -> Sequence[_Decorator]:
+    """Return the options that say where ledgers are."""
+    return (
+        click.option(
+            "--data",
+            metavar="DIR",
+            # Whether it may be read is no matter of the command line: commands say so with exit codes of their own.
+            type=click.Path(exists=True, file_okay=False, readable=False),
+            help="The data directory of the standalone hub, which may run.  [env: HEDWIG_DATA; default: the user's]",
+            **kept_setting("data"),
+        ),
+        bookkeeper_setting_option(),
+    )
+
+
+def bookkeeper_setting_option() -> _Decorator:
+    """Return the option that says where the bookies of a cluster are."""
+    return click.option(
+        "--bookkeeper",
+        metavar="URL",
+        help="Where the bookies of a cluster are registered, its option bookkeeper.zookeeper: "
+        "zookeeper://host:port/ledgers.  [env: HEDWIG_BOOKKEEPER; default: the cluster's ZooKeeper, /ledgers]",
+        **kept_setting("bookkeeper"),
+    )

@@ -1,0 +1,260 @@
+"""What every command is told in the same way: which store, how long to wait, how to write the result.
+
+Each setting is looked for on the command line, then in the environment, then in the saved context; else it has its
+default. An option with an empty value is refused; an empty variable of the environment counts as not set.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import click
+from click.shell_completion import CompletionItem
+
+from hedwig.cli.errors import CommandError
+from hedwig.cli.output.format_names import FORMATS, make_output
+from hedwig.cli.output.formats import Output
+from hedwig.cli.settings.configuration import SETTINGS, Chosen, Value
+from hedwig.cli.settings.contexts import SavedContexts, read_contexts
+from hedwig.errors import ConfigurationError
+from hedwig.private_files import close_to_others, make_directory
+
+if TYPE_CHECKING:
+    from hedwig.metadata import StoreOptions
+
+__all__ = [
+    "Settings",
+    "complete_context",
+    "current_settings",
+    "data_directory",
+    "kept_setting",
+    "pass_settings",
+    "shared_options",
+]
+
+_CONTEXT_VARIABLE: Final = "HEDWIG_CONTEXT"
+
+
+@dataclass(slots=True)
+class Settings:
+    """The shared options of one invocation, wherever on the command line they stood, and what stands behind them.
+
+    `flags` has the settings that the command line gives, by key.
+    """
+
+    flags: dict[str, Value] = field(default_factory=dict)
+    context: str | None = None
+    columns: tuple[str, ...] | None = None
+    no_header: bool = False
+    debug: bool = False
+    command: str = ""
+    _saved: SavedContexts | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the URL of the store; that of the embedded one, if none was chosen, whose directory is made.
+
+        Raises: CommandError - that directory cannot be made.
+        """
+        return str(self.chosen("metadata").value or _make_embedded())
+
+    @property
+    def url_to_show(self) -> str:
+        """Return the URL of the store, and make nothing."""
+        return str(self.chosen("metadata").value or _embedded_url())
+
+    def chosen(self, key: str) -> Chosen:
+        """Return the value of a setting and where it came from.
+
+        Raises: ConfigurationError - the environment says nonsense; CommandError - the saved context is not there.
+        """
+        for source, values in self.layers((key,)):
+            if key in values:
+                return Chosen(values[key], source)
+        return Chosen(SETTINGS[key].default, "default")
+
+    def layers(self, keys: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Value]]]:
+        """Yield where values of `keys` may come from and which do, what counts most first. Raises as `chosen`."""
+        for key in keys:
+            if key in self.flags:
+                yield "flag", {key: self.flags[key] for key in keys if key in self.flags}
+                break
+        yield from self._environment(keys)
+        name = self.context_name().value
+        if name is not None:
+            yield f"context {name}", self.saved_contexts().get(str(name))
+
+    def _environment(self, keys: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Value]]]:
+        found: dict[str, Value] = {}
+        for key in keys:
+            setting = SETTINGS[key]
+            text = os.environ.get(setting.variable)
+            if not text:
+                continue
+            try:
+                found[key] = setting.parse(text)
+            except ValueError as exc:
+                raise ConfigurationError(f"{setting.variable} is {text!r}; {exc}") from exc
+        if found:
+            yield f"environment {', '.join(SETTINGS[key].variable for key in found)}", found
+
+    def context_name(self) -> Chosen:
+        """Return the name of the context that counts, None for none, and where it came from. Raises CommandError."""
+        if self.context:
+            return Chosen(self.context, "flag")
+        if name := os.environ.get(_CONTEXT_VARIABLE):
+            return Chosen(name, f"environment {_CONTEXT_VARIABLE}")
+        current = self.saved_contexts().current
+        return Chosen(None, "default") if current is None else Chosen(current, "config context use")
+
+    def saved_contexts(self) -> SavedContexts:
+        """Return the saved contexts, as the command found them. Raises CommandError if their file makes no sense."""
+        if self._saved is None:
+            self._saved = read_contexts()
+        return self._saved
+
+    def store_options(self, **changes: Any) -> "StoreOptions":
+        """Return how to use the store. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
+        from hedwig.metadata import StoreOptions
+
+        return StoreOptions(operation_timeout_s=self.operation_timeout_s(), **changes)
+
+    def options_to_look(self, **changes: Any) -> "StoreOptions":
+        """Return how to use a store that is looked at: one that was named, and is not there, is not made by that.
+
+        One that may not be written is opened all the same. Raises as `store_options`.
+        """
+        is_embedded = self.chosen("metadata").value is None
+        return self.store_options(**{"makes": is_embedded, "reads_only": True, **changes})
+
+    def operation_timeout_s(self) -> float:
+        """Return how long one operation may take. Raises ConfigurationError if HEDWIG_TIMEOUT is no positive number."""
+        return float(self.chosen("timeout").value or 0)
+
+    def writer(self) -> Output:
+        """Return the writer of results. Raises ConfigurationError if HEDWIG_OUTPUT names no format."""
+        name = str(self.chosen("output").value)
+        return make_output(name, columns=self.columns, header=not self.no_header)
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def current_settings() -> Settings:
+    """Return the settings of the command that runs."""
+    return click.get_current_context().ensure_object(Settings)
+
+
+def data_directory() -> Path:
+    """Return the directory of the user's Hedwig data, which may not exist yet."""
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))
+    # The XDG specification has relative paths ignored.
+    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "hedwig"
+
+
+def _embedded_url() -> str:
+    return f"sqlite://{quote(str(data_directory() / 'metadata.db'))}"
+
+
+def _make_embedded() -> str:
+    directory = data_directory()
+    try:
+        make_directory(directory)
+    except OSError as exc:
+        raise CommandError(
+            f"cannot make the directory {directory} for the embedded metadata store: {exc.strerror}; "
+            "name a store with --metadata URL"
+        ) from exc
+    with suppress(OSError):  # Of another user; or former releases let others read it.
+        close_to_others(directory)
+    return _embedded_url()
+
+
+def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the saved contexts that begin like `incomplete`; none if their file makes no sense."""
+    try:
+        names = (ctx.find_object(Settings) or Settings()).saved_contexts().contexts
+    except CommandError:
+        return []  # A shell that completes has no place for complaints.
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def shared_options() -> list[click.Parameter]:
+    """Return the options that every command takes, also before its name; the one given last counts."""
+    return [
+        click.Option(
+            ["--metadata"],
+            metavar="URL",
+            help="Metadata store: sqlite:///path, zookeeper://host:port/hedwig/REGION, "
+            "hbase://zookeeper:port/NAMESPACE, hbase+thrift://gateway:port/NAMESPACE."
+            "  [env: HEDWIG_METADATA; default: a SQLite file in the user's data directory]",
+            **kept_setting("metadata"),
+        ),
+        click.Option(
+            ["--context"],
+            metavar="NAME",
+            help="Saved settings to go by, made with `config context save`."
+            f"  [env: {_CONTEXT_VARIABLE}; default: the one of `config context use`]",
+            shell_complete=complete_context,
+            **_kept("context"),
+        ),
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="How long one operation on the store, or one request to a hub, may take."
+            f"  [env: HEDWIG_TIMEOUT; default: {SETTINGS['timeout'].default:g}]",
+            **kept_setting("timeout"),
+        ),
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice(FORMATS),
+            help="Format of the result on standard output.  [env: HEDWIG_OUTPUT; default: table]",
+            **kept_setting("output"),
+        ),
+        click.Option(
+            ["--columns"],
+            metavar="NAME,NAME…",
+            help="Which fields to write, in this order.",
+            **_kept("columns", lambda text: tuple(name.strip() for name in text.split(","))),
+        ),
+        click.Option(["--no-header"], is_flag=True, help="Leave out the names of the fields.", **_kept("no_header")),
+        click.Option(["--debug"], is_flag=True, help="Show tracebacks.", **_kept("debug")),
+    ]
+
+
+def kept_setting(key: str) -> dict[str, Any]:
+    """Return the arguments of an option that gives a setting, to the Settings instead of to the command."""
+
+    def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        # An option that is absent here must not hide the same one given earlier on the line.
+        if value is None:
+            return
+        _refuse_empty(ctx, parameter, value)
+        try:
+            ctx.ensure_object(Settings).flags[key] = SETTINGS[key].check(value)
+        except ValueError as exc:
+            raise click.BadParameter(f"it is {value!r}; {exc}", ctx, parameter) from exc
+
+    return {"expose_value": False, "callback": keep}
+
+
+def _kept(field: str, convert: Callable[[Any], Any] = lambda value: value) -> dict[str, Any]:
+    """Return the arguments of an option whose value goes into the Settings instead of to the command."""
+
+    def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            _refuse_empty(ctx, parameter, value)
+            setattr(ctx.ensure_object(Settings), field, convert(value))
+
+    return {"expose_value": False, "callback": keep}
+
+
+def _refuse_empty(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Refuse what a script gives whose variable is unset: the default in its place may be another store."""
+    if value == "":
+        raise click.BadParameter("it is empty; give a value, or leave the option out", ctx, parameter)

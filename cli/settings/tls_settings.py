@@ -1,0 +1,42 @@
+"""Whether hubs are reached over TLS, and who vouches for them: three settings that decide it together."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from hedwig.cli.settings.configuration import SETTINGS, Chosen, Value
+from hedwig.cli.settings.settings import Settings
+from hedwig.errors import ConfigurationError
+
+__all__ = ["chosen_tls"]
+
+_KEYS: Final = ("tls", "tls_ca", "tls_insecure")
+
+
+def chosen_tls(settings: Settings) -> Mapping[str, Chosen]:
+    """Return `tls`, `tls_ca` and `tls_insecure` as they count together.
+
+    Whatever says most directly how hubs are trusted overrules all that is said further away: a --tls-ca in the flags,
+    for instance, a tls_insecure in the context. Raises: ConfigurationError - one source contradicts itself.
+    """
+    found: dict[str, Chosen] = {}
+    for source, given in settings.layers(_KEYS):
+        values = {key: given[key] for key in _KEYS if key in given}
+        _check(source, values)
+        # --tls asks for hubs that somebody vouches for, and leaves open who.
+        counted = {key: value for key, value in values.items() if key != "tls_insecure" or "tls" not in found}
+        for key, value in counted.items():
+            found.setdefault(key, Chosen(value, source))
+        if counted.get("tls") is False or counted.get("tls_insecure") or "tls_ca" in counted:
+            break
+    chosen = {key: found.get(key, Chosen(SETTINGS[key].default, "default")) for key in _KEYS}
+    if "tls" not in found:
+        for key in ("tls_ca", "tls_insecure"):
+            if chosen[key].value:
+                chosen["tls"] = Chosen(True, chosen[key].source)
+    return chosen
+
+
+def _check(source: str, values: Mapping[str, Value]) -> None:
+    if values.get("tls_insecure") and ("tls_ca" in values or values.get("tls") is False):
+        other = "tls_ca" if "tls_ca" in values else "tls = false"
+        raise ConfigurationError(f"{source} gives both tls_insecure and {other}: they contradict each other")

@@ -1,0 +1,1 @@
+"""Topics and subscriptions as several commands look at them and change them."""

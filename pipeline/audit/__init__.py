@@ -1,0 +1,1 @@
+"""The audit of a store: findings, lag, ledgers, and the page that shows them."""

@@ -1,0 +1,127 @@
+"""The ledgers that exist, asked of where they are, to be held against those on record.
+
+There may be many millions of them, so that they go into a file page by page, and are read from there.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from hedwig.errors import LedgerStoreUnavailableError
+from hedwig.exit_codes import ExitCode
+from hedwig.hub.ledgers.census import LedgerEntry
+from hedwig.outcomes import NotAppliedError
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.frames.folder import Folder
+from hedwig.pipeline.ledger_place import LedgerPlace
+
+__all__ = ["LedgerListing", "check_ledgers", "list_ledgers", "why_no_orphans"]
+
+_SCHEMA: Final = pa.schema(
+    [("ledger_id", pa.uint64()), ("made_ms", pa.int64()), ("is_ours", pa.bool_()), ("topic", pa.binary())]
+)
+_ROWS_AT_ONCE: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerListing:
+    """All ledgers that there were at some time: how many, how many of them are of this deployment, and each.
+
+    Columns: ledger_id (decimal(20,0)); made_ms (bigint, ms since 1970, null if nothing says so); is_ours (boolean);
+    topic (binary, null if its maker did not say).
+    """
+
+    ledgers: int
+    ours: int
+    frame: DataFrame
+
+
+def check_ledgers(place: LedgerPlace) -> None:
+    """Open what knows which ledgers there are, and close it again: a place that was mistyped is told before the work.
+
+    Raises: as `list_ledgers`.
+    """
+
+    async def look() -> None:
+        async with place.census():
+            return
+
+    with _as_job_error(place):
+        asyncio.run(look())
+
+
+def list_ledgers(spark: SparkSession, place: LedgerPlace, path: str) -> LedgerListing:
+    """Write all ledgers into a Parquet file at `path`, in any file system that Spark knows, and return them.
+
+    Raises: ConfigurationError - there are none; JobError - they cannot be asked for.
+    """
+    with TemporaryDirectory(prefix="hedwig-ledgers-") as folder:
+        file = Path(folder) / "ledgers.parquet"
+        with _as_job_error(place):
+            ledgers, ours = asyncio.run(_write(place, file))
+        Folder(spark, path).put(file)
+    return LedgerListing(ledgers=ledgers, ours=ours, frame=spark.read.parquet(path))
+
+
+def why_no_orphans(place: LedgerPlace, listing: LedgerListing, *, is_from_store: bool) -> str | None:
+    """Say why a ledger to which no topic refers may be somebody's all the same; None if it is an orphan.
+
+    Args: is_from_store - the records were read just now, after a listing of their ledgers.
+    """
+    if not place.is_dated:
+        if is_from_store:
+            return None
+        return (
+            "ledgers of a standalone hub do not tell when they were made, and those that were made since are not "
+            "in a snapshot; give the URL of the store"
+        )
+    if place.deployment is None:
+        return "others may have ledgers there; give --cluster URL as the hubs have it"
+    if not listing.ours:
+        return (
+            f"none of the {listing.ledgers:,} ledgers there was made by hubs of {place.deployment}; give --cluster "
+            "to the letter as the hubs have it in cluster.zookeeper"
+        )
+    return None
+
+
+@contextmanager
+def _as_job_error(place: LedgerPlace) -> Iterator[None]:
+    try:
+        yield
+    except (NotAppliedError, LedgerStoreUnavailableError) as exc:
+        raise JobError(f"the ledgers at {place} cannot be listed: {exc}", ExitCode.UNAVAILABLE) from exc
+
+
+async def _write(place: LedgerPlace, file: Path) -> tuple[int, int]:
+    """Write all ledgers into a local file; return how many there are, and how many are ours."""
+    ledgers = ours = 0
+    rows: list[dict[str, object]] = []
+    with pq.ParquetWriter(file, _SCHEMA) as writer:
+        async with place.census() as census:
+            async for page in census.pages():
+                rows += [_row(place, entry) for entry in page]
+                if len(rows) >= _ROWS_AT_ONCE:
+                    writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+                    rows.clear()
+                ledgers += len(page)
+                ours += sum(map(place.is_ours, page))
+        writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+    return ledgers, ours
+
+
+def _row(place: LedgerPlace, entry: LedgerEntry) -> dict[str, object]:
+    return {
+        "ledger_id": entry.ledger_id,
+        "made_ms": entry.made_ms,
+        "is_ours": place.is_ours(entry),
+        "topic": entry.about.get("topic") if place.is_dated else None,
+    }

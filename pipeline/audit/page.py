@@ -1,0 +1,155 @@
+"""A page of what a job found: sections with pictures and tables, in one HTML file that needs nothing else."""
+
+import importlib
+import importlib.resources
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+__all__ = ["Chart", "Lines", "Page", "Section", "bars", "check_libraries", "curves", "html"]
+
+_TEMPLATE: Final = "page.html"
+_WIDTH: Final = 7.5
+_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1a1a1a")
+"""Those of Okabe and Ito, which all kinds of colour vision tell apart."""
+_MARKERS: Final = "os^DvPX"
+_STYLE: Final[dict[Any, Any]] = {
+    "font.size": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e3e5e8",
+    "text.parse_math": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A picture; `says`: what it shows, also for those who do not see it."""
+
+    says: str
+    png: bytes
+
+    @property
+    def data(self) -> str:
+        """Return the picture as text."""
+        return b64encode(self.png).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """A table of text."""
+
+    title: str
+    columns: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a page."""
+
+    title: str
+    says: Sequence[str] = ()
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Lines] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A whole page; `facts`: what holds for all of it, by name."""
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+
+
+def check_libraries(*more: str) -> None:
+    """Raise ModuleNotFoundError if a page cannot be made here, or `more` modules are missing: before hours of work."""
+    for name in ("jinja2", "matplotlib", *more):
+        importlib.import_module(name)
+
+
+def html(page: Page) -> str:
+    """Return the page as HTML, pictures included."""
+    import jinja2
+
+    template = importlib.resources.files(__package__).joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(template).render(page=page)
+
+
+def bars(
+    values: Mapping[str, float], *, says: str, axis: str, is_log: bool = False, marked: Sequence[str] = ()
+) -> Chart:
+    """Draw a bar for each of `values`, one below the other; those that are `marked` in another colour."""
+    names = list(values)
+
+    def draw(axes: "Axes") -> None:
+        colours = [_COLOURS[1] if name in marked else _COLOURS[0] for name in names]
+        axes.barh(range(len(names)), [values[name] for name in names], color=colours)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel(axis)
+        if is_log:
+            axes.set_xscale("symlog", linthresh=1)
+        axes.set_xlim(0, _room_for(values.values()))
+        _in_whole_numbers(axes.xaxis, is_log=is_log)
+
+    return _drawn(draw, 0.9 + 0.28 * max(len(names), 2), says)
+
+
+def curves(sides: Mapping[str, Sequence[tuple[str, float]]], *, says: str, axis: str) -> Chart:
+    """Draw a line for each side through its points, a place and a height each; places in the order of first use."""
+    places = list(dict.fromkeys(place for points in sides.values() for place, _ in points))
+
+    def draw(axes: "Axes") -> None:
+        for number, (side, points) in enumerate(sides.items()):
+            look = number % len(_COLOURS)
+            at = [places.index(place) for place, _ in points]
+            axes.plot(at, [height for _, height in points], color=_COLOURS[look], marker=_MARKERS[look], label=side)
+        axes.set_xticks(range(len(places)), places, rotation=30, ha="right")
+        axes.set_ylabel(axis)
+        axes.set_ylim(0, _room_for(height for points in sides.values() for _, height in points))
+        _in_whole_numbers(axes.yaxis)
+        axes.legend(frameon=False, fontsize=8.5)
+
+    return _drawn(draw, 4.2, says)
+
+
+def _room_for(values: Iterable[float]) -> float:
+    """Return where an axis ends: a little behind its largest value, and far enough for a whole number to be on it."""
+    return 1.05 * max([1.0, *values])
+
+
+def _in_whole_numbers(axis: "Axis", *, is_log: bool = False) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    if not is_log:
+        axis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _drawn(draw: Any, height: float, says: str) -> Chart:
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context():
+        # What somebody likes his own pictures to look like would make ours differ from machine to machine.
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        figure = Figure(figsize=(_WIDTH, height), dpi=130, facecolor="white", layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure.subplots())
+        written = BytesIO()
+        figure.savefig(written, format="png", metadata={"Software": None})
+    return Chart(says=says, png=written.getvalue())

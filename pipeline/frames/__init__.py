@@ -1,0 +1,1 @@
+"""Metadata as frames: schemas, columns, rows, and the folders that hold them."""

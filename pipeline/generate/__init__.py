@@ -1,0 +1,1 @@
+"""Metadata that no store ever held, made for tests and benchmarks."""

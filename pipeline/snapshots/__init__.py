@@ -1,0 +1,1 @@
+"""Snapshots: a store as Parquet with a manifest, restored, copied and compared."""

@@ -1,0 +1,67 @@
+"""The two sides of a comparison, each a snapshot or a store, narrowed to the topics that both are about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from hedwig.exit_codes import ExitCode
+from hedwig.names import show_name
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.snapshots.preflight import existing, is_store
+from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, Snapshot, read_snapshot
+from hedwig.pipeline.source.store_tables import read_table
+
+__all__ = ["Side", "two_sides"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A snapshot or a store at `place`, and its tables as far as they are compared."""
+
+    place: str
+    frames: Mapping[Table, DataFrame]
+    snapshot: Snapshot | None
+
+    def verify(self) -> None:
+        """Read all files of a snapshot. Raises JobError: they do not hold what the manifest says."""
+        if self.snapshot is not None:
+            self.snapshot.verify()
+
+
+def two_sides(spark: SparkSession, before: str, after: str, options: Mapping[str, str]) -> tuple[Side, Side, bytes]:
+    """Return both sides, of topics that begin with the same prefix, and that prefix.
+
+    A snapshot may be of a part of the topics; of a store, or of a whole snapshot, the same part is taken then. Stores
+    are read with `options` of the data source.
+
+    Raises: JobError - as `read_snapshot`; USAGE - the snapshots are of different parts.
+    """
+    snapshots = [None if is_store(place) else read_snapshot(spark, place) for place in (before, after)]
+    prefixes = {bytes.fromhex(each.manifest.prefix) for each in snapshots if each is not None} - {b""}
+    if len(prefixes) > 1:
+        told = " and ".join(f"'{show_name(prefix)}'" for prefix in sorted(prefixes))
+        raise JobError(
+            f"these are snapshots of different parts, of topics that begin with {told}: compare those of the same part",
+            ExitCode.USAGE,
+        )
+    prefix = prefixes.pop() if prefixes else b""
+    how = {**options, "prefix": show_name(prefix)} if prefix else options
+    one, other = (
+        Side(place, _of_store(spark, place, how) if snapshot is None else _of_snapshot(snapshot, prefix), snapshot)
+        for place, snapshot in zip((before, after), snapshots, strict=True)
+    )
+    return one, other, prefix
+
+
+def _of_store(spark: SparkSession, url: str, options: Mapping[str, str]) -> Mapping[Table, DataFrame]:
+    return {table: read_table(spark, existing(url), table, options) for table in SNAPSHOT_TABLES}
+
+
+def _of_snapshot(snapshot: Snapshot, prefix: bytes) -> Mapping[Table, DataFrame]:
+    if not prefix or snapshot.manifest.prefix:
+        return snapshot.frames
+    begins_so = F.startswith(F.col("topic"), F.lit(prefix))
+    return {table: frame.where(begins_so) for table, frame in snapshot.frames.items()}

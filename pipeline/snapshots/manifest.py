@@ -1,0 +1,155 @@
+"""The manifest of a snapshot: what it holds, so that whoever reads it can tell whether all of it is there.
+
+It is written last. A folder without one is no snapshot, whatever else is in it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.frames.checksum import Checksum
+from hedwig.pipeline.frames.tables import Table
+
+__all__ = ["FORMAT", "Manifest"]
+
+FORMAT: Final = 1
+"""The version of the format: which tables and columns there are, how checksums are made, and what stands here."""
+_KIND: Final = "hedwig metadata snapshot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a snapshot holds.
+
+    `source` says what was read: the URL of a store, or what made the rows. `began` and `ended` (ISO 8601, UTC) are when
+    it was read: each record as it was at some moment in between. `prefix`: only topics that begin so, in hexadecimal
+    digits.
+    """
+
+    source: str
+    began: str
+    ended: str
+    tables: Mapping[Table, Checksum]
+    prefix: str = ""
+    unknown_fields: Mapping[Table, int] = field(default_factory=dict)
+    """How many records had fields of a newer release, which are not in the snapshot; tables without such are left out.
+    """
+    unreadable: Mapping[Table, int] = field(default_factory=dict)
+    """How many records could not be read and were passed over; likewise."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows all tables have."""
+        return sum(each.rows for each in self.tables.values())
+
+    def figures(self, seconds: float) -> dict[str, Any]:
+        """Return what a job that made it in so many `seconds` tells of it."""
+        rate = round(self.rows / seconds) if seconds else None
+        counts = {table.value: each.rows for table, each in self.tables.items()}
+        return {"tables": counts, "rows": self.rows, "rows_per_second": rate, **self.losses}
+
+    @property
+    def losses(self) -> dict[str, Any]:
+        """Return what a job tells of records that are not here, or not as they were; empty if there are none."""
+        told = {"unknown_fields": _named(self.unknown_fields), "unreadable": _named(self.unreadable)}
+        return {name: counts for name, counts in told.items() if counts}
+
+    @property
+    def warning(self) -> str | None:
+        """Say what is not here, or not as it was; None if nothing."""
+        told = []
+        if self.unknown_fields:
+            told.append(
+                f"{_listed(self.unknown_fields)} have fields of a newer release of Hedwig, which are not in the "
+                "snapshot: use that release to copy them whole"
+            )
+        if self.unreadable:
+            told.append(
+                f"{_listed(self.unreadable)} could not be read, and are not in the snapshot: hedwig-admin metadata "
+                "check names them"
+            )
+        return "; ".join(told) or None
+
+    def encode(self) -> str:
+        """Return the text of the file."""
+        tables = {table.value: {"rows": each.rows, "checksum": each.text} for table, each in self.tables.items()}
+        content = {
+            "kind": _KIND,
+            "format": FORMAT,
+            "source": self.source,
+            "began": self.began,
+            "ended": self.ended,
+            "prefix_hex": self.prefix,
+            "tables": tables,
+            "unknown_fields": _named(self.unknown_fields),
+            "unreadable": _named(self.unreadable),
+        }
+        return json.dumps(content, indent=2) + "\n"
+
+    @classmethod
+    def decode(cls, text: str, place: str) -> Self:
+        """Read the text of the file at `place`. Raises JobError: it is none, or of a later format."""
+        try:
+            content = json.loads(text)
+        except ValueError as exc:
+            raise JobError(f"{place} is damaged, it is no JSON: use another copy of the snapshot") from exc
+        match content:
+            case {"kind": str(kind), "format": int(version)} if kind == _KIND and version > FORMAT:
+                raise JobError(
+                    f"{place} is of format {version}, and this release reads up to {FORMAT}: use the release that "
+                    "wrote it, or a later one"
+                )
+            case {
+                "kind": str(kind),
+                "format": int(),
+                "source": str(source),
+                "began": str(began),
+                "ended": str(ended),
+                "prefix_hex": str(prefix),
+                "tables": dict(tables),
+            } if kind == _KIND and _is_hex(prefix):
+                return cls(
+                    source=source,
+                    began=began,
+                    ended=ended,
+                    prefix=prefix,
+                    tables=_tables(tables, place),
+                    unknown_fields=_counts(content, "unknown_fields", place),
+                    unreadable=_counts(content, "unreadable", place),
+                )
+            case _:
+                raise JobError(f"{place} is no manifest of a snapshot, or damaged: use another copy")
+
+
+def _tables(content: Mapping[str, Any], place: str) -> dict[Table, Checksum]:
+    found = {}
+    for name, said in content.items():
+        match said:
+            case {"rows": int(rows), "checksum": str(text)} if Checksum.is_text(text) and name in set(Table):
+                found[Table(name)] = Checksum(rows, text)
+            case _:
+                raise JobError(f"{place} says nothing readable of the table {name!r}: use another copy of the snapshot")
+    return found
+
+
+def _counts(content: Mapping[str, Any], name: str, place: str) -> dict[Table, int]:
+    match content.get(name, {}):
+        case dict(said) if all(each in set(Table) and isinstance(number, int) for each, number in said.items()):
+            return {Table(each): number for each, number in said.items()}
+        case _:
+            raise JobError(f"{place} says nothing readable of {name!r}: use another copy of the snapshot")
+
+
+def _named(counts: Mapping[Table, int]) -> dict[str, int]:
+    return {table.value: number for table, number in counts.items()}
+
+
+def _listed(counts: Mapping[Table, int]) -> str:
+    return ", ".join(f"{number:,} records of {table}" for table, number in counts.items())
+
+
+def _is_hex(text: str) -> bool:
+    return re.fullmatch("([0-9a-f]{2})*", text) is not None

@@ -1,0 +1,100 @@
+"""Files of names, a topic or a subscription a line, as frames of the tables: the files that hedwig-admin loads, too."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from hedwig.errors import InvalidArgumentError
+from hedwig.names import as_subscriber, as_topic, parse_name, show_name
+from hedwig.pipeline.frames.spark_types import spark_schema
+from hedwig.pipeline.frames.tables import Table
+
+__all__ = ["subscriptions_of", "topics_needed", "topics_of"]
+
+_TOPIC: Final = pa.schema([("topic", pa.binary())])
+_PAIR: Final = pa.schema([("topic", pa.binary()), ("subscriber", pa.binary())])
+_SHOWN: Final = 100
+"""How much of a line that cannot be loaded stands in the error."""
+
+
+def topics_of(spark: SparkSession, path: str) -> DataFrame:
+    """Return the topics in the files at `path`, each once: column topic (binary).
+
+    A line ends with LF or CR LF, and is a topic, as people type it: a byte may be written `\\xNN`, and a backslash is
+    doubled. What follows a tab is passed over. Fails with InvalidArgumentError, once it is read, for a line that names
+    no topic.
+    """
+    return _lines(spark, path).mapInArrow(_topics, "topic binary").distinct()
+
+
+def subscriptions_of(spark: SparkSession, path: str) -> DataFrame:
+    """Return the subscriptions in the files at `path`, which have consumed nothing, each once.
+
+    A line is a topic, a tab, and a subscriber up to the next tab, as in `topics_of`. The columns are those of the
+    table, but for where rows come from.
+    """
+    pairs = _lines(spark, path).mapInArrow(_pairs, "topic binary, subscriber binary").distinct()
+    schema = spark_schema(Table.SUBSCRIPTIONS)
+    nothing = F.lit(None)
+    preferences = F.struct(
+        F.array().alias("options"),
+        nothing.alias("message_bound"),
+        nothing.alias("message_filter"),
+        nothing.alias("message_window_size"),
+    )
+    state = F.struct(F.struct(F.lit(0).alias("local"), F.array().alias("remote")).alias("consumed"))
+    return pairs.select(
+        "topic",
+        "subscriber",
+        preferences.cast(schema["preferences"].dataType).alias("preferences"),
+        state.cast(schema["state"].dataType).alias("state"),
+    )
+
+
+def topics_needed(topics: DataFrame | None, subscriptions: DataFrame | None) -> DataFrame:
+    """Return `topics` with those that `subscriptions` need, each once: column topic (binary)."""
+    named = [frame.select("topic") for frame in (topics, subscriptions) if frame is not None]
+    assert named, "there are topics or subscriptions"
+    return named[0].distinct() if len(named) == 1 else named[0].unionByName(named[1]).distinct()
+
+
+def _lines(spark: SparkSession, path: str) -> DataFrame:
+    # What Spark reads as text it keeps byte for byte, whether or not it is UTF-8. Left to itself it would end a line at
+    # a CR, too, which may stand in a name.
+    return spark.read.text(path, lineSep="\n").select(F.col("value").cast("binary").alias("line"))
+
+
+def _topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        names = [_names(line, with_subscriber=False)[0] for line in batch.column("line").to_pylist()]
+        yield pa.RecordBatch.from_arrays([pa.array(names, pa.binary())], schema=_TOPIC)
+
+
+def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        names = [_names(line, with_subscriber=True) for line in batch.column("line").to_pylist()]
+        topics, subscribers = ([pair[place] for pair in names] for place in (0, 1))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(topics, pa.binary()), pa.array(subscribers, pa.binary())], schema=_PAIR
+        )
+
+
+def _names(line: bytes, *, with_subscriber: bool) -> tuple[bytes, bytes]:
+    columns = line.removesuffix(b"\r").split(b"\t", 2)
+    try:
+        topic = as_topic(_name(columns[0]))
+        if not with_subscriber:
+            return topic, b""
+        if len(columns) == 1:
+            raise InvalidArgumentError("there is no second column: a subscription is a topic, a tab, a subscriber")
+        return topic, as_subscriber(_name(columns[1]))
+    except InvalidArgumentError as exc:
+        shown = show_name(line[:_SHOWN])
+        raise InvalidArgumentError(f"the line {shown!r} cannot be loaded: {exc}; correct it, then load again") from exc
+
+
+def _name(column: bytes) -> bytes:
+    return column if b"\\" not in column else parse_name(column.decode("utf-8", "surrogateescape"))

@@ -1,0 +1,59 @@
+"""Where rows come from: the version of a record means something in the very store alone that it was read from.
+
+The versions of two stores of one kind may even be equal: those of two ensembles of ZooKeeper that were filled in the
+same order are. So it is not enough that a version is still current; whoever replaces has to know the store.
+"""
+
+import os
+from typing import Final
+
+from hedwig.errors import ConfigurationError
+from hedwig.exit_codes import ExitCode
+from hedwig.metadata import MetadataUrl
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.frames.policies import Policy
+
+__all__ = ["check_origin", "is_same_store"]
+
+_PORTS: Final = {"zookeeper": 2181, "hbase": 2181, "hbase+thrift": 9090}
+
+
+def check_origin(policy: str, source: str, url: str) -> None:
+    """Raise JobError if rows of the store at `source` would replace records of another one, that at `url`."""
+    if policy != Policy.REPLACE or is_same_store(source, url):
+        return
+    raise JobError(
+        f"the snapshot is of {source}, and rows replace records only in the store that they were read from, by whose "
+        f"versions they go: write it into {url} with --policy {Policy.CREATE}; if that is the same store, call it by "
+        "the same name",
+        ExitCode.USAGE,
+    )
+
+
+def is_same_store(one: str, other: str) -> bool:
+    """Say whether two URLs are of the same store, as far as they tell.
+
+    Options do not count, nor the order of hosts; one host in common is enough. Two names of one host are two hosts.
+    """
+    try:
+        first, second = MetadataUrl.parse(one), MetadataUrl.parse(other)
+        return (
+            first.family == second.family
+            and _path(first) == _path(second)
+            and (first.family == "sqlite" or bool(_hosts(first) & _hosts(second)))
+        )
+    except ConfigurationError:
+        return False  # What made the rows is no store at all.
+
+
+def _path(url: MetadataUrl) -> str:
+    if url.scheme == "sqlite":
+        return os.path.realpath(url.file)
+    return "/".join(filter(None, url.path.split("/")))
+
+
+def _hosts(url: MetadataUrl) -> frozenset[tuple[str, int]]:
+    port = _PORTS.get(url.scheme)
+    if port is None:
+        return frozenset({(url.hosts, 0)})
+    return frozenset((host.lower(), number) for host, number in url.endpoints(port))

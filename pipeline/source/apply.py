@@ -1,0 +1,260 @@
+"""Writing Arrow batches to a store, inside of one task.
+
+Rows go in batches of `load_batches`, several at once and never more: so what is held is bounded, however
+many rows come. A task may end anywhere and be run again from its first row: what it wrote before is then the same.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from hedwig.clock import SystemClock
+from hedwig.errors import ConfigurationError, HedwigError, InvalidArgumentError, MetadataUnavailableError
+from hedwig.metadata import MetadataStore, Operation, Outcome, StoreOptions, Write, open_metadata
+from hedwig.metadata.bulk.copying import apply_to
+from hedwig.metadata.bulk.loading import load_batches
+from hedwig.metadata.contract.operations import Read
+from hedwig.metadata.contract.url import MetadataUrl, family_of
+from hedwig.metadata.migration.freeze_watch import FreezeWatch, StoreFrozenError
+from hedwig.metadata.records.unknown_fields import has_unknown_fields
+from hedwig.pipeline.collector import few_collections
+from hedwig.pipeline.frames.input_rows import InputRow, rows_of
+from hedwig.pipeline.frames.policies import Policy, Result, condition, judge
+from hedwig.pipeline.frames.tables import Table
+from hedwig.pipeline.source.shared_stores import check_shared
+from hedwig.pipeline.source.statistics import PROBLEMS, Statistics
+from hedwig.versions import NEW
+
+__all__ = ["ApplyConfig", "TargetFrozenError", "apply", "apply_batches", "prepare"]
+
+_TRIES: Final = 3
+"""How often a write is made whose outcome could not be learned; each time the store had its whole timeout."""
+
+
+class TargetFrozenError(HedwigError):
+    """A migration has the store frozen, or moved what it held; what was under way may be in the new one, or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyConfig:
+    """Where to write and how.
+
+    url: the store. table: which of its tables. policy: what to do where a record is. batch_rows: so many rows travel to
+    the store together. connections: so many of these are under way at once for each task; the more tasks there are, the
+    fewer it takes. hubs_stopped: whoever starts the job has stopped all hubs of the store, which OVERWRITE demands.
+    operation_timeout_s: how long the store may take for one request.
+    """
+
+    url: str
+    table: Table
+    policy: Policy = Policy.CREATE
+    batch_rows: int = 512
+    connections: int = 4
+    hubs_stopped: bool = False
+    operation_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        check_shared(self.url)
+        if min(self.batch_rows, self.connections) < 1 or self.operation_timeout_s <= 0:
+            raise InvalidArgumentError("sizes of batches, connections and timeouts are positive")
+        if self.table is Table.TOPICS and self.policy is not Policy.CREATE:
+            raise ConfigurationError(
+                f"rows of the table {self.table} say which topics exist, not what is in them, so they can only be "
+                f"written with the policy {Policy.CREATE}; write the table {Table.LEDGERS} to {self.policy} records"
+            )
+        if self.policy is Policy.OVERWRITE and not self.hubs_stopped:
+            raise ConfigurationError(
+                f"the policy {self.policy} takes no heed of what hubs write; stop all hubs of the store and say so "
+                "(hubsStopped=true), or take create or replace"
+            )
+
+    @property
+    def store_options(self) -> StoreOptions:
+        """Return how a task opens the store: one that made what it did not find would write where nobody looks."""
+        return StoreOptions(
+            in_flight_max=self.batch_rows * self.connections,
+            operation_timeout_s=self.operation_timeout_s,
+            makes=False,
+        )
+
+
+def prepare(config: ApplyConfig) -> None:
+    """Find out, before any task begins, whether the store can be written to as `config` says; make it, where it may be.
+
+    Raises: ConfigurationError, LayoutError, MetadataUnavailableError - as `open_metadata`; ConfigurationError - the
+        policy is OVERWRITE, and the table has records; TargetFrozenError.
+    """
+    asyncio.run(_prepare(config))
+
+
+async def _prepare(config: ApplyConfig) -> None:
+    async with await open_metadata(config.url, replace(config.store_options, makes=True)) as store:
+        with _advice_on_freezes(config):
+            await FreezeWatch(store.named_records, SystemClock()).check()
+        if config.policy is not Policy.OVERWRITE:
+            return
+        async with aclosing(store.scan(kinds=(config.table.kind,))) as pages:
+            async for page in pages:
+                raise ConfigurationError(
+                    f"the policy {config.policy} needs an empty target, and {config.url} has {page[0].key}; wipe it "
+                    "first (hedwig-admin metadata format --wipe), or take the policy create, which also finishes what "
+                    "an overwriting job has begun, or replace"
+                )
+
+
+def apply(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> Statistics:
+    """Write the rows of `batches`; return what became of them, all of them.
+
+    Columns are found by their names; see `input_rows.rows_of`.
+
+    Raises: TargetFrozenError; MetadataUnavailableError - the store did not carry all out, or the outcome is not known;
+        InvalidArgumentError - the rows have not the columns of the table, or, for REPLACE, come from a store of another
+        kind. In each case the same rows may be written again.
+    """
+    with few_collections():
+        return asyncio.run(_apply(batches, config))
+
+
+async def _apply(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> Statistics:
+    async with await open_metadata(config.url, config.store_options) as store:
+        return await apply_batches(store, batches, config)
+
+
+async def apply_batches(store: MetadataStore, batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> Statistics:
+    """Write the rows of `batches` to an open store, as `apply`."""
+    watch = FreezeWatch(store.named_records, SystemClock())
+    total = Statistics()
+
+    async def carry_out(rows: list[InputRow]) -> Statistics:
+        return await watch.carry_out(lambda: _write(store, rows, config))
+
+    def record(_: list[InputRow], found: Statistics) -> None:
+        total.include(found)
+
+    with _advice_on_freezes(config):
+        await load_batches(_portions(batches, config), carry_out, record, in_flight_max=config.connections)
+    return total
+
+
+async def _portions(batches: Iterable[pa.RecordBatch], config: ApplyConfig) -> AsyncGenerator[list[InputRow], None]:
+    """Iterate over the rows, as many at a time as travel together."""
+    source = iter(batches)
+    while True:
+        # Whoever makes the rows may take long, and what is under way has its deadlines meanwhile.
+        batch = await asyncio.to_thread(next, source, None)
+        if batch is None:
+            return
+        if config.policy is Policy.REPLACE:
+            _check_source(batch, config)
+        for start in range(0, batch.num_rows, config.batch_rows):
+            yield rows_of(config.table, batch.slice(start, config.batch_rows))
+
+
+def _check_source(batch: pa.RecordBatch, config: ApplyConfig) -> None:
+    """Raise InvalidArgumentError if some rows were read from a store whose versions mean nothing in this one."""
+    if "backend" not in batch.schema.names or "version" not in batch.schema.names:
+        raise InvalidArgumentError(
+            f"the policy {config.policy} needs the columns 'version' and 'backend' as they were read from the store"
+        )
+    mine = MetadataUrl.parse(config.url).family
+    for backend in batch.column("backend").unique().to_pylist():
+        if backend is None or family_of(backend) != mine:
+            raise InvalidArgumentError(
+                f"rows whose backend is {backend!r} cannot replace records in {config.url}: the version of a record "
+                "means something in the store alone that it was read from"
+            )
+
+
+async def _write(store: MetadataStore, rows: Sequence[InputRow], config: ApplyConfig) -> Statistics:
+    """Write some rows; return what became of each. Raises MetadataUnavailableError."""
+    found = Statistics()
+    pending: list[tuple[InputRow, Write[Any]]] = []
+    for row in rows:
+        try:
+            pending.append((row, _operation(row, config.policy)))
+        except HedwigError as exc:
+            found.add(Result.FAILED, str(exc))
+    if config.policy is Policy.REPLACE:
+        pending = await _lossless(store, pending, config.table, found)
+    for _ in range(_TRIES):
+        if not pending:
+            break
+        outcomes = await apply_to(store, config.table.kind, [write for _, write in pending])
+        again, unknown = [], None
+        for (row, write), outcome in zip(pending, outcomes, strict=True):
+            result = judge(config.table, config.policy, row, outcome)
+            if isinstance(result, Result):
+                found.add(result, _problem(config.table, write, result, outcome))
+            else:
+                again.append((row, write))
+                unknown = result
+        pending = again
+    if pending and unknown is not None:
+        raise unknown
+    return found
+
+
+async def _lossless(
+    store: MetadataStore, pending: list[tuple[InputRow, Write[Any]]], table: Table, found: Statistics
+) -> list[tuple[InputRow, Write[Any]]]:
+    """Return what can be written without a loss; count the rest as failed.
+
+    A row has no columns for the fields of a newer release, so what it replaces would lose them. This chooses no
+    condition: it only lets be what the store shows with such fields, at whatever version.
+
+    Raises: MetadataUnavailableError.
+    """
+    reads: list[Operation[Any]] = [Read(write.key) for _, write in pending]
+    kept = []
+    for (row, write), outcome in zip(pending, await apply_to(store, table.kind, reads), strict=True):
+        if isinstance(outcome.error, MetadataUnavailableError):
+            raise outcome.error
+        if outcome.record is not None and has_unknown_fields(outcome.record.value):
+            found.add(
+                Result.FAILED,
+                f"the {table.kind.noun} of {write.key} has fields of a newer release, which a row cannot hold, so it "
+                "is not replaced: use the release that wrote it",
+            )
+        else:
+            kept.append((row, write))
+    return kept
+
+
+def _operation(row: InputRow, policy: Policy) -> Write[Any]:
+    """Return the write of a row. Raises what is wrong with the row."""
+    if row.error is not None:
+        raise row.error
+    assert row.key is not None, "a row without a key has an error"
+    return Write(row.key, row.record, condition(policy, row))
+
+
+def _problem(table: Table, write: Write[Any], result: Result, outcome: Outcome[Any]) -> str | None:
+    """Say what is wrong with a row that was not written; None if nothing is."""
+    if result not in PROBLEMS:
+        return None
+    what = f"the {table.kind.noun} of {write.key}"
+    match result:
+        case Result.SUPERSEDED:
+            return f"{what} was changed since it was read"
+        case Result.CONFLICT if write.version == NEW:
+            return f"{what} exists already, and differs from the row"
+        case Result.CONFLICT:
+            return f"{what} is gone, so that there is nothing to replace"
+        case _:
+            return str(outcome.error)
+
+
+@contextmanager
+def _advice_on_freezes(config: ApplyConfig) -> Iterator[None]:
+    try:
+        yield
+    except StoreFrozenError as exc:
+        raise TargetFrozenError(
+            f"{exc}, so nothing more is written to {config.url}; once the migration is done, run the job again with "
+            f"the new store ({exc.freeze.target}), or go back to this one with: "
+            f"hedwig-admin metadata thaw --metadata '{config.url}'"
+        ) from exc

@@ -1,0 +1,46 @@
+"""Speculation: Spark runs a slow task a second time beside the first, and stops neither before the other is done."""
+
+from contextlib import suppress
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from hedwig.errors import ConfigurationError
+from hedwig.pipeline.frames.policies import Policy
+
+__all__ = ["check_policy", "is_speculating"]
+
+
+_NAME: Final = "spark.speculation"
+_OFF: Final = "false"
+
+
+def is_speculating(spark: SparkSession) -> bool:
+    """Say whether tasks of a session may run twice at once.
+
+    The scheduler goes by what the context was made with. A session can be told otherwise later, which changes nothing;
+    where a context cannot be asked, that is all there is to go by.
+    """
+    said = [spark.conf.get(_NAME, _OFF)]
+    with suppress(PySparkException):
+        said.append(spark.sparkContext.getConf().get(_NAME, _OFF))
+    return any(str(each).lower() == "true" for each in said)
+
+
+def check_policy(policy: Policy, *, speculating: bool | None) -> None:
+    """Raise ConfigurationError if a policy does more harm than good where tasks run twice at once.
+
+    Args: speculating - whether they may; None if nobody has looked.
+    """
+    if policy is not Policy.OVERWRITE or speculating is False:
+        return
+    advice = (
+        "set spark.speculation=false where the SparkContext is made: a later setting of a session changes nothing"
+        if speculating
+        else "call hedwig.pipeline.source.datasource.register(spark) before, which looks at that"
+    )
+    raise ConfigurationError(
+        f"the policy {policy} needs a session without speculation, in which no task runs twice at once, so that no "
+        f"late one writes over what came after it: {advice}"
+    )

@@ -1,0 +1,142 @@
+"""The tables of a store as frames, and frames into the tables of a store."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from hedwig.exit_codes import ExitCode
+from hedwig.pipeline.errors import JobError
+from hedwig.pipeline.frames.folder import Folder
+from hedwig.pipeline.frames.policies import Policy
+from hedwig.pipeline.frames.schemas import UNREADABLE, all_columns, key_columns
+from hedwig.pipeline.frames.spark_types import spark_field
+from hedwig.pipeline.frames.tables import OnCorrupt, Table
+from hedwig.pipeline.source.apply import ApplyConfig
+from hedwig.pipeline.source.datasource import HedwigDataSource, Share
+from hedwig.pipeline.source.shares import frame_of_shares, shares_in
+from hedwig.pipeline.source.statistics import Statistics
+from hedwig.pipeline.source.writing import apply_rows, tasks_to_write
+
+__all__ = [
+    "TableToCopy",
+    "apply_config",
+    "read_table",
+    "read_table_to_copy",
+    "read_tables_of",
+    "read_unreadable",
+    "write_table",
+]
+
+_DONE: Final = "_SUCCESS"
+"""What Spark leaves in a folder once all of it was written."""
+
+
+class TableToCopy(NamedTuple):
+    """A table of a store as a frame, and about how many rows it has; 0 if nobody knows."""
+
+    frame: DataFrame
+    rows: int
+
+
+def read_table(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> DataFrame:
+    """Return a table of the store at `url`. It is read anew by every action on the frame."""
+    return spark.read.format("hedwig").options(url=url, table=table.value, **options).load()
+
+
+def read_table_to_copy(spark: SparkSession, url: str, table: Table, options: Mapping[str, str]) -> TableToCopy:
+    """Return `read_table` with the columns on request, for whoever writes the rows elsewhere and says what they lack.
+
+    Where `options` say that what cannot be read is passed over, there is a row for each such record. All columns may
+    be null.
+
+    What tasks read is planned here and now, and not by processes that Spark would start to ask the data source. A store
+    that lists its topics to plan is listed this once, however often the frame is read; what comes to be later is not in
+    the frame.
+
+    Raises: as `plan`.
+    """
+    schema = StructType([spark_field(field.with_nullable(True)) for field in all_columns(table)])
+    reader = HedwigDataSource({"url": url, "table": table.value, **options}).reader(schema)
+    shares = reader.partitions()
+    rows = sum(share.keys.rows for share in shares if isinstance(share, Share))
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for share in shares_in(batches):
+            yield from reader.read(share)
+
+    return TableToCopy(frame_of_shares(spark, shares).mapInArrow(read, schema), rows)
+
+
+def read_unreadable(spark: SparkSession, url: str, tables: Iterable[Table], options: Mapping[str, str]) -> DataFrame:
+    """Return the records of `tables` in the store at `url` that cannot be read, with a row for each.
+
+    Columns: table (string), topic, subscriber (binary, null where the table has none), why (string).
+    """
+    found = spark.createDataFrame([], "table string, topic binary, subscriber binary, why string")
+    for table in tables:
+        frame, _ = read_table_to_copy(spark, url, table, {**options, "onCorrupt": OnCorrupt.SKIP.value})
+        subscriber = F.col("subscriber") if "subscriber" in key_columns(table) else F.lit(None).cast("binary")
+        broken = frame.where(F.col(UNREADABLE.name).isNotNull())
+        found = found.unionByName(
+            broken.select(
+                F.lit(table.value).alias("table"),
+                "topic",
+                subscriber.alias("subscriber"),
+                F.col(UNREADABLE.name).alias("why"),
+            )
+        )
+    return found
+
+
+def write_table(frame: DataFrame, config: ApplyConfig, rows: int | None) -> Statistics:
+    """Write a frame, of so many rows if that is known, into a table of a store, in one action.
+
+    Returns: what became of its rows.
+    """
+    processors = frame.sparkSession.sparkContext.defaultParallelism
+    partitions = None if rows is None else tasks_to_write(rows, processors)
+    return Statistics.of_rows(apply_rows(frame, config, partitions=partitions).collect())
+
+
+def apply_config(url: str, table: Table, options: Mapping[str, Any]) -> ApplyConfig:
+    """Return how a table of the store at `url` is written. `options` are fields of `ApplyConfig`.
+
+    Raises: ConfigurationError, InvalidArgumentError - they are not to be had together.
+    """
+    chosen = dict(options)
+    policy = Policy(chosen.pop("policy", Policy.CREATE))
+    if table is Table.TOPICS:
+        policy = Policy.CREATE  # They say that a topic exists, and there is no other way to have that so.
+    return ApplyConfig(url=url, table=table, policy=policy, **chosen)
+
+
+def read_tables_of(spark: SparkSession, directory: str) -> dict[Table, DataFrame]:
+    """Return the tables in the folders of `directory`, Parquet each, that are named like them; in the order of writing.
+
+    Raises: JobError - there is none, or one was not written to its end.
+    """
+    # Ledgers before topics: a topic that is there already is the same for a row of topics, and a conflict for ledgers.
+    order = (Table.LEDGERS, Table.TOPICS, Table.SUBSCRIPTIONS, Table.OWNERS)
+    folder = Folder(spark, directory)
+    if folder.is_unfinished:
+        raise JobError(
+            f"{directory} is a snapshot that was not finished: the job that wrote it was killed, or is still at it"
+        )
+    places = {table: f"{directory}/{table}" for table in order if (folder / table).exists()}
+    for table, place in places.items():
+        if not (folder / table / _DONE).exists():
+            raise JobError(
+                f"{place} has no {_DONE}, which Spark leaves when all is written: the job that wrote it did not come "
+                f"to its end. If another program wrote it, and did, make an empty file {place}/{_DONE}"
+            )
+    if not places:
+        raise JobError(
+            f"{directory} has no folder that is named {', '.join(order)}: name what generate, snapshot or a job of "
+            "yours has made",
+            ExitCode.NOT_FOUND,
+        )
+    return {table: spark.read.parquet(place) for table, place in places.items()}
