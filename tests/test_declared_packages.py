@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-PACKAGES: Final = ("hedwig", "metadata", "hub", "cli", "pipeline", "pyspark_hedwig")
+FOLDERS: Final = ("hedwig", "metadata", "hub", "cli", "pipeline", "pyspark_hedwig")
 """All but the benchmarks: what these compare with, developers have."""
 BROUGHT: Final = {"py4j"}
 """Packages of which others need an exact release, and say so: py4j is half of pyspark."""
@@ -43,10 +43,10 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 def test_what_is_imported_is_declared() -> None:
     declared, brings = _declared(), packages_distributions()
-    known = {*sys.stdlib_module_names, *PACKAGES, *BROUGHT}
+    known = {*sys.stdlib_module_names, "hedwig", *BROUGHT}
     undeclared = set()
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
             for name in _imported(ast.parse(path.read_bytes())):
                 top = name.partition(".")[0]
                 if top not in known and declared.isdisjoint(map(_normal, brings.get(top, ()))):

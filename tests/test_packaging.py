@@ -1,0 +1,65 @@
+"""What is installed is `hedwig` and what Spark looks for, and nothing else, by whichever way it was built.
+
+The folders on top of the checkout are parts of `hedwig` by links (`hedwig/metadata -> ../metadata`).
+"""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+LINKED: Final = sorted(path.name for path in (ROOT / "hedwig").iterdir() if path.is_symlink())
+BUILD_S: Final = 300.0
+
+
+def _build(source: Path, target: Path, *what: str) -> Path:
+    """Build a distribution of `source` and return its path."""
+    # What the build needs is among what development needs, so nothing is downloaded.
+    command = [sys.executable, "-m", "build", "--no-isolation", *what, "--outdir", str(target), str(source)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (built,) = target.iterdir()
+    return built
+
+
+def _modules() -> set[str]:
+    """Return the modules in the checkout, by the names that they have once installed."""
+    found = (
+        path.relative_to(ROOT) for top in ("hedwig", "pyspark_hedwig", *LINKED) for path in (ROOT / top).rglob("*.py")
+    )
+    return {(Path("hedwig") / path if path.parts[0] in LINKED else path).as_posix() for path in found}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The files of the wheel that is built from the checkout."""
+    return set(zipfile.ZipFile(_build(ROOT, tmp_path_factory.mktemp("wheel"), "--wheel")).namelist())
+
+
+def test_wheel_has_every_module_under_one_name(wheel: set[str]) -> None:
+    assert {name.partition("/")[0] for name in wheel if ".dist-info/" not in name} == {"hedwig", "pyspark_hedwig"}
+    assert {name for name in wheel if name.endswith(".py")} == _modules()
+    assert {name.rpartition("/")[2] for name in wheel if "_pb2.py" in name} >= {"pubsub_pb2.py", "hbase_pb2.pyi"}
+    assert not any(name.startswith("hedwig/benchmarks/results/") for name in wheel)
+
+
+def test_sdist_builds_the_same_wheel(wheel: set[str], tmp_path: Path) -> None:
+    with tarfile.open(_build(ROOT, tmp_path / "sdist", "--sdist")) as sdist:
+        sdist.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+    assert set(zipfile.ZipFile(_build(source, tmp_path / "wheel", "--wheel")).namelist()) == wheel
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_part_has_no_second_name(name: str) -> None:
+    """In a checkout, and where it is installed to be edited, Python finds the folder on top, too."""
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.endswith(f"ImportError: {name} is imported as hedwig.{name}, by that name alone\n")
