@@ -6,10 +6,10 @@ import logging
 import math
 import ssl
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Protocol, Self
 
 from hedwig.clock import Clock, SystemClock
 from hedwig.concurrency.tasks import Tasks
@@ -43,10 +43,7 @@ from hedwig.metadata import MetadataStore, StoreOptions, WriteGate, open_metadat
 from hedwig.model import HubInfo
 from hedwig.wire import Request
 
-if TYPE_CHECKING:
-    from hedwig.hub.admin.endpoint import AdminEndpoint
-
-__all__ = ["Hub"]
+__all__ = ["AdminListener", "Hub"]
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +75,22 @@ _QUIET_TURNS: Final = 3
 """What waits in the sockets is taken for read once so many turns of the event loop brought no request."""
 _BACK_S: Final = 5.0
 """How long subscribers have to come back at most."""
+
+
+class AdminListener(Protocol):
+    """The admin endpoint, as far as the hub goes that it is about."""
+
+    async def listen(self) -> int:
+        """Take the address, and return the port; `serve` answers. Raises: ConfigurationError - it cannot be used."""
+        ...
+
+    async def serve(self) -> None:
+        """Answer from now on."""
+        ...
+
+    async def close(self) -> None:
+        """Stop answering."""
+        ...
 
 
 class Hub:
@@ -126,10 +139,10 @@ class Hub:
         options: HubOptions,
         clock: Clock | None = None,
         *,
-        origins: Mapping[str, str] | None = None,
+        make_admin: Callable[[Self], AdminListener] | None = None,
         replace_standalone: bool = False,
     ) -> Self:
-        """Open what the hub needs, register it, and serve; the admin endpoint shows `origins` of options, by key.
+        """Open what the hub needs, register it, and serve, with what `make_admin` returns as its admin endpoint.
 
         Raises: ConfigurationError - an option cannot work, a port is taken; LedgerStoreLockedError - another process
             uses the data directory; LayoutError, MetadataUnavailableError - the metadata cannot be used;
@@ -138,13 +151,13 @@ class Hub:
         """
         hub = cls(options, clock or SystemClock())
         try:
-            await hub._open(origins or {}, replace_standalone=replace_standalone)
+            await hub._open(make_admin, replace_standalone=replace_standalone)
         except BaseException:
             await hub._stack.aclose()
             raise
         return hub
 
-    async def _open(self, origins: Mapping[str, str], *, replace_standalone: bool) -> None:
+    async def _open(self, make_admin: Callable[[Self], AdminListener] | None, *, replace_standalone: bool) -> None:
         options, stack = self.options, self._stack
         self._filters = FilterRegistry(options.filters)
         tls = tls_context(options)
@@ -157,7 +170,7 @@ class Hub:
         await self.freezing.check_usable()
         # The sockets listen before the owner record can name them, and answer once everything is there.
         listeners = await self._listen(tls)
-        admin = await self._listen_admin(origins) if options.admin_port >= 0 else None
+        admin = await self._listen_admin(make_admin(self)) if make_admin is not None else None
         host = options.advertised_host or options.host
         address = HubInfo(host=host, port=self.port, ssl_port=self.tls_port)
         stack.push_async_callback(self._end_incarnation)
@@ -169,19 +182,10 @@ class Hub:
         self._tasks.start(self.freezing.run())
         if admin is not None:
             await admin.serve()
-            self._tasks.start(admin.load.run())
         for server, port in listeners:
             await serve(server, options.host, port)
 
-    async def _listen_admin(self, origins: Mapping[str, str]) -> "AdminEndpoint":
-        try:
-            from hedwig.hub.admin.endpoint import AdminEndpoint
-        except ImportError as exc:
-            raise ConfigurationError(
-                f"the admin endpoint needs {exc.name}; in the checkout of hedwig: pip install '.[hub]'; "
-                "or set admin_port to -1"
-            ) from exc
-        admin = AdminEndpoint(self, origins)
+    async def _listen_admin(self, admin: AdminListener) -> AdminListener:
         self.admin_port = await admin.listen()
         # It answers until the topics are released.
         self._stack.push_async_callback(admin.close)

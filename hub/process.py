@@ -8,10 +8,12 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
-from hedwig.hub.hub import Hub
+from hedwig.clock import Clock
+from hedwig.errors import ConfigurationError
+from hedwig.hub.hub import AdminListener, Hub
 from hedwig.hub.options.configuration import Configuration
 
-__all__ = ["run_hub"]
+__all__ = ["run_hub", "start_hub"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +42,25 @@ def run_hub(
         return runner.run(_serve(configuration, ready, replace_standalone))
 
 
+async def start_hub(
+    configuration: Configuration, clock: Clock | None = None, *, replace_standalone: bool = False
+) -> Hub:
+    """Start a hub, with its admin endpoint if it is to have one. Raises: as Hub.start."""
+    make_admin = _make_admin(configuration) if configuration.options.admin_port >= 0 else None
+    return await Hub.start(configuration.options, clock, make_admin=make_admin, replace_standalone=replace_standalone)
+
+
+def _make_admin(configuration: Configuration) -> Callable[[Hub], AdminListener]:
+    try:
+        from hedwig.hub.admin.endpoint import AdminEndpoint
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"the admin endpoint needs {exc.name}; in the checkout of hedwig: pip install '.[hub]'; "
+            "or set admin_port to -1"
+        ) from exc
+    return lambda hub: AdminEndpoint(hub, configuration.origins)
+
+
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
@@ -56,9 +77,7 @@ async def _serve(
     configuration: Configuration, ready: Callable[[Hub], None], replace_standalone: bool
 ) -> signal.Signals:
     ending = _ending_signal()
-    starting = asyncio.create_task(
-        Hub.start(configuration.options, origins=configuration.origins, replace_standalone=replace_standalone)
-    )
+    starting = asyncio.create_task(start_hub(configuration, replace_standalone=replace_standalone))
     # A start may take as long as its deadlines; whoever ends the process meanwhile does not wait for them.
     both: tuple[asyncio.Future[Any], ...] = (starting, ending)
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)

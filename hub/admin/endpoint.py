@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from hedwig.concurrency.tasks import Tasks
 from hedwig.hub.admin.busy_topics import BusyTopics
 from hedwig.hub.admin.load import Load
 from hedwig.hub.admin.metrics import CONTENT_TYPE_LATEST, Metrics
@@ -30,9 +31,9 @@ class AdminEndpoint:
         self._hub = hub
         self._configuration = Configuration(hub.options, origins)
         self._started = hub.clock.monotonic()
-        self.load = Load(hub)
-        """Its `run` is to be run by whoever makes the endpoint."""
-        self._metrics = Metrics(hub, self.load)
+        self._load = Load(hub)
+        self._tasks = Tasks()
+        self._metrics = Metrics(hub, self._load)
         self._busy = BusyTopics(hub)
         self._orphans = OrphanDeletion(hub)
         self._server = AdminServer(self._routes(), hub.options.operation_timeout_s, hub.options.admin_names)
@@ -45,10 +46,12 @@ class AdminEndpoint:
     async def serve(self) -> None:
         """Answer from now on."""
         await self._server.serve()
+        self._tasks.start(self._load.run())
 
     async def close(self) -> None:
         """Stop answering."""
         await self._server.close()
+        await self._tasks.cancel()
         await self._orphans.close()
 
     def _routes(self) -> list[Route]:
@@ -128,13 +131,13 @@ class AdminEndpoint:
         return json_response(found)
 
     async def _show_load(self, request: web.Request) -> web.Response:
-        lag = {"attached_lag_messages": await self.load.attached_lag()} if flag_of(request, "lag") else {}
-        seconds, rates = self.load.rates_per_s()
+        lag = {"attached_lag_messages": await self._load.attached_lag()} if flag_of(request, "lag") else {}
+        seconds, rates = self._load.rates_per_s()
         return json_response(
             {
-                **self.load.levels(),
+                **self._load.levels(),
                 **lag,
-                "since_start": self.load.counters(),
+                "since_start": self._load.counters(),
                 "rates_per_s": {key: round(rate, 3) for key, rate in rates.items()},
                 "rates_over_s": round(seconds, 3),
             }

@@ -27,7 +27,6 @@ from hedwig.wire import (
 )
 
 if TYPE_CHECKING:
-    from hedwig.hub.subscriptions.cursor import Cursor
     from hedwig.hub.topics.topic import Subscription
 
 __all__ = ["Channel", "ChannelOwner"]
@@ -49,6 +48,12 @@ _TO_HTTP: Final = (
 """What somebody gets who takes a hub for an HTTP server."""
 _FRAME_BYTES_MAX: Final = 1 << 30
 """No limit of ours on what we send: a stored message was within the limits when it came."""
+
+
+class Waiter(Protocol):
+    """What is told to go on once the channel has room for deliveries."""
+
+    def go_on(self) -> None: ...
 
 
 class ChannelOwner(Protocol):
@@ -192,7 +197,7 @@ class Channel(asyncio.Protocol):
         self._is_paused = False
         self._is_parting = False
         """Whether the channel ends once nothing is unanswered."""
-        self._waiting: dict[Cursor, None] = {}
+        self._waiting: dict[Waiter, None] = {}
         self._abort: asyncio.TimerHandle | None = None
         self._told: set[int] | None = None
         """Hashes of the pairs that have had an event. Names would take more, and two of one hash do no harm."""
@@ -565,11 +570,11 @@ class Channel(asyncio.Protocol):
         """How many bytes the transport has that its socket has not taken."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def wait_for_room(self, cursor: "Cursor") -> None:
+    def wait_for_room(self, cursor: Waiter) -> None:
         """Have `cursor` go on once there is room."""
         self._waiting[cursor] = None
 
-    def forget_waiting(self, cursor: "Cursor") -> None:
+    def forget_waiting(self, cursor: Waiter) -> None:
         self._waiting.pop(cursor, None)
 
     def _flush_soon(self) -> None:

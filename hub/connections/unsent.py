@@ -1,11 +1,8 @@
 """What a hub has to send and the sockets of its channels have not taken, in one account for all of them."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from hedwig.hub.options.options import HubOptions
-
-if TYPE_CHECKING:
-    from hedwig.hub.connections.channel import Channel
 
 __all__ = ["Unsent"]
 
@@ -16,6 +13,15 @@ _SHARES: Final = 64
 ends: 64 full ones leave half of it, and 20,000 of them a three-hundredth."""
 _LOOKED_AT_MAX: Final = 16
 """How many channels are looked at to find one that is to be cut off."""
+
+
+class Sender(Protocol):
+    """What is asked of a channel that has something to send."""
+
+    @property
+    def untaken_bytes(self) -> int: ...
+
+    def cut_off(self) -> None: ...
 
 
 class Unsent:
@@ -36,7 +42,7 @@ class Unsent:
         self._channel_bytes_max = options.channel_unsent_bytes
         self.own_bytes = min(_OWN_BYTES, options.channel_unsent_bytes)
         """What is never too much for a channel."""
-        self._deaf: dict[Channel, int] = {}
+        self._deaf: dict[Sender, int] = {}
         """The channels whose sockets do not take their answers, the first to do so first, and what they had then."""
 
     @property
@@ -45,12 +51,12 @@ class Unsent:
         free = self._bytes_max - self.bytes
         return min(self._channel_bytes_max, max(self.own_bytes, free // _SHARES))
 
-    def note_waiting(self, channel: "Channel") -> None:
+    def note_waiting(self, channel: Sender) -> None:
         """Take note that answers wait for the socket of `channel`."""
         if channel not in self._deaf:
             self._deaf[channel] = channel.untaken_bytes
 
-    def note_taken(self, channel: "Channel") -> None:
+    def note_taken(self, channel: Sender) -> None:
         """Take note that nothing waits for the socket of `channel` any more."""
         self._deaf.pop(channel, None)
 

@@ -5,7 +5,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -34,7 +34,7 @@ class Configuration:
     """The options of a hub, and the origin of each that is not the default, by key."""
 
     options: HubOptions
-    origins: Mapping[str, str]
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def combine(cls, *layers: Iterable[Given]) -> "Configuration":

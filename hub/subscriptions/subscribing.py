@@ -34,7 +34,7 @@ from hedwig.hub.subscriptions.filters import FilterRegistry, MessageFilter
 from hedwig.hub.subscriptions.pointers import Pointers
 from hedwig.hub.subscriptions.read_budget import Delivery
 from hedwig.hub.subscriptions.starts import Starts
-from hedwig.hub.topics.topic import OwnedTopic, Subscription
+from hedwig.hub.topics.topic import AttachedChannel, OwnedTopic, Subscription
 from hedwig.metadata import SubscriptionDataManager, WriteGate
 from hedwig.model import (
     MessageSeqId,
@@ -100,7 +100,7 @@ class Subscribing:
         self._closing: set[Subscription] = set()
         """Subscriptions whose clients close them, until their consume pointers are stored."""
         self.starts = Starts(options.operation_timeout_s)
-        self._parting: Counter[Channel] = Counter()
+        self._parting: Counter[AttachedChannel] = Counter()
         """Of channels: how many topics that are on their way out they have served."""
         self.is_leaving = False
         """Whether the hub lets go of all its topics."""

@@ -2,19 +2,52 @@
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hedwig.errors import HedwigError
 from hedwig.hub.logs.log import TopicLog
+from hedwig.hub.topics.ownership import Ownership
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, SubscriptionState, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
 
-if TYPE_CHECKING:
-    from hedwig.hub.subscriptions.cursor import Cursor
-    from hedwig.hub.topics.topics import Topics
-
 __all__ = ["OwnedTopic", "Subscription"]
+
+
+class AttachedChannel(Protocol):
+    """The channel that a subscription is attached to, as far as its topic and whoever takes it away are concerned."""
+
+    peer: str
+    subscriptions: "dict[tuple[Topic, SubscriberId], Subscription]"
+
+    def tell_forced_closed(self, topic: Topic, subscriber: SubscriberId) -> None: ...
+    def close(self) -> None: ...
+    def part(self) -> None: ...
+
+
+class AttachedCursor(Protocol):
+    """The delivery to a subscription, as far as its topic and whoever takes it away are concerned."""
+
+    is_open: bool
+    next_id: int
+    bound: int
+
+    @property
+    def channel(self) -> AttachedChannel: ...
+    def offer(self, local: int, stored: bytes) -> None: ...
+    def consumed(self, local: int) -> None: ...
+    def go_on(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Keeper(Protocol):
+    """What a topic asks of the topics that it is one of."""
+
+    @property
+    def ownership(self) -> Ownership: ...
+    def is_durable(self, name: Topic) -> bool: ...
+    def now(self) -> int: ...
+    def give_up(self, topic: "OwnedTopic", error: HedwigError) -> None: ...
 
 
 class Subscription:
@@ -41,7 +74,7 @@ class Subscription:
         self._remote = consumed.remote
         self.version = version
         """None for a subscription that is not kept: on a non-durable topic."""
-        self.cursor: Cursor | None = None
+        self.cursor: AttachedCursor | None = None
 
     def consume(self, seq_id: MessageSeqId) -> bool:
         """Move the consume pointer forward, but not beyond the topic; return whether it moved."""
@@ -97,7 +130,7 @@ class OwnedTopic:
         "used_at",
     )
 
-    def __init__(self, topics: "Topics", name: Topic, owner_version: Version, log: TopicLog, now: int) -> None:
+    def __init__(self, topics: Keeper, name: Topic, owner_version: Version, log: TopicLog, now: int) -> None:
         self._topics = topics
         self.name = name
         self.owner_version = owner_version
@@ -130,7 +163,7 @@ class OwnedTopic:
         """Return a subscription if it is in memory."""
         return self.subscriptions.get(subscriber) if self.subscriptions is not None else None
 
-    def cursors(self) -> Iterator["Cursor"]:
+    def cursors(self) -> Iterator[AttachedCursor]:
         """Iterate over the cursors that deliver."""
         for subscription in (self.subscriptions or {}).values():
             if subscription.cursor is not None and subscription.cursor.is_open:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from hedwig.hub import process
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from tests.hub.ledgers.faulty_disk import FaultyDisk
 from tests.hub.wire_client import WireClient
@@ -42,7 +44,8 @@ async def start_hub(hub_options: HubOptions, monkeypatch: pytest.MonkeyPatch) ->
             return await open_store(path, settings, disk)
 
         monkeypatch.setattr(LocalLedgerStore, "open", open_on_disk)
-        hub = await Hub.start(replace(hub_options, **options), replace_standalone=replace_standalone)
+        configuration = Configuration(replace(hub_options, **options))
+        hub = await process.start_hub(configuration, replace_standalone=replace_standalone)
         hubs.append(hub)
         return hub
 

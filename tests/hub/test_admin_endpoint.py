@@ -23,8 +23,10 @@ from hedwig.hub.admin.name_page import NamePage, page_token, start_of
 from hedwig.hub.admin.server import AdminServer
 from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions
+from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.keys import keys
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.process import start_hub
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import show_name
 from tests.faults.waiting import until
@@ -77,7 +79,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
         async def started(*, origins: dict[str, str] | None = None, **options: Any) -> RunHub:
             ports: dict[str, Any] = {"port": 0, "admin_port": 0, "data_directory": tmp_path / "data"} | options
-            hub = await stack.enter_async_context(await Hub.start(HubOptions(**ports), origins=origins))
+            hub = await stack.enter_async_context(await start_hub(Configuration(HubOptions(**ports), origins or {})))
             address = HubAddress("127.0.0.1", hub.port)
             return RunHub(hub, await stack.enter_async_context(HedwigClient(ClientOptions(hub=address))))
 

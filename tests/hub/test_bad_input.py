@@ -17,7 +17,9 @@ from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import ServiceError
 from hedwig.hub.connections.channel import Channel
 from hedwig.hub.hub import Hub
+from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.process import start_hub
 from hedwig.model import MessageSeqId, RegionSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import (
@@ -372,7 +374,7 @@ def test_whatever_arrives_a_neighbour_is_served(hub_options: HubOptions, caplog:
     with asyncio.Runner() as runner:
         errors: list[dict[str, object]] = []
         runner.get_loop().set_exception_handler(lambda _, context: errors.append(context))
-        hub = runner.run(Hub.start(options))
+        hub = runner.run(start_hub(Configuration(options)))
         neighbour = runner.run(_neighbour(hub))
 
         @settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))

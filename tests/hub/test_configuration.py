@@ -11,7 +11,6 @@ import pytest
 from hedwig.cli.settings.settings import data_directory
 from hedwig.errors import ConfigurationError
 from hedwig.hub.first_steps import user_data_directory
-from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.options.configuration import (
     DEFAULT,
@@ -25,6 +24,7 @@ from hedwig.hub.options.file import effective, example
 from hedwig.hub.options.keys import keys, variable
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.options.quantities import duration_s, show_duration, show_size, size_bytes
+from hedwig.hub.process import start_hub
 
 EXAMPLE = Path(__file__).parents[2] / "hub" / "hub.toml.example"
 
@@ -358,7 +358,7 @@ def test_the_embedded_metadata_lie_in_the_data_directory_whatever_its_name(tmp_p
     options = HubOptions(data_directory=tmp_path / name, port=0, admin_port=-1)
 
     async def start_and_end() -> None:
-        async with await Hub.start(options):
+        async with await start_hub(Configuration(options)):
             pass
 
     asyncio.run(start_and_end())

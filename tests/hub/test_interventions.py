@@ -12,8 +12,9 @@ import pytest
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress, Message, Subscription
 from hedwig.errors import SubscriptionClosedError
-from hedwig.hub.hub import Hub
+from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.process import start_hub
 from hedwig.hub.subscriptions.operator_actions import Interventions
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.status import StatusCode
@@ -39,7 +40,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
         async def started(**options: Any) -> RunHub:
             given: dict[str, Any] = {"port": 0, "admin_port": 0, "data_directory": tmp_path / "data"} | options
-            hub = await stack.enter_async_context(await Hub.start(HubOptions(**given)))
+            hub = await stack.enter_async_context(await start_hub(Configuration(HubOptions(**given))))
             address = HubAddress("127.0.0.1", hub.port)
             return RunHub(hub, await stack.enter_async_context(HedwigClient(ClientOptions(hub=address))))
 

@@ -4,8 +4,9 @@ import asyncio
 from typing import Final
 
 from hedwig.clock import SystemClock
-from hedwig.hub.hub import Hub
+from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.process import start_hub
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Subscribe
 from tests.hub.conftest import Connect
@@ -33,7 +34,7 @@ async def test_pointer_that_moved_a_little_is_stored_while_others_are_due_all_th
     options = HubOptions(
         data_directory=hub_options.data_directory, port=0, admin_port=-1, consume_interval=2, consume_flush_s=FLUSH_S
     )
-    async with await Hub.start(options, clock) as hub:
+    async with await start_hub(Configuration(options), clock) as hub:
         client = await connect(hub)
         for name in (b"one", b"other", b"quiet"):
             await client.subscribed(T, name, preferences=SubscriptionPreferences(message_window_size=1))
@@ -65,7 +66,7 @@ async def test_pointer_that_moved_far_is_stored_also_if_it_moved_during_a_subscr
     options = HubOptions(
         data_directory=hub_options.data_directory, port=0, admin_port=-1, consume_interval=5, consume_flush_s=FLUSH_S
     )
-    async with await Hub.start(options) as hub:
+    async with await start_hub(Configuration(options)) as hub:
         client = await connect(hub)
         await client.subscribed(T, b"s")
         await client.publish_many(T, *[b"m"] * 60)

@@ -8,9 +8,8 @@ import pytest
 from hedwig.errors import ServiceDownError
 from hedwig.hub.hub import Hub
 from hedwig.hub.logs.durable_log import DurableLog
-from hedwig.hub.subscriptions.cursor import Cursor
 from hedwig.hub.subscriptions.operator_actions import Edge, Interventions, Sought
-from hedwig.hub.topics.topic import OwnedTopic
+from hedwig.hub.topics.topic import AttachedCursor, OwnedTopic
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
@@ -144,7 +143,7 @@ async def test_a_session_that_consumed_ahead_gets_all_that_it_was_not_sent(
     assert (await held(hub))[0][0] > count - 3, "it is looked at again once the session has it all"
 
 
-def _cursor(hub: Hub) -> Cursor:
+def _cursor(hub: Hub) -> AttachedCursor:
     topic = hub.topics.get(T)
     assert topic is not None
     (cursor,) = topic.cursors()

@@ -17,7 +17,9 @@ from hedwig.hub.cluster import Cluster
 from hedwig.hub.hub import Hub
 from hedwig.hub.liveness import ClusterLiveness
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.process import start_hub
 from hedwig.metadata import MetadataStore, StoreOptions
 from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
 from hedwig.versions import NEW
@@ -99,7 +101,7 @@ class Deployment:
 
         with self._patch.context() as patch:
             patch.setattr("hedwig.hub.hub.open_metadata", open_there)
-            hub = await Hub.start(self.options(**changes))
+            hub = await start_hub(Configuration(self.options(**changes)))
         self._stack.push_async_callback(hub.close)
         return hub
 

@@ -14,7 +14,9 @@ import uvloop
 
 import hedwig.hub.connections.tls_listener
 from hedwig.hub.hub import Hub
+from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
+from hedwig.hub.process import start_hub
 from hedwig.status import StatusCode
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
@@ -101,7 +103,7 @@ def with_hub(request: pytest.FixtureRequest, hub_options: HubOptions, certificat
     def run(scenario: Callable[[Hub, AsyncExitStack], Awaitable[None]], **options: Any) -> None:
         async def start_and_run() -> None:
             given = replace(hub_options, tls_port=0, tls_certificate=str(certificate), **options)
-            async with await Hub.start(given) as secure, AsyncExitStack() as opened:
+            async with await start_hub(Configuration(given)) as secure, AsyncExitStack() as opened:
                 await scenario(secure, opened)
 
         with asyncio.Runner(loop_factory=request.param) as runner:
