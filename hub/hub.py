@@ -19,7 +19,7 @@ from hedwig.hub.connections.channel import Channel
 from hedwig.hub.connections.descriptors import ConnectionLimits
 from hedwig.hub.connections.fair_reading import FairReading
 from hedwig.hub.connections.listening import Listener, serve
-from hedwig.hub.connections.slots import Places
+from hedwig.hub.connections.slots import Slots
 from hedwig.hub.connections.tls import tls_context
 from hedwig.hub.connections.tls_listener import TlsListener
 from hedwig.hub.connections.unfinished_frames import UnfinishedFrames
@@ -28,14 +28,14 @@ from hedwig.hub.freezing import Freezing
 from hedwig.hub.incarnation import Incarnation
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
-from hedwig.hub.logs.recent_messages import TailMemory
-from hedwig.hub.membership import Shape
+from hedwig.hub.logs.recent_messages import RecentMessages
+from hedwig.hub.membership import Membership
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
 from hedwig.hub.standalone import Standalone
 from hedwig.hub.subscriptions.filters import FilterRegistry
-from hedwig.hub.subscriptions.read_budget import Delivery
+from hedwig.hub.subscriptions.read_budget import ReadBudget
 from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.ownership import Liveness
 from hedwig.hub.topics.topics import Topics
@@ -107,7 +107,7 @@ class Hub:
         self.unsent = Unsent(options)
         self.answer_turns = AnswerTurns()
         self._limits = ConnectionLimits.fit(options.channels_max)
-        self.places = Places(self._limits.connections, clock.monotonic)
+        self.places = Slots(self._limits.connections, clock.monotonic)
         loop = asyncio.get_running_loop()
         self.frames = UnfinishedFrames(loop, options.frame_s, options.receive_bytes_max)
         self._is_closing = False
@@ -130,7 +130,7 @@ class Hub:
     port: int
     tls_port: int | None
     admin_port: int | None = None
-    shape: Shape
+    shape: Membership
     _filters: FilterRegistry
 
     @classmethod
@@ -233,7 +233,7 @@ class Hub:
         return self.incarnation.ledgers
 
     @property
-    def tails(self) -> TailMemory:
+    def tails(self) -> RecentMessages:
         return self.incarnation.tails
 
     @property
@@ -241,7 +241,7 @@ class Hub:
         return self.incarnation.topics
 
     @property
-    def delivery(self) -> Delivery:
+    def delivery(self) -> ReadBudget:
         return self.incarnation.delivery
 
     @property
@@ -479,7 +479,7 @@ async def _close_server(server: Listener) -> None:
     server.close()
 
 
-def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Shape:
+def _shape_of(options: HubOptions, clock: Clock, *, replace_standalone: bool) -> Membership:
     if options.is_clustered:
         try:
             from hedwig.hub.cluster import Cluster

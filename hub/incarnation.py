@@ -8,13 +8,13 @@ from hedwig.concurrency.tasks import Tasks, repeat
 from hedwig.errors import ServiceDownError
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
-from hedwig.hub.logs.log_context import LogStore
-from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.logs.log_context import LogContext
+from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.requests import Requests
 from hedwig.hub.retention import Retention
 from hedwig.hub.subscriptions.filters import FilterRegistry
-from hedwig.hub.subscriptions.read_budget import Delivery
+from hedwig.hub.subscriptions.read_budget import ReadBudget
 from hedwig.hub.subscriptions.subscribing import Subscribing
 from hedwig.hub.topics.known_owners import KnownOwners
 from hedwig.hub.topics.ownership import Liveness, Ownership
@@ -56,12 +56,14 @@ class Incarnation:
         leased = metadata.leased(self._may_write_s)
         self.subscriptions = leased.subscriptions
         self.ledgers = ledgers
-        self.tails = TailMemory(options.cache_bytes)
+        self.tails = RecentMessages(options.cache_bytes)
         self._options = options
         self._clock = clock
         self._gate = gate
         deletions.attach(ledgers)
-        self._log_store = LogStore(ledgers, leased.persistence, options, self.tails, options.region.encode(), deletions)
+        self._log_store = LogContext(
+            ledgers, leased.persistence, options, self.tails, options.region.encode(), deletions
+        )
         cluster = options.cluster
         kept_s, for_originals = cluster.owners_kept_s, None
         if options.is_beside_originals:
@@ -74,7 +76,7 @@ class Incarnation:
         known = KnownOwners(cluster.owners_kept_max, kept_s, clock, liveness.seems_alive)
         ownership = Ownership(leased.ownership, liveness, known, for_originals)
         self.topics = Topics(options, ownership, self._log_store, clock, metadata.has_topic)
-        self.delivery = Delivery(options, clock)
+        self.delivery = ReadBudget(options, clock)
         self.subscribing = Subscribing(options, leased.subscriptions, self.delivery, filters, clock, gate)
         self.retention = Retention(options, self.topics, leased.subscriptions, self.subscribing, ledgers)
         self.topics.attach_caretaker(self.retention)

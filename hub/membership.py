@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hedwig.hub.incarnation import Incarnation
     from hedwig.hub.topics.balance import Balance
 
-__all__ = ["Member", "Shape"]
+__all__ = ["Member", "Membership"]
 
 
 class Member(Protocol):
@@ -31,7 +31,7 @@ class Member(Protocol):
         ...
 
 
-class Shape(Protocol):
+class Membership(Protocol):
     """What differs between the two."""
 
     @property

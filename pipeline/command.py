@@ -56,10 +56,10 @@ class Job:
         """
         from hedwig.pipeline.errors import CONNECTION_ERRORS, SPARK_ERRORS, JobError, from_spark
         from hedwig.pipeline.interruption import ending_queries
-        from hedwig.pipeline.session import SessionWish, has_ended, open_session
+        from hedwig.pipeline.session import SessionOptions, has_ended, open_session
         from hedwig.pipeline.source.datasource import register
 
-        how = SessionWish(master=self.master, settings=self.settings, debug=self.debug)
+        how = SessionOptions(master=self.master, settings=self.settings, debug=self.debug)
         with open_session(self.name, how, self.tell) as spark:
             try:
                 register(spark, self.warn)

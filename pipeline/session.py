@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from hedwig.pipeline.errors import CONNECTION_ERRORS
 from hedwig.pipeline.frames.tables import BATCH_ROWS_MAX
 
-__all__ = ["SessionWish", "has_ended", "open_session"]
+__all__ = ["SessionOptions", "has_ended", "open_session"]
 
 _ALWAYS: Final = {
     # Two attempts at the same rows at once come to the same end, but the slower one may still write after the job.
@@ -49,7 +49,7 @@ _OF_ALL_JAVA: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWish:
+class SessionOptions:
     """What was said of a session: where it runs, settings, and whether Spark's log is shown."""
 
     master: str | None = None
@@ -58,7 +58,7 @@ class SessionWish:
 
 
 @contextmanager
-def open_session(job: str, wish: SessionWish, tell: Callable[[str], None]) -> Iterator[SparkSession]:
+def open_session(job: str, wish: SessionOptions, tell: Callable[[str], None]) -> Iterator[SparkSession]:
     """Open the session of a job, and stop it at the end. One that this process has open already is used and left.
 
     Started by spark-submit, the session takes from there what neither `wish` says nor every job sets. Else it runs on

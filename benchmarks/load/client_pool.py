@@ -8,12 +8,12 @@ from typing import Final, Self
 
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 
-__all__ = ["KeptClients"]
+__all__ = ["ClientPool"]
 
 _OPEN_S: Final = 180.0
 
 
-class KeptClients:
+class ClientPool:
     """Clients by name, started by `start` and connected when they are first asked for. `with` ends them."""
 
     def __init__(self, start: Callable[[str], GeneratorProcess]) -> None:

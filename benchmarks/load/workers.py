@@ -9,13 +9,13 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.load import Observer
 from hedwig.benchmarks.load.workloads import Operation
 
-__all__ = ["Callers", "CarryOut"]
+__all__ = ["CarryOut", "Workers"]
 
 CarryOut: TypeAlias = Callable[[int, int, Operation, int], Awaitable[None]]
 """Carries an operation out: the place of its caller, its number, what it is, and its topic."""
 
 
-class Callers:
+class Workers:
     """At most `count` tasks, made when they are needed, so that an operation costs no task of its own.
 
     Whatever an operation raises is its outcome: the text of a BenchmarkError, of others the name of their class.

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from hedwig.benchmarks.machine.downsampling import Thinned
+from hedwig.benchmarks.machine.downsampling import Downsampled
 from hedwig.benchmarks.machine.periodic import Periodic
 
 __all__ = ["CpuTimes", "CpuTimesBeside", "cpu_s_between", "cpu_s_of"]
@@ -42,13 +42,13 @@ class CpuTimes:
     """What the processes of each role had used, at the moments at which somebody had a look.
 
     For windows of which nobody knows when they begin and end until they are over: those of a number of operations.
-    What it holds has a bound, of less than 3 MB for three roles: from 8,192 looks on these are thinned, see `Thinned`.
+    What it holds has a bound, of less than 3 MB for three roles: from 8,192 looks on see `Downsampled`.
     In windows that took so many, the time that is then taken as evenly used is a four-thousandth part.
     """
 
     def __init__(self, roles: Sequence[Sequence[int]]) -> None:
         self._roles = roles
-        self._looks: Thinned[tuple[int, list[float | None]]] = Thinned()
+        self._looks: Downsampled[tuple[int, list[float | None]]] = Downsampled()
         self._last_ns = 0
 
     def look(self) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-__all__ = ["SAMPLES_MAX", "Thinned"]
+__all__ = ["SAMPLES_MAX", "Downsampled"]
 
 SAMPLES_MAX: Final = 8192
 
 T = TypeVar("T")
 
 
-class Thinned(Generic[T]):
+class Downsampled(Generic[T]):
     """What was added, in its order: all of it below `samples_max`, from then on every second, fourth, eighth … one.
 
     The first and the newest are always among them. Those that were taken at even intervals lie as evenly as before, and

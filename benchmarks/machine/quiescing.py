@@ -8,7 +8,7 @@ from typing import Final
 
 from hedwig.benchmarks.machine.cpu_time import cpu_s_of
 
-__all__ = ["CALM_S", "CORES_MAX", "SECONDS_MAX", "Settling", "settle"]
+__all__ = ["CALM_S", "CORES_MAX", "SECONDS_MAX", "Quiescing", "settle"]
 
 CORES_MAX: Final = 0.1
 CALM_S: Final = 4.0
@@ -17,7 +17,7 @@ _TICK_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class Quiescing:
     """How long it took, and how many processors were still busy in the last moments."""
 
     seconds: float
@@ -26,7 +26,7 @@ class Settling:
 
 def settle(
     pids: Sequence[int], *, cores_max: float = CORES_MAX, calm_s: float = CALM_S, seconds_max: float = SECONDS_MAX
-) -> Settling:
+) -> Quiescing:
     """Wait until processes together have used no more than `cores_max` processors for `calm_s`, or for `seconds_max`.
 
     Those that have ended use none.
@@ -40,7 +40,7 @@ def settle(
             seen.popleft()
         cores = _cores(seen)
         if (now - seen[0][0] >= calm_s and cores <= cores_max) or now - began >= seconds_max:
-            return Settling(now - began, cores)
+            return Quiescing(now - began, cores)
         time.sleep(_TICK_S)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hedwig.benchmarks.machine.downsampling import Thinned
+from hedwig.benchmarks.machine.downsampling import Downsampled
 from hedwig.benchmarks.machine.periodic import Periodic
 
 __all__ = ["Sampler", "Usage", "usage_of"]
@@ -47,7 +47,7 @@ def usage_of(pid: int) -> Usage | None:
 class Sampler(Periodic):
     """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up.
 
-    What it holds has a bound: beyond 34 minutes samples are thinned, see `Thinned`. Those of five roles take some 10 MB
+    What it holds has a bound: beyond 34 minutes see `Downsampled`. Those of five roles take some 10 MB
     at most, however many hours they are of. The most memory that a role was seen with is of all samples.
     flushes: returns how often the disk was flushed by now, if that is to be known beside them; None: it is not known.
     """
@@ -55,8 +55,8 @@ class Sampler(Periodic):
     def __init__(self, processes: Mapping[str, list[int]], *, flushes: Callable[[], int | None] = lambda: None) -> None:
         self._processes = processes
         self._flushes = flushes
-        self._samples: Thinned[tuple[int, dict[str, Usage]]] = Thinned()
-        self._flushed: Thinned[tuple[int, int]] = Thinned()
+        self._samples: Downsampled[tuple[int, dict[str, Usage]]] = Downsampled()
+        self._flushed: Downsampled[tuple[int, int]] = Downsampled()
         self._rss_bytes_max: dict[str, int] = {}
         super().__init__("sampler", _INTERVAL_S)
 

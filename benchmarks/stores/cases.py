@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.load.client_pool import KeptClients
+from hedwig.benchmarks.load.client_pool import ClientPool
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Workload
@@ -17,8 +17,8 @@ from hedwig.benchmarks.machine.disk_flushes import FLUSHES
 from hedwig.benchmarks.machine.quiescing import CORES_MAX, settle
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import LEFT_BEHIND, Measurement
-from hedwig.benchmarks.stores.dataset import FillTask, Ground
-from hedwig.benchmarks.stores.servers import MetadataPlaces
+from hedwig.benchmarks.stores.dataset import Dataset, FillTask
+from hedwig.benchmarks.stores.servers import StoreServers
 from hedwig.cli.dev import DevError
 from hedwig.errors import HedwigError
 
@@ -52,10 +52,10 @@ SERIES_WIDTH: Final = "series_width_s"
 class MetadataCases:
     """Carries cases out on places that are up; what goes wrong is the measurement's wall. `with` ends the clients."""
 
-    def __init__(self, places: MetadataPlaces, python: str) -> None:
+    def __init__(self, places: StoreServers, python: str) -> None:
         self._places = places
         self._command = (python, *CLIENT_COMMAND)
-        self._clients = KeptClients(self._start)
+        self._clients = ClientPool(self._start)
         self._used = 0
 
     def __enter__(self) -> Self:
@@ -79,7 +79,7 @@ class MetadataCases:
         busy = {"busy_cores": settling.cores} if settling.cores > CORES_MAX else {}
         return {"settling_s": settling.seconds, **busy}
 
-    def measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
+    def measure(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
         """Carry a workload out as round `number`.
 
         What it made is deleted then. If that fails, the measurement is as good as it was, and says that something is
@@ -112,7 +112,7 @@ class MetadataCases:
         self._clients.end(backend)
         self._places.end(backend)
 
-    def restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
+    def restart(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
         """Kill the server with the records, start it again, and ask for a sample of topics all the while.
 
         Before, uncounted, all servers collect their garbage and tell what is left: the values have it.
@@ -164,7 +164,7 @@ class MetadataCases:
         of_kinds = {f"{kind}_live_heap_bytes": size for kind, size in heaps.items()}
         return {**of_kinds, "store_live_heap_bytes": sum(heaps.values())}, None
 
-    def _measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
+    def _measure(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
         client = self._clients.of(backend)
         fresh = self._fresh(ground)
         told = {"workload": workload.to_json(), "ground": fresh.to_json(), "round": number, "drain_s": _DRAIN_S}
@@ -217,7 +217,7 @@ class MetadataCases:
         measurement.values["disk_bytes"] = self._places.disk_bytes(backend)
         return measurement
 
-    def _restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
+    def _restart(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
         client = self._clients.of(backend)
         topics = random.Random(workload.seed).choices(range((ground.topics + 1) // 2), k=_SAMPLE)
         fresh = self._fresh(ground)
@@ -238,7 +238,7 @@ class MetadataCases:
             measurement.seconds = measurement.values["all_read_s"]
         return measurement
 
-    def _fresh(self, ground: Ground) -> Ground:
+    def _fresh(self, ground: Dataset) -> Dataset:
         """Return a ground with names that nobody has used."""
         self._used += 1
         return replace(ground, token=f"{time.time_ns():x}-{self._used}")

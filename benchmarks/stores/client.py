@@ -18,7 +18,7 @@ from hedwig.benchmarks.load.load import Load, Observer
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.machine.cpu_time import CpuTimes
 from hedwig.benchmarks.machine.jvm_heap import has_full_heap
-from hedwig.benchmarks.stores.dataset import DATA, FillTask, Ground, Managers, owned
+from hedwig.benchmarks.stores.dataset import DATA, Dataset, FillTask, Managers, owned
 from hedwig.benchmarks.stores.fill import fill_aloud
 from hedwig.benchmarks.stores.target import MetadataTarget
 from hedwig.errors import HedwigError
@@ -57,15 +57,15 @@ async def serve(plan: Mapping[str, Any]) -> None:
                     )
                     say({"filled": {"summary": summary.to_json(), "why": why}})
                 case {"workload": workload, "ground": ground, "round": number, "drain_s": drain_s}:
-                    await _carry_out(store, Workload.from_json(workload), Ground.from_json(ground), number, drain_s)
+                    await _carry_out(store, Workload.from_json(workload), Dataset.from_json(ground), number, drain_s)
                 case {"probe": topics, "ground": ground, "seconds_max": seconds_max}:
-                    say({"probed": await probe(store, Ground.from_json(ground), topics, seconds_max)})
+                    say({"probed": await probe(store, Dataset.from_json(ground), topics, seconds_max)})
                 case _:
                     break
     say({"ended": True})
 
 
-async def _carry_out(store: MetadataStore, workload: Workload, ground: Ground, number: int, drain_s: float) -> None:
+async def _carry_out(store: MetadataStore, workload: Workload, ground: Dataset, number: int, drain_s: float) -> None:
     target = MetadataTarget(workload, store, ground, round_number=number)
     metered = _Metered(target, int(workload.warmup_share * workload.operations))
     load = Load(workload, metered if workload.is_bounded else target, round_number=number, drain_s=drain_s)
@@ -118,7 +118,7 @@ class _Metered:
 
 async def probe(
     store: Managers,
-    ground: Ground,
+    ground: Dataset,
     topics: Sequence[int],
     seconds_max: float,
     *,
@@ -183,7 +183,7 @@ async def _until_found(attempt: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(_PROBE_PAUSE_S)
 
 
-async def _write(store: Managers, ground: Ground, number: int) -> bool:
+async def _write(store: Managers, ground: Dataset, number: int) -> bool:
     """Make a subscription and delete it; one that an attempt before has left is deleted only."""
     key = ground.new_subscription(number, 0)
     subscriptions, subscriber = store.subscriptions, _subscriber(key)

@@ -20,8 +20,8 @@ __all__ = [
     "PREDECESSOR",
     "SUCCESSOR",
     "Batch",
+    "Dataset",
     "FillTask",
-    "Ground",
     "Managers",
     "Task",
     "owned",
@@ -72,7 +72,7 @@ class Managers(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Dataset:
     """What a store holds when a workload begins.
 
     topics, subscribers: so many, with so many subscriptions each. wide: for each number of subscriptions there are wide
@@ -151,7 +151,7 @@ class FillTask:
 
     def batches(self) -> Iterator["Batch"]:
         """Yield the records in batches."""
-        ground = Ground(topics=self.last, subscribers=self.subscribers, drawn=0)
+        ground = Dataset(topics=self.last, subscribers=self.subscribers, drawn=0)
         # A batch of few topics with many subscriptions, or of many with few, is as much work.
         step = max(1, _BATCH // (1 + self.subscribers))
         for first in range(self.first, self.last, step):
@@ -183,7 +183,7 @@ class Batch:
         return len(self.topics) + len(self.owned) + len(self.subscriptions)
 
 
-def _wide_batches(ground: Ground, wide: int) -> Iterator[Batch]:
+def _wide_batches(ground: Dataset, wide: int) -> Iterator[Batch]:
     """Yield wide topics, some of them in a batch, or a batch some of one's subscriptions."""
     step = max(1, _BATCH // wide)
     for first in range(0, wide_count(wide), step):

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.stores.dataset import Batch, Managers, Task
-from hedwig.benchmarks.stores.fill_rate import Pace, Seconds
+from hedwig.benchmarks.stores.fill_rate import FillRate, Seconds
 from hedwig.errors import BadVersionError, HedwigError
 from hedwig.metadata.bulk.loading import load_batches
 from hedwig.metadata.contract.operations import Outcome, RecordKey, Write
@@ -40,7 +40,7 @@ async def fill_aloud(
     That is `records` of `of`, and `per_s`, how many were made a second lately. Once it has become slow, `has_full_heap`
     is asked now and then: a server whose heap is full goes on for hours, and that would tell nothing more of it.
     """
-    pace = Pace()
+    pace = FillRate()
     began_ns = now_ns()
 
     async def tell_on() -> None:
@@ -63,7 +63,7 @@ async def fill_aloud(
 
 
 async def fill(
-    store: Managers, task: Task, *, pace: Pace | None = None, now_ns: Callable[[], int] = time.monotonic_ns
+    store: Managers, task: Task, *, pace: FillRate | None = None, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> tuple[Summary, str | None]:
     """Make the records of a task.
 
@@ -74,7 +74,7 @@ async def fill(
     began_ns = now_ns()
     summary = Summary(begin_ns=began_ns, end_ns=began_ns, offered=task.records)
     deadline_ns = began_ns + round(task.seconds_max * _SECOND_NS)
-    made, seconds = pace or Pace(), Seconds()
+    made, seconds = pace or FillRate(), Seconds()
 
     def why_over() -> str | None:
         now = now_ns()

@@ -5,7 +5,7 @@ from typing import Final
 
 from hedwig.benchmarks.load.recording import Second
 
-__all__ = ["Pace", "Seconds"]
+__all__ = ["FillRate", "Seconds"]
 
 _STANDSTILL_S: Final = 120
 _STANDSTILL_SHARE: Final = 0.1
@@ -16,7 +16,7 @@ _SECONDS_MAX: Final = 2_000
 """Each has a histogram, of some 26 KB."""
 
 
-class Pace:
+class FillRate:
     """What was made, told apart into what was made in the last two minutes and before. Seconds never go back.
 
     Who has seen that a heap of the store is full says so in `has_full_heap`: little more is to be expected then.

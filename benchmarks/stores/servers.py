@@ -40,7 +40,7 @@ __all__ = [
     "SYNCED_LOG",
     "UNSYNCED",
     "UNSYNCED_LOG",
-    "MetadataPlaces",
+    "StoreServers",
     "children_max",
     "terms",
 ]
@@ -79,7 +79,7 @@ RESTARTED: Final = tuple(_DATA_SERVER)
 """Backends whose server with the records is restarted; a gateway would only tell the same of the same server."""
 
 
-class MetadataPlaces:
+class StoreServers:
     """Fresh servers and stores for some backends; `with` ends them.
 
     heap_mb: of all virtual machines of a backend together: ZooKeeper's one server has it alone, HBase's region server

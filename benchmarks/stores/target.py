@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.load import Observer
-from hedwig.benchmarks.load.workers import Callers
+from hedwig.benchmarks.load.workers import Workers
 from hedwig.benchmarks.load.workloads import Among, Operation, Workload
-from hedwig.benchmarks.stores.dataset import DATA, PAGE, SUCCESSOR, Ground, Managers, owned, unowned
+from hedwig.benchmarks.stores.dataset import DATA, PAGE, SUCCESSOR, Dataset, Managers, owned, unowned
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata.contract.operations import Delete, Outcome, Read, RecordKey, Write
 from hedwig.model import LedgerRanges, SubscriptionData, Topic
@@ -31,7 +31,7 @@ class MetadataTarget:
     counted from when it should have begun. A round has keys of its own, as the Load of the same number has.
     """
 
-    def __init__(self, workload: Workload, store: Managers, ground: Ground, *, round_number: int = 0) -> None:
+    def __init__(self, workload: Workload, store: Managers, ground: Dataset, *, round_number: int = 0) -> None:
         self._workload = workload
         self._store = store
         self._ground = ground
@@ -44,7 +44,7 @@ class MetadataTarget:
         self._to_delete: list[RecordKey] = []
         self._begun_claims = 0
         self._claimed: list[int] = []
-        self._callers = Callers(workload.in_flight, self._carry_out)
+        self._callers = Workers(workload.in_flight, self._carry_out)
         self._operations: dict[Operation, Callable[[int, int, int], Awaitable[None]]] = {
             Operation.CLAIM: self._claim,
             Operation.READ_OWNER: self._read_owner,

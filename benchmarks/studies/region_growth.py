@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.benchmarks.machine.store_files import kept_files, occupied
-from hedwig.benchmarks.stores.servers import SYNCED, MetadataPlaces
+from hedwig.benchmarks.stores.servers import SYNCED, StoreServers
 from hedwig.clock import Deadline
 from hedwig.metadata import MetadataStore, MetadataUrl, RecordKey, StoreOptions, Write, format_metadata, open_metadata
 from hedwig.metadata.contract.kinds import KINDS
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--regions", type=int, default=4, help="of each table at first (default: %(default)s)")
     parser.add_argument("--split-at", type=int, default=16, help="MiB of a store (default: %(default)s)")
     chosen = parser.parse_args()
-    with MetadataPlaces(
+    with StoreServers(
         chosen.dir, ["hbase"], heap_mb=chosen.heap, durability=SYNCED, topics_max=chosen.topics, progress=print
     ) as places:
         places.up()

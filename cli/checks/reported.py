@@ -12,7 +12,7 @@ from hedwig.model import LedgerRanges, Topic
 if TYPE_CHECKING:
     from hedwig.hub.ledgers.census import LedgerEntry
 
-__all__ = ["COLUMNS", "ONLY_WHEN_NAMED", "SEVERITY", "WHY", "Found", "Severity", "found_fields"]
+__all__ = ["COLUMNS", "ONLY_WHEN_NAMED", "SEVERITY", "WHY", "Reported", "Severity", "found_fields"]
 
 COLUMNS: Final = (
     "severity",
@@ -65,7 +65,7 @@ ONLY_WHEN_NAMED: Final = frozenset({FindingKind.UNREADABLE_RECORD, FindingKind.M
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Reported:
     """A finding with what would be done about it.
 
     `remedy` is what a repair does or, if not `is_repairable`, why it does nothing. `ranges` is the record that it would
@@ -85,7 +85,7 @@ class Found:
         return WHY[self.finding.kind]
 
 
-def found_fields(found: Found) -> dict[str, Any]:
+def found_fields(found: Reported) -> dict[str, Any]:
     """Return a finding as the fields that commands write."""
     finding = found.finding
     version = finding.version if finding.record is None else finding.record.version

@@ -9,6 +9,7 @@ from hedwig.cli.settings.settings import Settings
 from hedwig.clock import Deadline, SystemClock
 from hedwig.errors import MetadataUnavailableError, NoRecordError
 from hedwig.metadata import Delete, MetadataStore, Outcome, Read, RecordKey
+from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
@@ -89,7 +90,6 @@ async def _remove_nodes(settings: Settings, store: MetadataStore, folder: str) -
     """Remove the empty nodes that ZooKeeper keeps of deleted records; no version of theirs is held by anybody."""
     if store.url.scheme != "zookeeper":
         return
-    from hedwig.metadata.zookeeper.records.paths import Places
     from hedwig.metadata.zookeeper.requests import delete
     from hedwig.metadata.zookeeper.writes.wiping import delete_tree
     from hedwig.zookeeper import Bridge, BridgeOptions
@@ -98,11 +98,11 @@ async def _remove_nodes(settings: Settings, store: MetadataStore, folder: str) -
     bridge = Bridge(hosts, BridgeOptions(connect_timeout_s=settings.operation_timeout_s()))
     try:
         await bridge.connect()
-        await delete_tree(bridge, settings.store_options(), f"{Places(prefix).topics}/{folder}")
+        await delete_tree(bridge, settings.store_options(), f"{Paths(prefix).topics}/{folder}")
         # The node above all runs goes with the last of them; while there are others it stays.
         deadline = Deadline.after(SystemClock(), settings.operation_timeout_s())
-        await bridge.send(deadline, delete(f"{Places(prefix).topics}/{SCRATCH_PREFIX}"))
+        await bridge.send(deadline, delete(f"{Paths(prefix).topics}/{SCRATCH_PREFIX}"))
     except (NotAppliedError, OutcomeUnknownError) as exc:
-        raise MetadataUnavailableError(f"empty nodes below {Places(prefix).topics}/{folder} are left: {exc}") from exc
+        raise MetadataUnavailableError(f"empty nodes below {Paths(prefix).topics}/{folder} are left: {exc}") from exc
     finally:
         await bridge.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hedwig.cli.checks.ledger_census import KEPT_MS, KnownLedgers
 from hedwig.cli.checks.ledger_ids import LedgerIds
-from hedwig.cli.checks.reported import SEVERITY, Found, Severity
+from hedwig.cli.checks.reported import SEVERITY, Reported, Severity
 from hedwig.cli.deployment.hub_verdicts import HubState, HubVerdicts
 from hedwig.errors import CorruptRecordError, LedgerStoreUnavailableError
 from hedwig.metadata import MetadataStore, Outcome, Read, RecordKey
@@ -69,7 +69,7 @@ class StoreCheck:
         self.ledgers_found = 0
         """How many of the ledgers on record exist, as far as it was looked."""
 
-    async def findings(self) -> AsyncGenerator[list[Found], None]:
+    async def findings(self) -> AsyncGenerator[list[Reported], None]:
         """Iterate over what is found, a page of records after the other, and at last ledgers that nobody refers to.
 
         Raises: MetadataUnavailableError, LedgerStoreUnavailableError, CommandError - the store, the ledgers or the
@@ -88,8 +88,8 @@ class StoreCheck:
         self.records += records
         self._advance(records)
 
-    async def _on_page(self, page: RecordPage) -> list[Found]:
-        found: list[Found] = []
+    async def _on_page(self, page: RecordPage) -> list[Reported]:
+        found: list[Reported] = []
         wanted = self._wanted
         if FindingKind.UNREADABLE_RECORD in wanted:
             found += map(_unreadable, find_unreadable(page))
@@ -107,7 +107,7 @@ class StoreCheck:
 
     # --------------------------------------------------------------------------------------------------------- owners
 
-    async def _dead_owners(self, page: RecordPage) -> list[Found]:
+    async def _dead_owners(self, page: RecordPage) -> list[Reported]:
         states = await self._verdicts.of_all(record.value for _, record in page.owners)
         found = []
         for key, record in page.owners:
@@ -142,7 +142,7 @@ class StoreCheck:
 
     # -------------------------------------------------------------------------------------------------- subscriptions
 
-    async def _lone_subscriptions(self, page: RecordPage) -> list[Found]:
+    async def _lone_subscriptions(self, page: RecordPage) -> list[Reported]:
         lone = await find_lone_subscriptions(self._store, page)
         states = await self._owner_states(finding.key.topic for finding in lone if finding.key is not None)
         found = []
@@ -157,7 +157,7 @@ class StoreCheck:
 
     # --------------------------------------------------------------------------------------------------------- ranges
 
-    async def _ranges(self, page: RecordPage) -> list[Found]:
+    async def _ranges(self, page: RecordPage) -> list[Reported]:
         broken = find_ranges(page, self._wanted)
         states = await self._owner_states(finding.key.topic for finding in broken if finding.key is not None)
         found = []
@@ -189,7 +189,7 @@ class StoreCheck:
 
     # -------------------------------------------------------------------------------------------------------- ledgers
 
-    async def _missing_ledgers(self, page: RecordPage) -> list[Found]:
+    async def _missing_ledgers(self, page: RecordPage) -> list[Reported]:
         assert self._known is not None, "else it is not looked for"
         held = {key.topic: {each.ledger_id for each in held_ledgers(record.value)} for key, record in page.ranges}
         suspects = await self._missing(set().union(*held.values()))
@@ -219,7 +219,7 @@ class StoreCheck:
         self.ledgers_found += len(wanted) - len(missing)
         return missing
 
-    def _lost(self, topic: Topic, record: Versioned[LedgerRanges], lost: Sequence[int], owner: HubState) -> Found:
+    def _lost(self, topic: Topic, record: Versioned[LedgerRanges], lost: Sequence[int], owner: HubState) -> Reported:
         assert self._known is not None, "else it is not looked for"
         finding = Finding(
             kind=FindingKind.MISSING_LEDGER,
@@ -236,7 +236,7 @@ class StoreCheck:
         remedy = "with --kind missing-ledger: takes them off the record, so that the topic goes on without"
         return _found(finding, why_not or remedy, is_repairable=why_not is None, ranges=kept)
 
-    async def _orphans(self) -> AsyncGenerator[list[Found], None]:
+    async def _orphans(self) -> AsyncGenerator[list[Reported], None]:
         assert self._known is not None, "else it is not looked for"
         unnamed = LedgerIds()
         now_ms: int | None = None
@@ -260,7 +260,7 @@ class StoreCheck:
             async for found in self._local_orphans(unnamed):
                 yield found
 
-    async def _shared_orphans(self, old: Sequence["LedgerEntry"]) -> list[Found]:
+    async def _shared_orphans(self, old: Sequence["LedgerEntry"]) -> list[Reported]:
         """Return the ledgers on bookies that nobody refers to."""
         assert self._known is not None, "else it is not looked for"
         topics = {entry.ledger_id: self._known.deployment.topic_of(entry) for entry in old}
@@ -289,7 +289,9 @@ class StoreCheck:
                     self._refers = False
         return bool(self._on_record) or self._refers is True
 
-    def _orphan(self, entry: "LedgerEntry", topic: Topic, record: Outcome[LedgerRanges], *, is_believed: bool) -> Found:
+    def _orphan(
+        self, entry: "LedgerEntry", topic: Topic, record: Outcome[LedgerRanges], *, is_believed: bool
+    ) -> Reported:
         finding = Finding(
             kind=FindingKind.ORPHAN_LEDGER,
             what=f"ledger {entry.ledger_id} was made for the topic, which does not refer to it",
@@ -311,7 +313,7 @@ class StoreCheck:
             topic=topic,
         )
 
-    def _foreign(self, entry: "LedgerEntry") -> Found:
+    def _foreign(self, entry: "LedgerEntry") -> Reported:
         assert self._known is not None, "else it is not looked for"
         why = self._known.deployment.why_not_ours(entry)
         finding = Finding(
@@ -321,7 +323,7 @@ class StoreCheck:
         )
         return _found(finding, "none: it may be somebody else's", is_repairable=False, severity=Severity.NOTE)
 
-    async def _local_orphans(self, unnamed: LedgerIds) -> AsyncIterator[list[Found]]:
+    async def _local_orphans(self, unnamed: LedgerIds) -> AsyncIterator[list[Reported]]:
         """Iterate over the ledgers in a directory that nobody refers to in a second pass over the records either."""
         assert self._known is not None, "else it is not looked for"
         on_record = LedgerIds()
@@ -350,7 +352,7 @@ def _is_young(entry: "LedgerEntry", now_ms: int | None) -> bool:
     return entry.made_ms is not None and (now_ms is None or now_ms - entry.made_ms < KEPT_MS)
 
 
-def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: bool) -> Found:
+def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: bool) -> Reported:
     """Return what is found of a ledger in the directory of a hub that was started so often, as its metadata say.
 
     `is_over`: the last start has ended.
@@ -371,12 +373,12 @@ def _local_orphan(ledger_id: int, why_not: str | None, starts: int, *, is_over: 
 
 def _found(
     finding: Finding, remedy: str, *, is_repairable: bool, severity: Severity | None = None, **plan: Any
-) -> Found:
+) -> Reported:
     severity = SEVERITY[finding.kind] if severity is None else severity
-    return Found(finding=finding, remedy=remedy, is_repairable=is_repairable, severity=severity, **plan)
+    return Reported(finding=finding, remedy=remedy, is_repairable=is_repairable, severity=severity, **plan)
 
 
-def _unreadable(finding: Finding) -> Found:
+def _unreadable(finding: Finding) -> Reported:
     if finding.version is None:
         return _found(finding, "none: not even its version can be read", is_repairable=False)
     if finding.of not in (OWNERSHIP, SUBSCRIPTIONS):

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from hedwig.cli.checks.ledger_census import KnownLedgers
 from hedwig.cli.checks.local_orphans import LocalOrphans
-from hedwig.cli.checks.reported import Found
+from hedwig.cli.checks.reported import Reported
 from hedwig.cli.deployment.hub_verdicts import HubState, HubVerdicts
 from hedwig.errors import BadVersionError, CorruptRecordError, NoRecordError
 from hedwig.metadata import MetadataStore, RecordKey
@@ -49,7 +49,7 @@ class StoreRepair:
         self._deleted: Collection[int] = ()
         """Which local ledgers of the page at hand went."""
 
-    async def begin(self, page: Iterable[Found]) -> None:
+    async def begin(self, page: Iterable[Reported]) -> None:
         """Do what is done for a page of findings at once. Raises as `carry_out`; CommandError - it cannot be done."""
         local = [
             found.finding.ledger_ids[0]
@@ -60,7 +60,7 @@ class StoreRepair:
             assert self._orphans is not None, "they are in a directory"
             self._deleted = await self._orphans.delete(local)
 
-    async def carry_out(self, found: Found) -> RepairResult:
+    async def carry_out(self, found: Reported) -> RepairResult:
         """Repair one thing that is repairable.
 
         Raises: MetadataUnavailableError, UncertainStateError, LedgerStoreUnavailableError - a store does not answer;
@@ -77,7 +77,7 @@ class StoreRepair:
         if topic is not None:
             await make_topic(self._store, topic)
 
-    async def _carry_out(self, found: Found) -> RepairResult:
+    async def _carry_out(self, found: Reported) -> RepairResult:
         finding = found.finding
         match finding.kind:
             case FindingKind.DEAD_OWNER:
@@ -107,7 +107,7 @@ class StoreRepair:
             self._topic = key.topic
         return result
 
-    async def _write_ranges(self, found: Found) -> RepairResult:
+    async def _write_ranges(self, found: Reported) -> RepairResult:
         key, record = _seen(found.finding)
         assert found.ranges is not None, "it is repairable"
         written = key, record.version, found.ranges
@@ -121,7 +121,7 @@ class StoreRepair:
         self._written = written
         return RepairResult.REPAIRED
 
-    async def _delete_ledger(self, found: Found) -> RepairResult:
+    async def _delete_ledger(self, found: Reported) -> RepairResult:
         """Delete a ledger that nobody refers to, after nobody can come to refer to it any more.
 
         Its maker may be a hub that has slept since it made it, with a write that would put it on record. Whoever took

@@ -8,11 +8,11 @@ from hedwig.cli.settings.settings import Settings
 from hedwig.errors import ConfigurationError
 from hedwig.metadata import Layout, MetadataStore, MetadataUrl, read_layout
 
-__all__ = ["MigrationWish"]
+__all__ = ["MigrationOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationWish:
+class MigrationOptions:
     """The arguments and options of the command, which `settings` names in errors."""
 
     settings: Settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from hedwig.cli.errors import CommandError, ExitCode, exit_code_of
-from hedwig.cli.migration.options import MigrationWish
+from hedwig.cli.migration.options import MigrationOptions
 from hedwig.cli.output.formats import Output
 from hedwig.cli.output.progress import working
 from hedwig.clock import SystemClock
@@ -25,13 +25,13 @@ __all__ = ["MigrationPlan"]
 class MigrationPlan:
     """What was found out; `obstacles` has what keeps the migration from beginning, or from coming to its end."""
 
-    wish: MigrationWish
+    wish: MigrationOptions
     facts: dict[str, Any] = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
     _code: ExitCode = ExitCode.FAILED
 
     @classmethod
-    def make(cls, wish: MigrationWish) -> Self:
+    def make(cls, wish: MigrationOptions) -> Self:
         """Find out. Raises: CommandError, HedwigError - a store cannot be looked at at all."""
         plan = cls(wish)
         asyncio.run(plan._look())

@@ -1,14 +1,14 @@
-"""Turns: what concerns one key happens one after the other."""
+"""A lock for each key: what concerns one key happens one after the other."""
 
 from asyncio import Future, get_running_loop
 from collections import deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
-__all__ = ["Turns"]
+__all__ = ["KeyedLock"]
 
 
-class Turns:
+class KeyedLock:
     """A lock for each key, that exists only while somebody has it or waits for it; first come, first served."""
 
     __slots__ = ("_waiting",)

@@ -2,10 +2,10 @@
 
 from hedwig.clock import Clock
 
-__all__ = ["Pace"]
+__all__ = ["RateLimiter"]
 
 
-class Pace:
+class RateLimiter:
     """Says how long to wait for the next turn. A tenth of a second's turns may be taken at once."""
 
     def __init__(self, per_s: int, clock: Clock) -> None:

@@ -33,7 +33,7 @@ from hedwig.hub.admin.parameters import (
 from hedwig.hub.admin.server import BadRequestError, ConflictError, NotFoundError, Route, json_response
 from hedwig.hub.admin.topic_deletion import delete_topic
 from hedwig.hub.admin.topic_view import lag_of, lag_page, topic_page, topic_view
-from hedwig.hub.subscriptions.operator_actions import Edge, Interventions
+from hedwig.hub.subscriptions.operator_actions import Edge, OperatorActions
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic, parse_name, show_name
@@ -183,8 +183,8 @@ class TopicRoutes:
             )
         return json_response({**_names(topic.name, subscriber), "deleted": True, "version": str(found.version)})
 
-    def _interventions(self) -> Interventions:
-        return Interventions(self._hub.incarnation.subscriptions, self._hub.subscribing)
+    def _interventions(self) -> OperatorActions:
+        return OperatorActions(self._hub.incarnation.subscriptions, self._hub.subscribing)
 
 
 @contextmanager

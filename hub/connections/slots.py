@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["Guest", "Places"]
+__all__ = ["Guest", "Slots"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Guest(Protocol):
         ...
 
 
-class Places:
+class Slots:
     """The places of one hub. As long as many are left, whoever comes gets one."""
 
     def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:

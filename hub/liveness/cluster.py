@@ -17,7 +17,7 @@ from hedwig.hub.liveness.lease import Lease
 from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, encode_load
 from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.paths import Places
+from hedwig.hub.liveness.paths import HubPaths
 from hedwig.hub.liveness.process import this_process
 from hedwig.hub.liveness.registrar import Enrolment, Registrar
 from hedwig.hub.liveness.registration import Registration
@@ -84,7 +84,7 @@ class ClusterLiveness:
         """Set once there was a registration, or none can come any more."""
         self._woken = asyncio.Event()
         """Set when the registration is over, and when a proof of life should not wait until it is due."""
-        self._places = Places(options.prefix)
+        self._places = HubPaths(options.prefix)
         self._bridge = Bridge(
             options.zookeeper,
             BridgeOptions(

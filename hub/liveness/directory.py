@@ -9,7 +9,7 @@ from hedwig.clock import Clock, Deadline, SystemClock
 from hedwig.errors import InvalidArgumentError
 from hedwig.hub.liveness.asking import answer, ask, children, commit, get, read
 from hedwig.hub.liveness.live_hub import Endpoint, LiveHub, decode_load
-from hedwig.hub.liveness.paths import Places
+from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
 
@@ -23,7 +23,7 @@ async def read_hubs(
 
     For whoever is no hub: it registers nothing. Raises ServiceDownError if ZooKeeper does not answer.
     """
-    places = Places(prefix)
+    places = HubPaths(prefix)
     deadline = Deadline.after(clock or SystemClock(), timeout_s)
     what = f"list the hubs under {places.hosts}"
     # Whoever is not listed is taken for dead.
@@ -36,7 +36,7 @@ async def read_hubs(
 
 
 async def read_hosts(
-    bridge: Bridge, places: Places, deadline: Deadline, on_change: Callable[[Any], None] | None = None
+    bridge: Bridge, places: HubPaths, deadline: Deadline, on_change: Callable[[Any], None] | None = None
 ) -> tuple[LiveHub, ...]:
     """Return the hubs whose host nodes the server that we talk to knows. Raises ServiceDownError.
 
@@ -67,7 +67,7 @@ async def read_hosts(
 
 
 async def read_endpoints(
-    bridge: Bridge, places: Places, deadline: Deadline, address: str | None = None
+    bridge: Bridge, places: HubPaths, deadline: Deadline, address: str | None = None
 ) -> list[tuple[str, Endpoint, int]]:
     """Return the endpoint nodes, those of `address` if it is given: name, content, czxid. Raises ServiceDownError.
 

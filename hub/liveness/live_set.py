@@ -11,7 +11,7 @@ from hedwig.hub.liveness.directory import read_hosts
 from hedwig.hub.liveness.lasting import LastingTask
 from hedwig.hub.liveness.live_hub import LiveHub
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.paths import Places
+from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, Connection
 
@@ -31,7 +31,7 @@ class LiveSet:
     def __init__(
         self,
         bridge: Bridge,
-        places: Places,
+        places: HubPaths,
         options: LivenessOptions,
         on_failed: Callable[[str], None] = lambda _: None,
     ) -> None:

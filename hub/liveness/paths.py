@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-__all__ = ["Places"]
+__all__ = ["HubPaths"]
 
 
-class Places:
+class HubPaths:
     """Paths under a prefix. The host nodes are the original's; the endpoint nodes are ours."""
 
     def __init__(self, prefix: str) -> None:

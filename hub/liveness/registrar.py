@@ -25,7 +25,7 @@ from hedwig.hub.liveness.asking import answer, ask, commit, create, exists, get,
 from hedwig.hub.liveness.directory import read_endpoints
 from hedwig.hub.liveness.live_hub import Endpoint, encode_load
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.paths import Places
+from hedwig.hub.liveness.paths import HubPaths
 from hedwig.hub.liveness.process import has_ended
 from hedwig.zookeeper import Bridge, Connection, Request
 
@@ -50,7 +50,7 @@ class Registrar:
     """Registers the hub at `address`, again and again as need be."""
 
     def __init__(
-        self, bridge: Bridge, places: Places, address: str, endpoint: Endpoint, options: LivenessOptions
+        self, bridge: Bridge, places: HubPaths, address: str, endpoint: Endpoint, options: LivenessOptions
     ) -> None:
         self._bridge = bridge
         self._places = places

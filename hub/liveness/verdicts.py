@@ -11,7 +11,7 @@ from hedwig.errors import ServiceDownError
 from hedwig.hub.liveness.asking import answer, ask, commit, get
 from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.options import LivenessOptions
-from hedwig.hub.liveness.paths import Places
+from hedwig.hub.liveness.paths import HubPaths
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge
 
@@ -27,7 +27,7 @@ class Verdicts:
     gone never comes back: such verdicts are kept, the latest `options.verdicts_max` of them.
     """
 
-    def __init__(self, bridge: Bridge, places: Places, live_set: LiveSet, options: LivenessOptions) -> None:
+    def __init__(self, bridge: Bridge, places: HubPaths, live_set: LiveSet, options: LivenessOptions) -> None:
         self._bridge = bridge
         self._places = places
         self._live_set = live_set

@@ -17,7 +17,7 @@ from hedwig.errors import (
     UncertainAnswerError,
 )
 from hedwig.hub.logs.log import Published
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.remote_positions import check_bound, furthest
 from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import Message
@@ -58,7 +58,7 @@ class Appends:
         "start",
     )
 
-    def __init__(self, store: LogStore, log: _Log, remote: tuple[RegionSeqId, ...]) -> None:
+    def __init__(self, store: LogContext, log: _Log, remote: tuple[RegionSeqId, ...]) -> None:
         self._store = store
         self._log = log
         self.ledger_id: int | None = None

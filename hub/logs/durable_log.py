@@ -31,7 +31,7 @@ from hedwig.errors import (
 from hedwig.hub.logs.appends import Appends
 from hedwig.hub.logs.ledger_ranges import ended, has_room, holds_messages, recover_ranges, to_store, without_consumed
 from hedwig.hub.logs.log import Listener, Published
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.range_merging import copy_small, with_copy
 from hedwig.hub.logs.range_record import RangeRecord
 from hedwig.hub.logs.recent_messages import Tail
@@ -76,7 +76,7 @@ class DurableLog:
         "topic",
     )
 
-    def __init__(self, store: LogStore, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
+    def __init__(self, store: LogContext, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
         """Take up a log whose ranges are all closed. `open` is the door."""
         self.topic = topic
         self._store = store
@@ -106,7 +106,7 @@ class DurableLog:
         self._listener: Listener | None = None
 
     @classmethod
-    async def open(cls, store: LogStore, topic: Topic, *, taken_over: bool) -> Self:
+    async def open(cls, store: LogContext, topic: Topic, *, taken_over: bool) -> Self:
         """Read the ranges, make the topic if it is new, and shut out whoever wrote its last ledger.
 
         Nothing of a former owner takes effect afterwards if it did not release the topic (`taken_over`), or left its

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from hedwig.errors import CorruptEntryError, LedgerError
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.remote_positions import POSITIONS_BYTES_MAX, bounded
 from hedwig.metadata.contract.kinds import RECORD_BYTES_MAX
 from hedwig.metadata.records.range_sizes import stored_bytes
@@ -41,7 +41,7 @@ _DAMAGED_MAX: Final = 16
 """How many entries are read in search of a sound one."""
 
 
-async def recover_ranges(store: LogStore, topic: Topic, found: LedgerRanges) -> LedgerRanges:
+async def recover_ranges(store: LogContext, topic: Topic, found: LedgerRanges) -> LedgerRanges:
     """Return the ranges of `topic` with every start and end, for which an open last ledger is fenced.
 
     `found` itself if nothing was missing.
@@ -73,7 +73,7 @@ async def recover_ranges(store: LogStore, topic: Topic, found: LedgerRanges) -> 
     return replace(found, ranges=tuple(ranges))
 
 
-async def _with_start(store: LogStore, each: LedgerRange, previous_end: int) -> LedgerRange:
+async def _with_start(store: LogContext, each: LedgerRange, previous_end: int) -> LedgerRange:
     """Give a range of an old record its start: behind the one before it, or so that its entries end at its end."""
     if previous_end or each.end is None:
         return replace(each, start=previous_end + 1)
@@ -81,7 +81,7 @@ async def _with_start(store: LogStore, each: LedgerRange, previous_end: int) -> 
     return replace(each, start=each.end.local - entries + 1)
 
 
-async def _end_of(store: LogStore, topic: Topic, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
+async def _end_of(store: LogContext, topic: Topic, ledger_id: int, last_entry: int, end: MessageSeqId) -> MessageSeqId:
     """Return the position of the last message of a ledger, as the message itself has it.
 
     A message that is damaged keeps its position, as each entry has one. How far other regions had come is then what the

@@ -6,18 +6,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from hedwig.concurrency.keyed_lock import Turns
+from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import LedgerStoreUnavailableError
 from hedwig.hub.ledgers import LedgerStore
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
-from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.logs.small_ranges import LargeLedgers
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import TopicPersistenceManager
 from hedwig.model import Topic
 
-__all__ = ["LogStore"]
+__all__ = ["LogContext"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _COPIES_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class LogStore:
+class LogContext:
     """Where logs keep their messages and their ranges.
 
     Ledgers are deleted through `deletions` only. `tasks` are the changes of ledgers under way. The range record of a
@@ -36,11 +36,11 @@ class LogStore:
     ledgers: LedgerStore
     persistence: TopicPersistenceManager
     options: HubOptions
-    tails: TailMemory
+    tails: RecentMessages
     region: bytes
     deletions: LedgerDeletions
     tasks: Tasks = field(default_factory=Tasks, init=False)
-    record_turns: Turns = field(default_factory=Turns, init=False)
+    record_turns: KeyedLock = field(default_factory=KeyedLock, init=False)
     large: LargeLedgers = field(default_factory=LargeLedgers, init=False)
     """Those that are not worth being merged with others."""
     _creating: set[asyncio.Future[None]] = field(default_factory=set, init=False)

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 from hedwig.errors import NoSuchTopicError
 from hedwig.hub.logs.log import Listener, Published
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.recent_messages import Tail
 from hedwig.wire import Message
 
-__all__ = ["FleetingLog"]
+__all__ = ["NonDurableLog"]
 
 
-class FleetingLog:
+class NonDurableLog:
     """A TopicLog without ledgers. Positions count from the claim; only what is in memory can be delivered late."""
 
     __slots__ = ("_listener", "_store", "_tail", "last_id")
 
-    def __init__(self, store: LogStore) -> None:
+    def __init__(self, store: LogContext) -> None:
         self.last_id = 0
         self._store = store
         self._tail = Tail(store.tails)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hedwig.errors import LedgerError, LedgerStoreUnavailableError
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.small_ranges import FAN, find_mergeable, messages_of
 from hedwig.hub.options.options import HubOptions
 from hedwig.model import LedgerRange, LedgerRanges, Topic
@@ -51,7 +51,7 @@ def with_copy(record: LedgerRanges, copy: Copy) -> LedgerRanges:
     return replace(record, ranges=(*record.ranges[:first], merged, *record.ranges[end:]))
 
 
-async def copy_small(store: LogStore, topic: Topic, record: LedgerRanges) -> Copy | None:
+async def copy_small(store: LogContext, topic: Topic, record: LedgerRanges) -> Copy | None:
     """Copy small ranges into one ledger, if there are enough of them; None if there are none.
 
     What is in memory at a time is one small range, of a few mebibytes. Raises: LedgerError, TimeoutError - nothing is
@@ -77,7 +77,7 @@ def _small(options: HubOptions) -> tuple[int, int]:
     return max(messages // FAN, 1), max(size // FAN, _SMALL_BYTES_MIN)
 
 
-async def _copy(store: LogStore, topic: Topic, ranges: Sequence[LedgerRange], bytes_max: int) -> Copy | None:
+async def _copy(store: LogContext, topic: Topic, ranges: Sequence[LedgerRange], bytes_max: int) -> Copy | None:
     """Copy as many ranges, from the first on, as one ledger is to hold; None if one of the first is not small."""
     ledger_id: int | None = None
     taken: list[LedgerRange] = []
@@ -114,7 +114,7 @@ async def _copy(store: LogStore, topic: Topic, ranges: Sequence[LedgerRange], by
             await store.drop(ledger_id)
 
 
-async def _read_small(store: LogStore, each: LedgerRange, bytes_max: int) -> list[bytes] | None:
+async def _read_small(store: LogContext, each: LedgerRange, bytes_max: int) -> list[bytes] | None:
     """Return the messages of a range; None, and leave its ledger alone from now on, if these are more than few."""
     assert each.start is not None
     assert each.end is not None

@@ -16,7 +16,7 @@ from hedwig.errors import (
     UncertainStateError,
 )
 from hedwig.hub.logs.ledger_ranges import dropped, to_store
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.model import LedgerRange, LedgerRanges, Topic
 from hedwig.names import show_name
 from hedwig.versions import Version
@@ -36,7 +36,7 @@ class RangeRecord:
 
     __slots__ = ("_before", "_is_over", "_store", "_topic", "_version", "is_lost", "ranges")
 
-    def __init__(self, store: LogStore, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
+    def __init__(self, store: LogContext, topic: Topic, ranges: LedgerRanges, version: Version) -> None:
         self._store = store
         self._topic = topic
         self.ranges = ranges

@@ -3,13 +3,13 @@
 from collections import deque
 from typing import Final
 
-__all__ = ["Tail", "TailMemory"]
+__all__ = ["RecentMessages", "Tail"]
 
 _MESSAGE_BYTES: Final = 100
 """What a message costs besides its bytes, roughly."""
 
 
-class TailMemory:
+class RecentMessages:
     """Counts what all tails hold, and drops what is oldest over all of them."""
 
     __slots__ = ("_bytes", "_bytes_max", "_order")
@@ -40,7 +40,7 @@ class Tail:
 
     __slots__ = ("_first", "_memory", "_messages", "_stale")
 
-    def __init__(self, memory: TailMemory) -> None:
+    def __init__(self, memory: RecentMessages) -> None:
         self._memory = memory
         self._messages: deque[bytes] = deque()
         self._first = 0

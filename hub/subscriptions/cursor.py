@@ -16,7 +16,7 @@ from hedwig.wire import DeliveryEncoder, Message
 
 if TYPE_CHECKING:
     from hedwig.hub.connections.channel import Channel
-    from hedwig.hub.subscriptions.read_budget import Delivery
+    from hedwig.hub.subscriptions.read_budget import ReadBudget
     from hedwig.hub.topics.topic import Subscription
 
 __all__ = ["Cursor"]
@@ -48,7 +48,7 @@ class Cursor:
 
     def __init__(
         self,
-        delivery: "Delivery",
+        delivery: "ReadBudget",
         subscription: "Subscription",
         channel: "Channel",
         preferences: SubscriptionPreferences,

@@ -26,7 +26,7 @@ from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, Subscript
 from hedwig.names import show_name
 from hedwig.versions import Version, Versioned
 
-__all__ = ["Edge", "Interventions", "Sought"]
+__all__ = ["Edge", "OperatorActions", "Sought"]
 
 _TRIES: Final = 5
 
@@ -57,7 +57,7 @@ class Sought:
         return max(self.consumed + 1, self.first_id)
 
 
-class Interventions:
+class OperatorActions:
     """Changes subscriptions of topics that this hub owns, each in its turn, by compare-and-set."""
 
     def __init__(self, manager: SubscriptionDataManager, subscribing: Subscribing) -> None:

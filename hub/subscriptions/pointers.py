@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hedwig.clock import Clock
-from hedwig.concurrency.keyed_lock import Turns
+from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import BadVersionError, HedwigError, MetadataError, NoRecordError, ServiceDownError
 from hedwig.hub.options.options import HubOptions
@@ -35,7 +35,7 @@ class Pointers:
         self,
         options: HubOptions,
         manager: SubscriptionDataManager,
-        turns: Turns,
+        turns: KeyedLock,
         clock: Clock,
         on_deleted: Callable[[Subscription], None],
         gate: WriteGate | None = None,

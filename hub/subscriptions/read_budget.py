@@ -8,10 +8,10 @@ from hedwig.concurrency.tasks import Tasks
 from hedwig.hub.logs.log import TopicLog
 from hedwig.hub.options.options import HubOptions
 
-__all__ = ["Delivery"]
+__all__ = ["ReadBudget"]
 
 
-class Delivery:
+class ReadBudget:
     """Bounds the reads of all cursors together. `tasks` are those of cursors that have to wait."""
 
     def __init__(self, options: HubOptions, clock: Clock) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
-from hedwig.concurrency.keyed_lock import Turns
+from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.errors import ServiceDownError
 from hedwig.model import Topic
 from hedwig.names import show_name
@@ -36,7 +36,7 @@ class Starts:
         self._timeout_s = timeout_s
         self._pointers: dict[Topic, list[int]] = {}
         self._watches: dict[Topic, list[Watch]] = {}
-        self._deleting = Turns()
+        self._deleting = KeyedLock()
 
     @contextmanager
     def at(self, topic: Topic, pointer: int) -> Iterator[None]:

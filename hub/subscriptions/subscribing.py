@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from hedwig.clock import Clock
-from hedwig.concurrency.keyed_lock import Turns
+from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.errors import (
     BadVersionError,
     ClientAlreadySubscribedError,
@@ -32,7 +32,7 @@ from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.cursor import Cursor
 from hedwig.hub.subscriptions.filters import FilterRegistry, MessageFilter
 from hedwig.hub.subscriptions.pointers import Pointers
-from hedwig.hub.subscriptions.read_budget import Delivery
+from hedwig.hub.subscriptions.read_budget import ReadBudget
 from hedwig.hub.subscriptions.starts import Starts
 from hedwig.hub.topics.topic import AttachedChannel, OwnedTopic, Subscription
 from hedwig.metadata import SubscriptionDataManager, WriteGate
@@ -87,7 +87,7 @@ class Subscribing:
         self,
         options: HubOptions,
         manager: SubscriptionDataManager,
-        delivery: Delivery,
+        delivery: ReadBudget,
         filters: FilterRegistry,
         clock: Clock,
         gate: WriteGate,
@@ -96,7 +96,7 @@ class Subscribing:
         self._gate = gate
         self._delivery = delivery
         self._filters = filters
-        self._turns = Turns()
+        self._turns = KeyedLock()
         self._closing: set[Subscription] = set()
         """Subscriptions whose clients close them, until their consume pointers are stored."""
         self.starts = Starts(options.operation_timeout_s)

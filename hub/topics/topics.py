@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from hedwig.clock import Clock
 from hedwig.concurrency.fair_turns import FairTurns
-from hedwig.concurrency.rate_limiter import Pace
+from hedwig.concurrency.rate_limiter import RateLimiter
 from hedwig.concurrency.tasks import Tasks
 from hedwig.errors import (
     BadVersionError,
@@ -34,8 +34,8 @@ from hedwig.errors import (
 )
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.log import TopicLog
-from hedwig.hub.logs.log_context import LogStore
-from hedwig.hub.logs.non_durable_log import FleetingLog
+from hedwig.hub.logs.log_context import LogContext
+from hedwig.hub.logs.non_durable_log import NonDurableLog
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.topics.ownership import Claim, Ownership
 from hedwig.hub.topics.topic import OwnedTopic, TopicState
@@ -135,7 +135,7 @@ class Topics:
         self,
         options: HubOptions,
         ownership: Ownership,
-        store: LogStore,
+        store: LogContext,
         clock: Clock,
         exists: Callable[[Topic], Coroutine[Any, Any, bool]],
     ) -> None:
@@ -150,7 +150,7 @@ class Topics:
         self._turns = FairTurns[Topic]()
         """Topics that wait for their turn to be acquired."""
         self._running = 0
-        self._pace = Pace(options.cluster.claims_rate if options.is_clustered else 0, clock)
+        self._pace = RateLimiter(options.cluster.claims_rate if options.is_clustered else 0, clock)
         self._next_turn: asyncio.TimerHandle | None = None
         self._releases: dict[Topic, asyncio.Task[None]] = {}
         """Topics on their way out."""
@@ -330,7 +330,7 @@ class Topics:
     async def _open_log(self, name: Topic, claim: Claim) -> TopicLog:
         if self.is_durable(name):
             return await DurableLog.open(self._store, name, taken_over=claim.taken_over)
-        return FleetingLog(self._store)
+        return NonDurableLog(self._store)
 
     # --------------------------------------------------------------------------------------------- releasing
 

@@ -13,7 +13,7 @@ from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata.contract.changes import ChangedRecord
 from hedwig.metadata.contract.kinds import KINDS, RecordKind
 from hedwig.metadata.contract.operations import RecordKey
-from hedwig.metadata.sqlite.sqlite_thread import Lane
+from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
 from hedwig.model import SubscriberId, Topic
 
 __all__ = ["SqliteChanges"]
@@ -28,7 +28,7 @@ _EVENTS: Final = {"insert": ("NEW",), "update": ("OLD", "NEW"), "delete": ("OLD"
 class SqliteChanges:
     """The Changes of one open store, as far as they are of `kinds`."""
 
-    def __init__(self, kinds: Sequence[RecordKind[Any]], writer: Lane) -> None:
+    def __init__(self, kinds: Sequence[RecordKind[Any]], writer: SqliteThread) -> None:
         self._kinds = {kind.name: kind for kind in kinds}
         self._writer = writer
         self._token = secrets.token_bytes(16)

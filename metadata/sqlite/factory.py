@@ -24,7 +24,7 @@ from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.sqlite.changes import SqliteChanges
 from hedwig.metadata.sqlite.named_records import SqliteNamedRecords
 from hedwig.metadata.sqlite.reading import ReadOnlyLane, log_of, may_only_be_read
-from hedwig.metadata.sqlite.sqlite_thread import MEMORY, Lane, connect, is_forbidden
+from hedwig.metadata.sqlite.sqlite_thread import MEMORY, SqliteThread, connect, is_forbidden
 from hedwig.metadata.sqlite.tables import SqliteTable, table_schema
 from hedwig.model import Topic
 
@@ -100,7 +100,9 @@ class SqliteBackend:
     partial_update = True
     gathers = False
 
-    def __init__(self, path: str, layout: Layout, writer: Lane, reader: Lane, options: StoreOptions) -> None:
+    def __init__(
+        self, path: str, layout: Layout, writer: SqliteThread, reader: SqliteThread, options: StoreOptions
+    ) -> None:
         self.layout = layout
         self.writer = writer
         self._path = path
@@ -172,7 +174,7 @@ async def _is_closed(path: str, options: StoreOptions) -> bool:
     return options.reads_only and path != MEMORY and await asyncio.to_thread(may_only_be_read, path)
 
 
-async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> Lane:
+async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *, writes: bool) -> SqliteThread:
     try:
         if not writes and await _is_closed(path, options):
             return await asyncio.to_thread(ReadOnlyLane, name, path, options)
@@ -191,7 +193,7 @@ async def _lane(name: str, path: str, url: MetadataUrl, options: StoreOptions, *
         if why or is_forbidden(exc):
             raise MetadataForbiddenError(f"SQLite cannot open the file of {url.text}: {why or exc}") from exc
         raise MetadataUnavailableError(f"SQLite cannot open the file of {url.text}: {exc}") from exc
-    return Lane(name, connection, options, writes=writes)
+    return SqliteThread(name, connection, options, writes=writes)
 
 
 def _why_closed(path: str) -> str | None:

@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Final
 
-from hedwig.metadata.sqlite.sqlite_thread import Lane
+from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
 
 __all__ = ["SqliteNamedRecords"]
 
@@ -16,7 +16,7 @@ _SCHEMA: Final = (
 class SqliteNamedRecords:
     """The NamedRecords of one open store."""
 
-    def __init__(self, writer: Lane, reader: Lane) -> None:
+    def __init__(self, writer: SqliteThread, reader: SqliteThread) -> None:
         self._writer = writer
         self._reader = reader
 

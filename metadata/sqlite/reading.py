@@ -19,7 +19,7 @@ from typing import TypeVar
 from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.sqlite.sqlite_thread import Lane
+from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
 
 __all__ = ["ReadOnlyLane", "connect_to_read", "log_of", "may_only_be_read"]
 
@@ -40,7 +40,7 @@ def may_only_be_read(path: str) -> bool:
     return not (is_log_writable and os.access(path, os.W_OK))
 
 
-class ReadOnlyLane(Lane):
+class ReadOnlyLane(SqliteThread):
     """A lane on a file that may only be read, which notices if what it reads is changed under its hands."""
 
     def __init__(self, name: str, path: str, options: StoreOptions) -> None:
@@ -51,7 +51,7 @@ class ReadOnlyLane(Lane):
         super().__init__(name, connection, options, writes=False)
 
     async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
-        """As Lane.run. Raises MetadataUnavailableError too if somebody has written to the file."""
+        """As SqliteThread.run. Raises MetadataUnavailableError too if somebody has written to the file."""
 
         def checked(connection: sqlite3.Connection) -> T:
             try:

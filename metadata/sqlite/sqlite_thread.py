@@ -20,7 +20,7 @@ from hedwig.errors import MetadataError, MetadataForbiddenError, MetadataUnavail
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.private_files import make_file
 
-__all__ = ["MEMORY", "Lane", "connect", "is_forbidden"]
+__all__ = ["MEMORY", "SqliteThread", "connect", "is_forbidden"]
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ _BUSY_SLICE_MS: Final = 100
 """How long one wait for another process lasts before withdrawn jobs are dropped and `close` is noticed."""
 
 
-class Lane:
+class SqliteThread:
     """Runs jobs on a connection that it owns from now on, in the order of submission, many to a transaction.
 
     With `writes`, a batch is one BEGIN IMMEDIATE transaction and its jobs are answered after the commit; else it is one

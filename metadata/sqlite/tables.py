@@ -19,7 +19,7 @@ from hedwig.metadata.contract.scan import ScannedRecord
 from hedwig.metadata.records.packing import part_codec
 from hedwig.metadata.records.stamps import Stamp, are_live, make_token
 from hedwig.metadata.sqlite.cuts import Cuts
-from hedwig.metadata.sqlite.sqlite_thread import Lane
+from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
 
@@ -48,7 +48,7 @@ def table_schema(kind: RecordKind[Any]) -> str:
 class SqliteTable(Generic[R]):
     """A VersionedTable in one SQLite table. A deleted record leaves nothing: its stamp's token never comes back."""
 
-    def __init__(self, kind: RecordKind[R], writer: Lane, reader: Lane, options: StoreOptions) -> None:
+    def __init__(self, kind: RecordKind[R], writer: SqliteThread, reader: SqliteThread, options: StoreOptions) -> None:
         self._kind = kind
         self._writer = writer
         self._reader = reader

@@ -14,14 +14,14 @@ from hedwig.metadata.zookeeper.reads.changes import ZookeeperChanges
 from hedwig.metadata.zookeeper.reads.listing import Listing
 from hedwig.metadata.zookeeper.reads.tree_scan import TreeScan
 from hedwig.metadata.zookeeper.records.hub_info_text import HUB_INFO
-from hedwig.metadata.zookeeper.records.paths import Place, Places, sort_key
+from hedwig.metadata.zookeeper.records.paths import Paths, RecordPath, sort_key
 from hedwig.metadata.zookeeper.records.records import LEDGER_RANGES, SUBSCRIPTION, Codec
 from hedwig.metadata.zookeeper.requests import sync
 from hedwig.metadata.zookeeper.server_facts import server_facts
 from hedwig.metadata.zookeeper.tables import ZnodeTable
-from hedwig.metadata.zookeeper.writes.delete_batches import DeleteLanes
+from hedwig.metadata.zookeeper.writes.delete_batches import DeleteBatches
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
-from hedwig.metadata.zookeeper.writes.mutation import Ground
+from hedwig.metadata.zookeeper.writes.mutation import TableContext
 from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
@@ -41,7 +41,7 @@ class ZookeeperBackend:
     gathers = False
 
     def __init__(
-        self, bridge: Bridge, places: Places, endpoints: tuple[tuple[str, int], ...], options: StoreOptions
+        self, bridge: Bridge, places: Paths, endpoints: tuple[tuple[str, int], ...], options: StoreOptions
     ) -> None:
         self._bridge = bridge
         self._places = places
@@ -49,9 +49,9 @@ class ZookeeperBackend:
         self._options = options
         self.named_records = ZookeeperNamedRecords(bridge, places, options)
         self._tokens = Tokens(options.random)
-        self._lanes = DeleteLanes(bridge, self._tokens)
+        self._lanes = DeleteBatches(bridge, self._tokens)
         self._listing = Listing(bridge, places, options, _RECORDS)
-        self._grounds: Mapping[str, Ground[Any]] = {
+        self._grounds: Mapping[str, TableContext[Any]] = {
             "hub": self._ground(OWNERSHIP, HUB_INFO),
             "ledgers": self._ground(PERSISTENCE, LEDGER_RANGES),
             "subscribers": self._ground(SUBSCRIPTIONS, SUBSCRIPTION),
@@ -109,11 +109,11 @@ class ZookeeperBackend:
         await self._bridge.close()
         await self._lanes.close()
 
-    def _ground(self, kind: RecordKind[R], codec: Codec[R]) -> Ground[R]:
-        return Ground(self._bridge, self._lanes, self._places, self._options, self._tokens, kind, codec)
+    def _ground(self, kind: RecordKind[R], codec: Codec[R]) -> TableContext[R]:
+        return TableContext(self._bridge, self._lanes, self._places, self._options, self._tokens, kind, codec)
 
-    def _owner_place(self, key: RecordKey) -> Place:
+    def _owner_place(self, key: RecordKey) -> RecordPath:
         return self._places.topic_record(key.topic, "hub")
 
-    def _ranges_place(self, key: RecordKey) -> Place:
+    def _ranges_place(self, key: RecordKey) -> RecordPath:
         return self._places.topic_record(key.topic, "ledgers")

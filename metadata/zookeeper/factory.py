@@ -13,7 +13,7 @@ from hedwig.metadata.migration.upgrades import StoreUpgrade
 from hedwig.metadata.zookeeper.backend import ZookeeperBackend
 from hedwig.metadata.zookeeper.foreign_nodes import refuse_foreign_place
 from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
-from hedwig.metadata.zookeeper.records.paths import Places, legal_component
+from hedwig.metadata.zookeeper.records.paths import Paths, legal_component
 from hedwig.metadata.zookeeper.session import connect
 from hedwig.metadata.zookeeper.upgrading import ZookeeperUpgrade
 from hedwig.metadata.zookeeper.writes.wiping import delete_tree
@@ -72,7 +72,7 @@ class _ZookeeperFactory:
             return check_layout(await read_layout(bridge, places, options), kind=KIND, url=url.text)
 
 
-async def _look(bridge: Bridge, places: Places, url: MetadataUrl, options: StoreOptions) -> tuple[Layout | None, bool]:
+async def _look(bridge: Bridge, places: Paths, url: MetadataUrl, options: StoreOptions) -> tuple[Layout | None, bool]:
     """Return the layout, and whether there is a place for topics.
 
     Raises: LayoutMissingError - there is such a place, and no layout. Nothing of ours leaves that, so nobody knows yet
@@ -114,7 +114,7 @@ def _with_limit(url: MetadataUrl, options: StoreOptions) -> StoreOptions:
     return replace(options, children_max=int(text))
 
 
-def _places(url: MetadataUrl) -> Places:
+def _places(url: MetadataUrl) -> Paths:
     """Return the paths under the prefix that the URL names: that of the original's `zk_prefix` and region."""
     components = url.path.split("/")[1:]
     if not components or components == [""]:
@@ -125,7 +125,7 @@ def _places(url: MetadataUrl) -> Places:
         raise ConfigurationError(
             f"the path {url.path!r} of the metadata URL cannot be a store in ZooKeeper; write for example {_EXAMPLE}"
         )
-    return Places(url.path)
+    return Paths(url.path)
 
 
 FACTORY: Final[BackendFactory] = _ZookeeperFactory()

@@ -9,7 +9,7 @@ from hedwig.clock import Deadline
 from hedwig.errors import CorruptRecordError
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.layout import Layout
-from hedwig.metadata.zookeeper.records.paths import Places
+from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.metadata.zookeeper.requests import create, exists, get, multi_refusal
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.wire import pubsub_pb2 as pb
@@ -39,7 +39,7 @@ def parse_layout(data: bytes, path: str) -> Layout:
     return Layout(kind=KIND if meta.managerImpl == _MANAGER else meta.managerImpl, major=meta.managerVersion, minor=0)
 
 
-async def read_layout(bridge: Bridge, places: Places, options: StoreOptions) -> Layout | None:
+async def read_layout(bridge: Bridge, places: Paths, options: StoreOptions) -> Layout | None:
     """Return the layout record, or None if there is none."""
 
     async def attempt(deadline: Deadline) -> bytes | None:
@@ -50,7 +50,7 @@ async def read_layout(bridge: Bridge, places: Places, options: StoreOptions) -> 
     return None if data is None else parse_layout(data, places.layout)
 
 
-async def has_topics(bridge: Bridge, places: Places, options: StoreOptions) -> bool:
+async def has_topics(bridge: Bridge, places: Paths, options: StoreOptions) -> bool:
     """Say whether the node that all topics are under is there."""
 
     async def attempt(deadline: Deadline) -> bool:
@@ -60,7 +60,7 @@ async def has_topics(bridge: Bridge, places: Places, options: StoreOptions) -> b
     return await reading(options, f"looking for {places.topics}", attempt)
 
 
-async def write_layout(bridge: Bridge, places: Places, options: StoreOptions) -> None:
+async def write_layout(bridge: Bridge, places: Paths, options: StoreOptions) -> None:
     """Make what is missing of a store: the layout record, `topics`, and what is above them.
 
     Everything is only ever created, so that this may be repeated, and done by several at once.

@@ -9,7 +9,7 @@ from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError
 from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.zookeeper.records.paths import Places
+from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.metadata.zookeeper.requests import create, get, multi_refusal, set_at, sync
 from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
@@ -21,7 +21,7 @@ __all__ = ["ZookeeperNamedRecords"]
 class ZookeeperNamedRecords:
     """The NamedRecords of one open store."""
 
-    def __init__(self, bridge: Bridge, places: Places, options: StoreOptions) -> None:
+    def __init__(self, bridge: Bridge, places: Paths, options: StoreOptions) -> None:
         self._bridge = bridge
         self._places = places
         self._options = options

@@ -17,10 +17,10 @@ from hedwig.metadata.zookeeper.reads.key_ranges import Shares, listed_topics
 from hedwig.metadata.zookeeper.reads.listing import Listing
 from hedwig.metadata.zookeeper.reads.scanning import scan_children
 from hedwig.metadata.zookeeper.reads.tree_scan import TreeScan
-from hedwig.metadata.zookeeper.records.paths import Place
+from hedwig.metadata.zookeeper.records.paths import RecordPath
 from hedwig.metadata.zookeeper.writes.cas import CreateCas
-from hedwig.metadata.zookeeper.writes.guarded_read import Sight, look, reading
-from hedwig.metadata.zookeeper.writes.mutation import Build, Ground, Mutation
+from hedwig.metadata.zookeeper.writes.guarded_read import GuardedRead, look, reading
+from hedwig.metadata.zookeeper.writes.mutation import Build, Mutation, TableContext
 from hedwig.metadata.zookeeper.writes.shared_creates import SharedCreates
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import as_topic
@@ -42,7 +42,7 @@ class _Creation(NamedTuple, Generic[R]):
 class ZnodeTable(Generic[R]):
     """A VersionedTable: `place_of` says where the record of a key is, `record_name` which child of its topic."""
 
-    def __init__(self, ground: Ground[R], place_of: Callable[[RecordKey], Place], record_name: str) -> None:
+    def __init__(self, ground: TableContext[R], place_of: Callable[[RecordKey], RecordPath], record_name: str) -> None:
         self._ground = ground
         self._place_of = place_of
         self._record_name = record_name
@@ -55,7 +55,7 @@ class ZnodeTable(Generic[R]):
         ground.kind.check(key)
         place = self._place_of(key)
 
-        async def attempt(deadline: Deadline) -> Sight:
+        async def attempt(deadline: Deadline) -> GuardedRead:
             return await look(ground.bridge, place, deadline)
 
         sight = await reading(ground.options, f"reading the {ground.kind.noun} of {key}", attempt, deadline)

@@ -25,13 +25,13 @@ from hedwig.metadata.contract.operations import Write
 from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.migration.upgrades import UpgradeStep
 from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
-from hedwig.metadata.zookeeper.records.paths import Places
+from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.metadata.zookeeper.records.records import SUBSCRIPTION, is_before_preferences
 from hedwig.metadata.zookeeper.requests import children
 from hedwig.metadata.zookeeper.tables import ZnodeTable
-from hedwig.metadata.zookeeper.writes.delete_batches import DeleteLanes
+from hedwig.metadata.zookeeper.writes.delete_batches import DeleteBatches
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
-from hedwig.metadata.zookeeper.writes.mutation import Ground
+from hedwig.metadata.zookeeper.writes.mutation import TableContext
 from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.model import SubscriptionData, SubscriptionPreferences
 from hedwig.zookeeper import Bridge
@@ -83,7 +83,7 @@ class ZookeeperUpgrade:
     """The upgrade of one store, over a session of its own."""
 
     def __init__(
-        self, bridge: Bridge, places: Places, options: StoreOptions, url: MetadataUrl, layout: Layout | None
+        self, bridge: Bridge, places: Paths, options: StoreOptions, url: MetadataUrl, layout: Layout | None
     ) -> None:
         self.layout = layout
         self.steps: Sequence[UpgradeStep] = (_SUBSCRIPTIONS, _LAYOUT)
@@ -92,15 +92,15 @@ class ZookeeperUpgrade:
         self._options = options
         self._url = url
         tokens = Tokens(options.random)
-        self._lanes = DeleteLanes(bridge, tokens)
-        ground = Ground(bridge, self._lanes, places, options, tokens, SUBSCRIPTIONS, SUBSCRIPTION)
+        self._lanes = DeleteBatches(bridge, tokens)
+        ground = TableContext(bridge, self._lanes, places, options, tokens, SUBSCRIPTIONS, SUBSCRIPTION)
         self._table = ZnodeTable(ground, places.subscription, "subscribers")
         kind = cast("RecordKind[_Seen]", SUBSCRIPTIONS)
-        seen = Ground(bridge, self._lanes, places, options, tokens, kind, _FormCodec())
+        seen = TableContext(bridge, self._lanes, places, options, tokens, kind, _FormCodec())
         self._seen = ZnodeTable(seen, places.subscription, "subscribers")
 
     @classmethod
-    async def open(cls, bridge: Bridge, places: Places, options: StoreOptions, url: MetadataUrl) -> Self:
+    async def open(cls, bridge: Bridge, places: Paths, options: StoreOptions, url: MetadataUrl) -> Self:
         """Look at what is there. Raises as OffersUpgrades.open_upgrade; the caller closes `bridge` then."""
         is_there = await has_topics(bridge, places, options)
         found = await read_layout(bridge, places, options)

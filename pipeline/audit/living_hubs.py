@@ -40,7 +40,7 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
     try:
         from hedwig.hub.liveness import read_hubs
         from hedwig.hub.liveness.asking import exists, read
-        from hedwig.hub.liveness.paths import Places
+        from hedwig.hub.liveness.paths import HubPaths
         from hedwig.zookeeper import Bridge, BridgeOptions
     except ImportError as exc:
         raise ConfigurationError(
@@ -55,7 +55,7 @@ def cluster_hubs(url: str, timeout_s: float = _TIMEOUT_S) -> list[HubInfo]:
             if hubs:
                 return hubs
             # Where all hubs are down the node of hubs is there, without any in it.
-            node = Places(prefix).hosts
+            node = HubPaths(prefix).hosts
             deadline = Deadline.after(SystemClock(), timeout_s)
             return None if await read(bridge, deadline, f"look for {node}", exists(node)) is None else []
         finally:

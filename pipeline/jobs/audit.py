@@ -8,7 +8,7 @@ import click
 
 from hedwig.names import show_name
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import ScanWish, corrupt_option, folder_name, timeout_option
+from hedwig.pipeline.jobs.options import ScanOptions, corrupt_option, folder_name, timeout_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def command(
     data: str | None,
     bookkeeper: str | None,
     top: int,
-    scan: ScanWish,
+    scan: ScanOptions,
     timeout_s: int,
 ) -> None:
     """Audit SOURCE, the folder of a snapshot or the URL of a store, and write the result into DIRECTORY.

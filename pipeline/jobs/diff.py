@@ -5,7 +5,7 @@ import click
 from hedwig.exit_codes import ExitCode
 from hedwig.names import show_name
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import ScanWish, folder_name, timeout_option
+from hedwig.pipeline.jobs.options import ScanOptions, folder_name, timeout_option
 
 __all__ = ["command"]
 
@@ -42,7 +42,7 @@ def command(
     """
     from hedwig.pipeline.frames.tables import Table
     from hedwig.pipeline.snapshots.differences import Differences
-    from hedwig.pipeline.snapshots.inputs import two_sides
+    from hedwig.pipeline.snapshots.inputs import two_inputs
     from hedwig.pipeline.snapshots.preflight import check_readable, check_source, is_store
 
     for place in (before, after):
@@ -50,7 +50,7 @@ def command(
         if is_store(place):
             check_readable(place, timeout_s)
     with job.session() as spark, Differences(spark, directory, show) as found:
-        one, other, prefix = two_sides(spark, before, after, ScanWish({}).within(timeout_s).options)
+        one, other, prefix = two_inputs(spark, before, after, ScanOptions({}).within(timeout_s).options)
         for side in (one, other):
             if with_owners and Table.OWNERS not in side.frames:
                 raise click.UsageError(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
+from hedwig.pipeline.jobs.options import WriteOptions, folder_name, timeout_option, write_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ def command(
     topics: str | None,
     subscriptions: str | None,
     with_owners: bool,
-    write: WriteWish,
+    write: WriteOptions,
     timeout_s: int,
 ) -> None:
     """Load topics and subscriptions into the store at URL, which must be formatted.
@@ -70,7 +70,7 @@ def command(
         target = session_url(spark, url)
         rows = None
         if directory is not None:
-            frames, rows = _given(job, spark, directory, _Wish(target, write.policy, with_owners))
+            frames, rows = _given(job, spark, directory, _Options(target, write.policy, with_owners))
         else:
             frames = {}
             named = topics_of(spark, topics) if topics else None
@@ -84,7 +84,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Options:
     """Where the rows of a folder are written, by which policy, and whether owners are among them."""
 
     target: str
@@ -93,7 +93,7 @@ class _Wish:
 
 
 def _given(
-    job: Job, spark: "SparkSession", directory: str, wish: _Wish
+    job: Job, spark: "SparkSession", directory: str, wish: _Options
 ) -> "tuple[dict[Table, DataFrame], Mapping[Table, int] | None]":
     """Return what is in a folder, and how many rows it has to be, where a manifest says so."""
     from hedwig.pipeline.errors import JobError

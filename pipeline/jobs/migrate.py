@@ -9,7 +9,14 @@ import click
 
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import ScanWish, WriteWish, folder_name, scan_options, timeout_option, write_options
+from hedwig.pipeline.jobs.options import (
+    ScanOptions,
+    WriteOptions,
+    folder_name,
+    scan_options,
+    timeout_option,
+    write_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +50,8 @@ def command(
     target: str,
     through: str | None,
     with_owners: bool,
-    scan: ScanWish,
-    write: WriteWish,
+    scan: ScanOptions,
+    write: WriteOptions,
     timeout_s: int,
 ) -> None:
     """Copy all metadata from the store SOURCE to the store TARGET, and prove that TARGET holds the same.
@@ -92,7 +99,7 @@ class _Wanted:
     source: str
     through: str
     tables: "Sequence[Table]"
-    scan: ScanWish
+    scan: ScanOptions
 
 
 def _new(job: Job, spark: "SparkSession", wanted: _Wanted) -> "Snapshot":

@@ -16,11 +16,19 @@ from hedwig.pipeline.frames.tables import (
     TIMEOUT_MAX_S,
 )
 
-__all__ = ["ScanWish", "WriteWish", "corrupt_option", "folder_name", "scan_options", "timeout_option", "write_options"]
+__all__ = [
+    "ScanOptions",
+    "WriteOptions",
+    "corrupt_option",
+    "folder_name",
+    "scan_options",
+    "timeout_option",
+    "write_options",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class ScanWish:
+class ScanOptions:
     """How a store is read: options of the data source, by their names there."""
 
     options: Mapping[str, str]
@@ -36,7 +44,7 @@ class ScanWish:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteWish:
+class WriteOptions:
     """How a store is written: what was said of the fields of `ApplyConfig`, by their names there."""
 
     options: Mapping[str, Any]
@@ -119,7 +127,7 @@ def corrupt_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options by which a store is written; the job gets them as `write`."""
-    return _grouped(command, "write", _WRITE, WriteWish)
+    return _grouped(command, "write", _WRITE, WriteOptions)
 
 
 def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,8 +143,8 @@ def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def _scan_wish(chosen: Mapping[str, Any]) -> ScanWish:
-    return ScanWish({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
+def _scan_wish(chosen: Mapping[str, Any]) -> ScanOptions:
+    return ScanOptions({_OF_SOURCE[name]: str(value) for name, value in chosen.items()})
 
 
 def _grouped(

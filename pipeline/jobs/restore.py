@@ -3,7 +3,7 @@
 import click
 
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import WriteWish, folder_name, timeout_option, write_options
+from hedwig.pipeline.jobs.options import WriteOptions, folder_name, timeout_option, write_options
 
 __all__ = ["command"]
 
@@ -17,7 +17,7 @@ __all__ = ["command"]
 @timeout_option
 @pass_job
 def command(
-    job: Job, directory: str, url: str, with_owners: bool, no_verify: bool, write: WriteWish, timeout_s: int
+    job: Job, directory: str, url: str, with_owners: bool, no_verify: bool, write: WriteOptions, timeout_s: int
 ) -> None:
     """Write the snapshot in DIRECTORY into the store at URL, which must be formatted.
 

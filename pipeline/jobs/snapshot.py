@@ -3,7 +3,7 @@
 import click
 
 from hedwig.pipeline.command import Job, JobCommand, pass_job
-from hedwig.pipeline.jobs.options import ScanWish, folder_name, scan_options, timeout_option
+from hedwig.pipeline.jobs.options import ScanOptions, folder_name, scan_options, timeout_option
 
 __all__ = ["command"]
 
@@ -15,7 +15,7 @@ __all__ = ["command"]
 @scan_options
 @timeout_option
 @pass_job
-def command(job: Job, url: str, directory: str, without_owners: bool, scan: ScanWish, timeout_s: int) -> None:
+def command(job: Job, url: str, directory: str, without_owners: bool, scan: ScanOptions, timeout_s: int) -> None:
     """Write what the store at URL holds into DIRECTORY, a folder of Parquet files for each table.
 
     Each table is read once, part by part: a record is there as it was at some moment between start and end. Stop the

@@ -19,7 +19,7 @@ from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.checksum import checksum_of
 from hedwig.pipeline.frames.policies import Policy, Result
 from hedwig.pipeline.frames.tables import Table
-from hedwig.pipeline.jobs.options import WriteWish
+from hedwig.pipeline.jobs.options import WriteOptions
 from hedwig.pipeline.snapshots.diff import diff
 from hedwig.pipeline.snapshots.snapshot import Snapshot
 from hedwig.pipeline.source.apply import prepare
@@ -89,7 +89,7 @@ def write_tables(
     spark: SparkSession,
     frames: Mapping[Table, DataFrame],
     url: str,
-    write: WriteWish,
+    write: WriteOptions,
     rows: Mapping[Table, int] | None = None,
 ) -> Written:
     """Write `frames`, one after the other; `rows` is how many each has, if that is known.
@@ -133,7 +133,7 @@ def restore(
     snapshot: Snapshot,
     url: str,
     tables: Sequence[Table],
-    write: WriteWish,
+    write: WriteOptions,
     *,
     verify: bool = True,
 ) -> Written:

@@ -14,11 +14,11 @@ from hedwig.pipeline.snapshots.preflight import existing, is_store
 from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, Snapshot, read_snapshot
 from hedwig.pipeline.source.store_tables import read_table
 
-__all__ = ["Side", "two_sides"]
+__all__ = ["Input", "two_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Input:
     """A snapshot or a store at `place`, and its tables as far as they are compared."""
 
     place: str
@@ -31,7 +31,7 @@ class Side:
             self.snapshot.verify()
 
 
-def two_sides(spark: SparkSession, before: str, after: str, options: Mapping[str, str]) -> tuple[Side, Side, bytes]:
+def two_inputs(spark: SparkSession, before: str, after: str, options: Mapping[str, str]) -> tuple[Input, Input, bytes]:
     """Return both sides, of topics that begin with the same prefix, and that prefix.
 
     A snapshot may be of a part of the topics; of a store, or of a whole snapshot, the same part is taken then. Stores
@@ -50,7 +50,7 @@ def two_sides(spark: SparkSession, before: str, after: str, options: Mapping[str
     prefix = prefixes.pop() if prefixes else b""
     how = {**options, "prefix": show_name(prefix)} if prefix else options
     one, other = (
-        Side(place, _of_store(spark, place, how) if snapshot is None else _of_snapshot(snapshot, prefix), snapshot)
+        Input(place, _of_store(spark, place, how) if snapshot is None else _of_snapshot(snapshot, prefix), snapshot)
         for place, snapshot in zip((before, after), snapshots, strict=True)
     )
     return one, other, prefix

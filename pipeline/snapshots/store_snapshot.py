@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from hedwig.clock import Clock, SystemClock
 from hedwig.pipeline.command import Job
 from hedwig.pipeline.frames.tables import Table
-from hedwig.pipeline.jobs.options import ScanWish
+from hedwig.pipeline.jobs.options import ScanOptions
 from hedwig.pipeline.snapshots.manifest import Manifest
 from hedwig.pipeline.snapshots.preflight import existing
 from hedwig.pipeline.snapshots.snapshot import write_snapshot
@@ -22,7 +22,7 @@ def take_snapshot(
     url: str,
     tables: Sequence[Table],
     path: str,
-    scan: ScanWish,
+    scan: ScanOptions,
     what: str,
     clock: Clock | None = None,
 ) -> Manifest:

@@ -16,7 +16,7 @@ from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.cas.cases import CasCases
-from hedwig.benchmarks.suites.cas.servers import given_places
+from hedwig.benchmarks.suites.cas.servers import given_servers
 from hedwig.benchmarks.suites.cas.suite import OPERATIONS, SMOKE_CAS, cas_cases
 from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.metadata import open_metadata
@@ -107,7 +107,7 @@ async def test_retries_are_told_by_second(servers: RunningServers, driver: str) 
 
 async def _carry_out(case: Case, urls: list[str]) -> Measurement:
     def work() -> Measurement:
-        with given_places([case.driver], urls) as places, CasCases(places, lambda _: None) as cases:
+        with given_servers([case.driver], urls) as places, CasCases(places, lambda _: None) as cases:
             measurement = cases.measure(case, 1)
             assert measurement.wall is None, measurement.wall
             assert not measurement.errors

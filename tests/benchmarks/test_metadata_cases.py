@@ -11,8 +11,8 @@ import pytest
 from hedwig.benchmarks.load.workloads import Among, Operation, Workload
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.cases import MetadataCases
-from hedwig.benchmarks.stores.dataset import FillTask, Ground
-from hedwig.benchmarks.stores.servers import MetadataPlaces
+from hedwig.benchmarks.stores.dataset import Dataset, FillTask
+from hedwig.benchmarks.stores.servers import StoreServers
 
 TOPICS = 200
 OPERATIONS = 20_000
@@ -79,11 +79,11 @@ def _measured(directory: Path, servers: list[int]) -> Measurement:
         warmup_share=0.2,
         seconds=30.0,
     )
-    places = cast(MetadataPlaces, _Places(directory, servers))
+    places = cast(StoreServers, _Places(directory, servers))
     with MetadataCases(places, sys.executable) as cases:
         filled = cases.fill("zookeeper", named("fill", Operation.CREATE), FillTask(first=0, last=TOPICS, subscribers=1))
         assert filled.wall is None, filled.wall
-        measured = cases.measure("zookeeper", load, Ground(topics=TOPICS, subscribers=1, drawn=10), 1)
+        measured = cases.measure("zookeeper", load, Dataset(topics=TOPICS, subscribers=1, drawn=10), 1)
     assert measured.wall is None, measured.wall
     assert measured.count > OPERATIONS / 2
     return measured

@@ -16,10 +16,10 @@ from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.cases import MetadataCases
-from hedwig.benchmarks.stores.dataset import FillTask, Ground
-from hedwig.benchmarks.stores.servers import MetadataPlaces
+from hedwig.benchmarks.stores.dataset import Dataset, FillTask
+from hedwig.benchmarks.stores.servers import StoreServers
 
-GROUND = Ground(topics=20, subscribers=1, drawn=20)
+GROUND = Dataset(topics=20, subscribers=1, drawn=20)
 WORKLOAD = Workload(
     name="subscribe", mix={Operation.CREATE_SUBSCRIPTION.value: 1.0}, topics=20, seconds=0.2, warmup_s=0.0
 )
@@ -45,7 +45,7 @@ for line in sys.stdin:
 """
 
 
-class _Places(MetadataPlaces):
+class _Places(StoreServers):
     """Places without a server, one of which ends as soon as it is asked for the `ends`-th time."""
 
     def __init__(self, directory: Path, *, ends: int = 0) -> None:

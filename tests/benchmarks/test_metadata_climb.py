@@ -8,9 +8,9 @@ from hedwig.benchmarks.load.workloads import Choice, Workload
 from hedwig.benchmarks.runs.results import LEFT_BEHIND, Measurement, Result
 from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.stores.cases import MetadataCases
-from hedwig.benchmarks.stores.dataset import FillTask, Ground
-from hedwig.benchmarks.stores.servers import MetadataPlaces
-from hedwig.benchmarks.suites.metadata.ladder import Climb
+from hedwig.benchmarks.stores.dataset import Dataset, FillTask
+from hedwig.benchmarks.stores.servers import StoreServers
+from hedwig.benchmarks.suites.metadata.ladder import Ladder
 from hedwig.benchmarks.suites.metadata.progress import Progress
 from hedwig.benchmarks.suites.metadata.suite import FILL, RESTART, SMOKE, stages
 from hedwig.benchmarks.suites.metadata.workloads import workload_files
@@ -61,14 +61,14 @@ class _Cases:
         measurement.values["from_topics"] = task.first
         return measurement
 
-    def measure(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
+    def measure(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
         what = f"{workload.name} {backend} {ground.topics} round {number}"
         measurement = self._done(what, backend, workload, number)
         if what in self.left:
             measurement.reported[LEFT_BEHIND] = self.left[what]
         return measurement
 
-    def restart(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
+    def restart(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
         return self._done(f"restart {backend} {ground.topics}", backend, workload, 1)
 
     def _done(self, what: str, backend: str, workload: Workload, number: int) -> Measurement:
@@ -89,12 +89,12 @@ def _climbed(
     result = Result(program="x", started="", environment={}, terms={}, measurements=list(before))
     measured: list[Measurement] = []
     said: list[str] = []
-    climb = Climb(
+    climb = Ladder(
         stage=STAGE,
         backends=BACKENDS,
         sizes=SMOKE,
         seed=1,
-        places=cast(MetadataPlaces, cases),
+        places=cast(StoreServers, cases),
         cases=cast(MetadataCases, cases),
         progress=Progress([STAGE], BACKENDS, SMOKE, 1, result),
         times=StartTimes(),

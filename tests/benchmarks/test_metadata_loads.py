@@ -13,7 +13,7 @@ from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Among, Choice, Operation, Workload
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.client import probe
-from hedwig.benchmarks.stores.dataset import DATA, PREDECESSOR, SUCCESSOR, FillTask, Ground, wide_count
+from hedwig.benchmarks.stores.dataset import DATA, PREDECESSOR, SUCCESSOR, Dataset, FillTask, wide_count
 from hedwig.benchmarks.stores.fill import fill
 from hedwig.benchmarks.stores.target import MetadataTarget
 from hedwig.metadata.contract.operations import RecordKey
@@ -26,7 +26,7 @@ MS = 1_000
 READ_S, WRITE_S = 0.005, 0.010
 ONE_PER_CENT = 0.01
 TOPICS, WIDE = 200, 30
-GROUND = Ground(topics=TOPICS, subscribers=2, drawn=100, first_claim=0, claims=TOPICS // 2, token="t")
+GROUND = Dataset(topics=TOPICS, subscribers=2, drawn=100, first_claim=0, claims=TOPICS // 2, token="t")
 
 
 def _workload(operation: Operation, **changes: Any) -> Workload:
@@ -47,7 +47,7 @@ def _measured(
     workload: Workload,
     store: KnownStore,
     *,
-    ground: Ground = GROUND,
+    ground: Dataset = GROUND,
     before: Callable[[], None] = lambda: None,
     number: int = 1,
 ) -> Summary:

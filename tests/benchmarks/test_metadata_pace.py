@@ -7,7 +7,7 @@ import pytest
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.stores.dataset import FillTask
 from hedwig.benchmarks.stores.fill import fill_aloud
-from hedwig.benchmarks.stores.fill_rate import Pace, Seconds
+from hedwig.benchmarks.stores.fill_rate import FillRate, Seconds
 from hedwig.benchmarks.suites.metadata.lines import filling
 from tests.benchmarks.known_store import KnownStore
 from tests.virtual_time import VirtualTime
@@ -58,7 +58,7 @@ def test_the_usual_fill_keeps_its_seconds() -> None:
 
 
 def test_a_standstill_is_told_from_the_last_two_minutes() -> None:
-    pace = Pace()
+    pace = FillRate()
     for second in range(300):
         pace.note(second, 100)
     assert pace.standstill(299) is None
@@ -74,7 +74,7 @@ def test_a_standstill_is_told_from_the_last_two_minutes() -> None:
 
 
 def test_a_third_of_what_was_made_before_is_the_end_only_with_a_full_heap() -> None:
-    pace = Pace()
+    pace = FillRate()
     for second in range(300):
         pace.note(second, 100)
     assert not pace.is_slow(299)
@@ -87,7 +87,7 @@ def test_a_third_of_what_was_made_before_is_the_end_only_with_a_full_heap() -> N
 
 
 def test_nothing_is_a_standstill_before_there_is_as_much_before_it() -> None:
-    pace = Pace()
+    pace = FillRate()
     for second in range(100):
         pace.note(second, 100)
     assert pace.standstill(239) is None

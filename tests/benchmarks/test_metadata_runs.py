@@ -23,7 +23,7 @@ from hedwig.benchmarks.report.findings.flushes import flush_section
 from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.stores.cases import MEMORY
-from hedwig.benchmarks.stores.servers import RESTARTED, MetadataPlaces, children_max, terms
+from hedwig.benchmarks.stores.servers import RESTARTED, StoreServers, children_max, terms
 from hedwig.benchmarks.suites.metadata.suite import SMOKE, Stage, Step, stages
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
 from hedwig.metadata import open_metadata
@@ -321,7 +321,7 @@ def test_a_listing_may_bring_all_topics_and_the_wide_ones_beside_them(topics: in
 
 
 async def test_a_place_has_its_limit_of_names_and_tells_who_is_idle(tmp_path: Path) -> None:
-    with MetadataPlaces(
+    with StoreServers(
         tmp_path / "servers",
         ["sqlite", "zookeeper"],
         heap_mb=HEAP_MB_MIN,

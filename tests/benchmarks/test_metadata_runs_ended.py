@@ -15,7 +15,7 @@ import pytest
 
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.stores.dataset import wide_count
-from hedwig.benchmarks.stores.servers import MetadataPlaces
+from hedwig.benchmarks.stores.servers import StoreServers
 from hedwig.benchmarks.suites.metadata.suite import SMOKE, stages
 from hedwig.benchmarks.suites.metadata.workloads import workload_files
 from hedwig.cli.dev import DevError, DevServers
@@ -222,8 +222,8 @@ def test_a_server_that_does_not_start_is_a_wall_and_the_run_goes_on(tmp_path: Pa
 # ------------------------------------------------------------------------------------------------------- servers
 
 
-def _places(directory: Path) -> MetadataPlaces:
-    return MetadataPlaces(
+def _places(directory: Path) -> StoreServers:
+    return StoreServers(
         directory,
         ["zookeeper", "hbase"],
         heap_mb=1024,
@@ -276,7 +276,7 @@ def test_ctrl_c_waits_until_all_servers_have_ended(tmp_path: Path, monkeypatch: 
 
 def test_servers_that_another_backend_needs_are_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = _note_ends(monkeypatch, lambda: None)
-    places = MetadataPlaces(
+    places = StoreServers(
         tmp_path / "servers",
         ["sqlite", "hbase", "hbase+thrift"],
         heap_mb=1024,

@@ -13,7 +13,7 @@ import pytest
 
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.load.workloads import Workload
-from hedwig.benchmarks.machine.downsampling import Thinned
+from hedwig.benchmarks.machine.downsampling import Downsampled
 from hedwig.benchmarks.machine.environment import sync_rate
 from hedwig.benchmarks.machine.sampling import Sampler, Usage, usage_of
 from hedwig.benchmarks.runs.results import Measurement
@@ -101,7 +101,7 @@ PEAK_AT_S = 1_000.25
 
 @pytest.mark.parametrize("samples_max", [7, 8, 100])
 def test_samples_become_fewer_and_stay_even(samples_max: int) -> None:
-    samples: Thinned[int] = Thinned(samples_max)
+    samples: Downsampled[int] = Downsampled(samples_max)
     for number in range(5_000):
         samples.add(number)
         *even, newest = samples

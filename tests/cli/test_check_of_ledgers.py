@@ -17,7 +17,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from hedwig.cli.checks.reported import Found
+from hedwig.cli.checks.reported import Reported
 from hedwig.cli.checks.store_repair import StoreRepair
 from hedwig.cli.commands.metadata.check import Surroundings, surroundings
 from hedwig.cli.deployment.cluster_access import ClusterAccess
@@ -133,8 +133,8 @@ def check(shelf: Shelf, *more: str) -> list[Any]:
     return ran.rows
 
 
-async def _orphans(around: Surroundings) -> list[Found]:
-    found: list[Found] = []
+async def _orphans(around: Surroundings) -> list[Reported]:
+    found: list[Reported] = []
     async with aclosing(around.check([FindingKind.ORPHAN_LEDGER], None, lambda _: None).findings()) as pages:
         async for page in pages:
             found += page

@@ -17,7 +17,7 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers import InDoubt, LocalLedgerStore
 from hedwig.hub.logs.durable_log import DurableLog
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.metadata import MetadataStore
 from hedwig.model import LedgerRanges, RegionSeqId, Topic
 from hedwig.versions import Version
@@ -153,7 +153,7 @@ class Listener:
 class Owner:
     """Owns the topic over and over: takes it anew whenever its log gave up, as the hub does."""
 
-    def __init__(self, store: LogStore) -> None:
+    def __init__(self, store: LogContext) -> None:
         self.store = store
         self.acknowledged: dict[int, bytes] = {}
         self.heard: dict[int, bytes] = {}

@@ -22,8 +22,8 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers import LocalLedgerOptions
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
-from hedwig.hub.logs.log_context import LogStore
-from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.logs.log_context import LogContext
+from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import format_metadata, open_metadata
 from hedwig.model import LedgerRanges, Topic
@@ -58,7 +58,7 @@ async def make_owner(tmp_path: Path) -> AsyncIterator[Callable[[Faults], Awaitab
             persistence: Any = FaultyPersistence(metadata, faults)
             deletions = LedgerDeletions(SystemClock(), 5.0, store)
             ends.append(deletions)
-            return Owner(LogStore(store, persistence, options, TailMemory(1 << 20), b"here", deletions))
+            return Owner(LogContext(store, persistence, options, RecentMessages(1 << 20), b"here", deletions))
 
         yield make
         for deletions in ends:

@@ -16,8 +16,8 @@ from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
 from hedwig.hub.logs.ledger_ranges import to_store
-from hedwig.hub.logs.log_context import LogStore
-from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.logs.log_context import LogContext
+from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import MetadataStore, open_metadata
 from hedwig.metadata.contract.kinds import RECORD_BYTES_MAX
@@ -76,7 +76,9 @@ class Place:
         return replace(self.options, ledger_messages_max=100_000)
 
     async def open(self, *, taken_over: bool = False) -> DurableLog:
-        store = LogStore(self.ledgers, self.persistence, self.options, TailMemory(1 << 20), b"here", self.deletions)
+        store = LogContext(
+            self.ledgers, self.persistence, self.options, RecentMessages(1 << 20), b"here", self.deletions
+        )
         log = await DurableLog.open(store, T, taken_over=taken_over)
         self.listener = Listener()
         log.attach_listener(self.listener)

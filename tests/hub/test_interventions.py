@@ -15,7 +15,7 @@ from hedwig.errors import SubscriptionClosedError
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.process import start_hub
-from hedwig.hub.subscriptions.operator_actions import Interventions
+from hedwig.hub.subscriptions.operator_actions import OperatorActions
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import ANY
@@ -208,7 +208,7 @@ async def test_seeks_whose_time_is_over_leave_a_subscription_to_one_connection(
     await _with_a_detached_reader(run, 5, 3)
     clients = [await connect(hub), await connect(hub)]
     turns = hub.subscribing._turns
-    interventions = Interventions(hub.metadata.subscriptions, hub.subscribing)
+    interventions = OperatorActions(hub.metadata.subscriptions, hub.subscribing)
     topic = hub.topics.get(T)
     assert topic is not None
 

@@ -17,8 +17,8 @@ from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
-from hedwig.hub.logs.log_context import LogStore
-from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.logs.log_context import LogContext
+from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import MetadataStore, format_metadata, open_metadata
@@ -113,7 +113,7 @@ class Owner:
 class Place:
     """Both stores, and logs of T over them."""
 
-    def __init__(self, store: LogStore, doubtful: DoubtfulPersistence) -> None:
+    def __init__(self, store: LogContext, doubtful: DoubtfulPersistence) -> None:
         self.store = store
         self.doubtful = doubtful
 
@@ -149,7 +149,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         persistence: Any = doubtful
         options = replace(HubOptions(), ledger_messages_max=3)
         deletions = LedgerDeletions(SystemClock(), 5.0, ledgers)
-        yield Place(LogStore(ledgers, persistence, options, TailMemory(0), b"here", deletions), doubtful)
+        yield Place(LogContext(ledgers, persistence, options, RecentMessages(0), b"here", deletions), doubtful)
         await deletions.close()
         await ledgers.aclose()
 

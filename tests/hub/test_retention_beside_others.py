@@ -8,7 +8,7 @@ import pytest
 from hedwig.errors import ServiceDownError
 from hedwig.hub.hub import Hub
 from hedwig.hub.logs.durable_log import DurableLog
-from hedwig.hub.subscriptions.operator_actions import Edge, Interventions, Sought
+from hedwig.hub.subscriptions.operator_actions import Edge, OperatorActions, Sought
 from hedwig.hub.topics.topic import AttachedCursor, OwnedTopic
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
@@ -52,7 +52,7 @@ async def _owned(hub: Hub, client: WireClient, messages: int, consumed: int) -> 
 
 
 async def _seek(hub: Hub, topic: OwnedTopic, to: int | Edge) -> Sought:
-    interventions = Interventions(hub.incarnation.subscriptions, hub.subscribing)
+    interventions = OperatorActions(hub.incarnation.subscriptions, hub.subscribing)
     return await interventions.seek(topic, S, to, force=True, expected=None)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hedwig.errors import HedwigError, LedgerStoreUnavailableError, NoSuchLedgerError, UncertainStateError
 from hedwig.hub.logs.durable_log import DurableLog
-from hedwig.hub.logs.log_context import LogStore
+from hedwig.hub.logs.log_context import LogContext
 from hedwig.hub.logs.small_ranges import FAN, LargeLedgers, find_mergeable, messages_of
 from hedwig.metadata.records.range_sizes import stored_bytes
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId
@@ -301,5 +301,5 @@ async def test_large_and_damaged_ledgers_are_read_once_and_left(place: Place) ->
         assert not await log.merge_small()
     assert await named(place) == before
     assert await place.ledger_ids() == before
-    store: LogStore = log._store
+    store: LogContext = log._store
     assert any(ledger_id in store.large for ledger_id in before)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hedwig.clock import SystemClock
-from hedwig.concurrency.keyed_lock import Turns
+from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.errors import MetadataUnavailableError, RecordTooLargeError, UncertainStateError
-from hedwig.hub.logs.recent_messages import Tail, TailMemory
+from hedwig.hub.logs.recent_messages import RecentMessages, Tail
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.pointers import Pointers
 from hedwig.hub.topics.topic import OwnedTopic, Subscription, TopicState
@@ -35,7 +35,7 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 
 async def test_turns_of_one_key_come_in_order_and_others_do_not_wait() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = KeyedLock(), list[str]()
     may_go = asyncio.Event()
 
     async def work(key: str, name: str) -> None:
@@ -59,7 +59,7 @@ async def test_turns_of_one_key_come_in_order_and_others_do_not_wait() -> None:
 @pytest.mark.parametrize("seed", range(10))
 async def test_turns_survive_callers_that_leave_or_fail(seed: int) -> None:
     """Cancelled while they wait, in the moment they are called, or inside; two never have a turn at once."""
-    source, turns, inside = random.Random(seed), Turns(), set[int]()
+    source, turns, inside = random.Random(seed), KeyedLock(), set[int]()
 
     async def work(number: int) -> None:
         async with turns.turn("k"):
@@ -90,7 +90,7 @@ async def test_turns_survive_callers_that_leave_or_fail(seed: int) -> None:
 
 async def test_a_waiter_that_is_cancelled_as_the_holder_leaves_passes_nothing_on() -> None:
     """The one behind it has the turn by then, and a third must not get it as well."""
-    turns, entered, may_go = Turns(), list[str](), asyncio.Event()
+    turns, entered, may_go = KeyedLock(), list[str](), asyncio.Event()
 
     async def work(name: str) -> None:
         async with turns.turn("k"):
@@ -119,7 +119,7 @@ async def test_a_waiter_that_is_cancelled_as_the_holder_leaves_passes_nothing_on
 
 @pytest.mark.parametrize("seed", range(6))
 def test_tails_stay_within_their_memory_and_keep_the_newest_without_gap(seed: int) -> None:
-    source, memory = random.Random(seed), TailMemory(20_000)
+    source, memory = random.Random(seed), RecentMessages(20_000)
     tails = [Tail(memory) for _ in range(4)]
     last = [0] * 4
     for _ in range(500):
@@ -148,7 +148,7 @@ def test_tails_stay_within_their_memory_and_keep_the_newest_without_gap(seed: in
 
 
 def test_a_tail_without_memory_keeps_nothing() -> None:
-    tail = Tail(TailMemory(0))
+    tail = Tail(RecentMessages(0))
     for number in range(1, 5):
         tail.put(number, b"m")
         assert tail.get(number) is None
@@ -193,7 +193,7 @@ class Place:
         self.store = store
         self.manager = LossyManager(store)
         self.deleted: list[Subscription] = []
-        self.turns = Turns()
+        self.turns = KeyedLock()
         log: Any = _Log()
         topics: Any = None
         self.topic = OwnedTopic(topics, T, Version(b"v"), log, 0)

@@ -14,7 +14,7 @@ from hedwig.exit_codes import ExitCode, exit_code_of_error
 from hedwig.metadata import RecordKey, StoreOptions, Write, open_metadata
 from hedwig.metadata.contract.kinds import PERSISTENCE
 from hedwig.metadata.sqlite.cuts import Cuts
-from hedwig.metadata.sqlite.sqlite_thread import Lane, connect
+from hedwig.metadata.sqlite.sqlite_thread import SqliteThread, connect
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 
@@ -60,9 +60,9 @@ async def test_no_statement_of_a_cut_reads_the_whole_table(tmp_path: Path, monke
         writes = [Write(RecordKey(Topic(b"%05d" % number)), LedgerRanges(), NEW) for number in range(900)]
         for outcome in await store.persistence.apply(writes):
             outcome.check()
-        run = Lane.run
+        run = SqliteThread.run
 
-        async def seen(self: Lane, what: str, work: object, deadline: Deadline | None = None) -> object:
+        async def seen(self: SqliteThread, what: str, work: object, deadline: Deadline | None = None) -> object:
             def traced(connection: sqlite3.Connection) -> object:
                 connection.set_trace_callback(statements.append)
                 try:
@@ -72,7 +72,7 @@ async def test_no_statement_of_a_cut_reads_the_whole_table(tmp_path: Path, monke
 
             return await run(self, what, traced, deadline)
 
-        monkeypatch.setattr(Lane, "run", seen)
+        monkeypatch.setattr(SqliteThread, "run", seen)
         assert len(await store.key_ranges(PERSISTENCE, 4, rows_min=100)) == 4
         assert await store.key_ranges(PERSISTENCE, 1)
     selects = [statement for statement in statements if "SELECT" in statement]
@@ -87,7 +87,7 @@ async def test_a_read_that_does_not_end_in_time_leaves_nothing_uncertain(tmp_pat
         (False, MetadataUnavailableError, ExitCode.UNAVAILABLE),
         (True, UncertainStateError, ExitCode.OUTCOME_UNKNOWN),
     ):
-        lane = Lane("slow", connect(str(tmp_path / "store.db"), options), options, writes=writes)
+        lane = SqliteThread("slow", connect(str(tmp_path / "store.db"), options), options, writes=writes)
         with pytest.raises(MetadataUnavailableError) as caught:
             await lane.run("look", lambda _: goes_on.wait(30))
         goes_on.set()

@@ -16,14 +16,14 @@ JOB_S: Final = 180.0
 DRIVER: Final = textwrap.dedent(
     """
     from pyspark.taskcontext import TaskContext
-    from hedwig.pipeline.session import SessionWish, open_session
+    from hedwig.pipeline.session import SessionOptions, open_session
 
     def at_the_second_attempt(batches):
         if TaskContext.get().attemptNumber() == 0:
             raise RuntimeError("the first attempt of a task ends here")
         yield from batches
 
-    wish = SessionWish(settings={"spark.driver.memory": "512m"})
+    wish = SessionOptions(settings={"spark.driver.memory": "512m"})
     with open_session("test", wish, lambda text: None) as spark:
         print(spark.range(10, numPartitions=2).mapInArrow(at_the_second_attempt, "id bigint").count())
     """
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.full
 
 COLLECTOR: Final = textwrap.dedent(
     """
-    from hedwig.pipeline.session import SessionWish, open_session
+    from hedwig.pipeline.session import SessionOptions, open_session
 
-    wish = SessionWish(settings={"spark.driver.memory": "512m"} | SETTINGS)
+    wish = SessionOptions(settings={"spark.driver.memory": "512m"} | SETTINGS)
     with open_session("test", wish, lambda text: None) as spark:
         beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
         print(beans.get(0).getName().split()[0], spark.range(5).count())

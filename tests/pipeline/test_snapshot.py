@@ -18,7 +18,7 @@ from hedwig.pipeline.errors import JobError
 from hedwig.pipeline.frames.spark_types import spark_schema
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.generate.generate import Recipe, generate
-from hedwig.pipeline.jobs.options import ScanWish
+from hedwig.pipeline.jobs.options import ScanOptions
 from hedwig.pipeline.snapshots import store_snapshot
 from hedwig.pipeline.snapshots.diff import diff
 from hedwig.pipeline.snapshots.manifest import FORMAT, Manifest
@@ -88,7 +88,7 @@ def test_a_snapshot_of_a_store_began_before_what_is_read_was_planned(
 
     monkeypatch.setattr(store_snapshot, "read_table_to_copy", noted)
     place, job = str(tmp_path / "snapshot"), Job(name="snapshot")
-    manifest = take_snapshot(job, spark, filled, SNAPSHOT_TABLES, place, ScanWish({}), "rows", clock)
+    manifest = take_snapshot(job, spark, filled, SNAPSHOT_TABLES, place, ScanOptions({}), "rows", clock)
     assert planned == [1] * len(SNAPSHOT_TABLES)
     assert manifest.began == "1970-01-01T00:01:00+00:00"
     assert manifest.ended > manifest.began

@@ -15,7 +15,7 @@ from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions
 from hedwig.metadata.contract.kinds import KINDS
 from hedwig.metadata.contract.layout import Layout
 from hedwig.metadata.sqlite.factory import SqliteBackend
-from hedwig.metadata.sqlite.sqlite_thread import Lane
+from hedwig.metadata.sqlite.sqlite_thread import SqliteThread
 from hedwig.metadata.sqlite.tables import table_schema
 
 __all__ = ["ModelWay", "open_model", "open_tables"]
@@ -54,7 +54,7 @@ class ModelWay:
         """The versions of owner records that were written after their writer had given up on an answer."""
 
     async def run(self, what: str, work: Callable[[sqlite3.Connection], T], deadline: Deadline | None = None) -> T:
-        """As Lane.run. A read whose answer is lost was surely not a write."""
+        """As SqliteThread.run. A read whose answer is lost was surely not a write."""
         del deadline
         if self._is_closed:
             raise MetadataUnavailableError(f"{what}: the metadata store is closed")
@@ -74,7 +74,7 @@ class ModelWay:
         return result
 
     async def close(self) -> None:
-        """As Lane.close."""
+        """As SqliteThread.close."""
         self._is_closed = True
 
     def heal(self) -> None:
@@ -100,6 +100,6 @@ class ModelWay:
 
 def open_model(way: ModelWay, options: StoreOptions) -> MetadataStore:
     """Return the metadata store at the other end of a way."""
-    lane = cast(Lane, way)
+    lane = cast(SqliteThread, way)
     layout = Layout(kind="sqlite", store_id="model")
     return MetadataStore(MetadataUrl.parse(_URL), SqliteBackend(":memory:", layout, lane, lane, options), options)

@@ -14,10 +14,10 @@ from hedwig.hub.ledgers.bookkeeper.cluster import Cluster
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
-from hedwig.hub.membership import Shape
+from hedwig.hub.membership import Membership
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.subscriptions.filters import FilterRegistry
-from hedwig.hub.subscriptions.operator_actions import Interventions
+from hedwig.hub.subscriptions.operator_actions import OperatorActions
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import StoreOptions
 from hedwig.model import HubInfo
@@ -141,7 +141,7 @@ class SimulatedHub(Hub):
     async def start_up(self) -> None:
         """Register, and listen. Run in the context of the hub's own place."""
         self._filters = _filters()
-        self.shape = cast(Shape, _Shape())
+        self.shape = cast(Membership, _Shape())
         self.port = PORT
         store_options = StoreOptions(
             operation_timeout_s=self.options.operation_timeout_s,
@@ -179,7 +179,7 @@ class SimulatedHub(Hub):
             give_up(topic, error)
 
         self.topics.give_up = tell  # type: ignore[method-assign]
-        self.interventions = Interventions(self.metadata.subscriptions, self.subscribing)
+        self.interventions = OperatorActions(self.metadata.subscriptions, self.subscribing)
 
     def declare_dead(self) -> None:
         """Let all others believe that this hub is dead, while it goes on."""

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from hedwig.client.attachments import Attachments
 from hedwig.client.channel import Channel as ClientChannel
-from hedwig.concurrency.keyed_lock import Turns
+from hedwig.concurrency.keyed_lock import KeyedLock
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.logs.durable_log import DurableLog
 from hedwig.hub.logs.range_record import IsOwned, RangeRecord
@@ -88,7 +88,7 @@ def _no_cursors(self: OwnedTopic) -> Iterator[Cursor]:
 
 
 @asynccontextmanager
-async def _pass_on_twice(self: Turns, key: Hashable) -> AsyncIterator[None]:
+async def _pass_on_twice(self: KeyedLock, key: Hashable) -> AsyncIterator[None]:
     waiting = self._waiting.get(key)
     if waiting is None:
         self._waiting[key] = deque()
@@ -142,7 +142,7 @@ TAKEN_OUT: Final[Mapping[str, tuple[tuple[type, str, object], ...]]] = {
         (Starts, "deletion", _delete_at_any_time),
         (OwnedTopic, "cursors", _no_cursors),
     ),
-    "1.12": ((Turns, "turn", _pass_on_twice),),
+    "1.12": ((KeyedLock, "turn", _pass_on_twice),),
     "1.17": (
         (ClientChannel, "ask", _serve_before_the_answer),
         (Attachments, "_free_channel", _any_channel),

@@ -9,7 +9,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.machine.jvm_flags import flags_of_servers
 from hedwig.cli.dev import DevServers
 
-__all__ = ["ZNODES_SAID", "ZnodePlace"]
+__all__ = ["ZNODES_SAID", "ZnodePaths"]
 
 _HEAP_MB: Final = 1024
 ZNODES_SAID: Final = (
@@ -19,7 +19,7 @@ ZNODES_SAID: Final = (
 _BOTH_COMPILERS: Final = "-XX:TieredStopAtLevel=4"
 
 
-class ZnodePlace:
+class ZnodePaths:
     """A fresh ZooKeeper that `with` starts and ends. Raises DevError - it does not come up."""
 
     def __init__(self, directory: Path) -> None:

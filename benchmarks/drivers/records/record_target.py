@@ -8,7 +8,7 @@ from typing import Any, Final
 from hedwig.benchmarks.drivers.records.record_clients import RecordClient
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.load import Observer
-from hedwig.benchmarks.load.workers import Callers
+from hedwig.benchmarks.load.workers import Workers
 from hedwig.benchmarks.load.workloads import Operation, Workload, topic_name
 
 __all__ = ["RecordTarget"]
@@ -30,7 +30,7 @@ class RecordTarget:
         self._versions: list[Any] = [None] * workload.topics
         topic_of = workload.topic_chooser()
         self._order = [topic_of(number) for number in range(workload.topics)]
-        self._callers = Callers(workload.in_flight, self._on_own_record)
+        self._callers = Workers(workload.in_flight, self._on_own_record)
         self._own: dict[int, Iterator[int]] = {}
         self._carry_out: dict[Operation, Callable[[int, int], Awaitable[None]]] = {
             Operation.READ: self._read,

@@ -11,13 +11,13 @@ from hedwig.benchmarks.drivers.records.hbase_records import records_table
 from hedwig.benchmarks.drivers.records.java_program import java_command
 from hedwig.benchmarks.drivers.records.record_clients import PARTS, SUBSCRIBER
 from hedwig.benchmarks.errors import BenchmarkError
-from hedwig.benchmarks.load.client_pool import KeptClients
+from hedwig.benchmarks.load.client_pool import ClientPool
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.recording import Summary
 from hedwig.benchmarks.machine.cpu_time import cpu_s_between
 from hedwig.benchmarks.machine.sampling import Sampler
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.benchmarks.suites.cas.servers import Places
+from hedwig.benchmarks.suites.cas.servers import Servers
 from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.cli.dev import DevError
 
@@ -34,10 +34,10 @@ _JAVA: Final = "java"
 class CasCases:
     """Carries cases out. `with` ends the clients."""
 
-    def __init__(self, places: Places, progress: Callable[[str], None]) -> None:
+    def __init__(self, places: Servers, progress: Callable[[str], None]) -> None:
         self._places = places
         self._progress = progress
-        self._clients = KeptClients(self._start)
+        self._clients = ClientPool(self._start)
         self._used = 0
 
     def __enter__(self) -> Self:

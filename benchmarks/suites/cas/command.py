@@ -22,7 +22,7 @@ from hedwig.benchmarks.runs.numbers_option import numbers
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.runs.runs import carry_out, end_run
 from hedwig.benchmarks.suites.cas.cases import CasCases
-from hedwig.benchmarks.suites.cas.servers import Places, given_places, own_places
+from hedwig.benchmarks.suites.cas.servers import Servers, given_servers, own_servers
 from hedwig.benchmarks.suites.cas.suite import (
     OPERATIONS,
     QUICK_CAS,
@@ -154,10 +154,10 @@ def cas(
 
 def _places(
     drivers: tuple[str, ...], urls: tuple[str, ...], servers: Path | None, place: Path, *, is_synced: bool
-) -> AbstractContextManager[Places]:
+) -> AbstractContextManager[Servers]:
     if urls:
-        return given_places(drivers, urls)
-    return own_places(drivers, place, servers, is_synced=is_synced, progress=_progress)
+        return given_servers(drivers, urls)
+    return own_servers(drivers, place, servers, is_synced=is_synced, progress=_progress)
 
 
 def _progress(line: str) -> None:
@@ -165,7 +165,7 @@ def _progress(line: str) -> None:
 
 
 def _measure(
-    places: Places,
+    places: Servers,
     operations: tuple[str, ...],
     drivers: tuple[str, ...],
     sizes: CasSizes,
@@ -196,7 +196,7 @@ def _warm(runs: CasCases, driver: str, planned: list[Case], operations: int) -> 
             return
 
 
-def _terms(label: str, places: Places, sizes: CasSizes, drivers: tuple[str, ...], seed: int) -> dict[str, Any]:
+def _terms(label: str, places: Servers, sizes: CasSizes, drivers: tuple[str, ...], seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"label": label} if label else {}
     preferences, state = PARTS
     found |= places.terms

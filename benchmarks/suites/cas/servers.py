@@ -14,7 +14,7 @@ from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.url import MetadataUrl
 from hedwig.metadata.store import format_metadata
 
-__all__ = ["HEAP_MB", "Places", "given_places", "own_places"]
+__all__ = ["HEAP_MB", "Servers", "given_servers", "own_servers"]
 
 HEAP_MB: Final = {"zookeeper": 1024, "regionserver": 1024, "hbase-master": 384, "thrift2": 512, "thrift1": 512}
 _REGIONS: Final = 16
@@ -43,7 +43,7 @@ _SERVERS: Final = {"hbase": "regionserver-1", "thrift2": "thrift2", "thrift1": "
 
 
 @dataclass(slots=True, kw_only=True)
-class Places:
+class Servers:
     """Where each driver finds its store, the servers that work for it, and what is equal or not about them."""
 
     of: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -52,9 +52,9 @@ class Places:
 
 
 @contextmanager
-def own_places(
+def own_servers(
     drivers: Sequence[str], directory: Path, kept: Path | None, *, is_synced: bool, progress: Callable[[str], None]
-) -> Iterator[Places]:
+) -> Iterator[Servers]:
     """Start the servers that the drivers need, format the stores, and end what was started.
 
     `directory` gets the SQLite file, and the servers unless `kept` names a directory of dev servers, which then stay.
@@ -86,12 +86,12 @@ def own_places(
 
 
 @contextmanager
-def given_places(drivers: Sequence[str], urls: Sequence[str]) -> Iterator[Places]:
+def given_servers(drivers: Sequence[str], urls: Sequence[str]) -> Iterator[Servers]:
     """Use the stores at metadata URLs, which are formatted if they are not. Raises BenchmarkError - one is missing."""
     by_scheme: dict[str, str] = {}
     for url in urls:
         by_scheme[MetadataUrl.parse(url).scheme] = url
-    places = Places(terms={"stores": list(urls), "durability": "as the servers given are set up"})
+    places = Servers(terms={"stores": list(urls), "durability": "as the servers given are set up"})
     for driver in drivers:
         place = _place(driver, by_scheme)
         if place is not None:
@@ -134,7 +134,7 @@ def _java_place(url: str) -> dict[str, str]:
     }
 
 
-def _places(drivers: Sequence[str], servers: DevServers, directory: Path) -> Places:
+def _places(drivers: Sequence[str], servers: DevServers, directory: Path) -> Servers:
     urls: dict[str, str] = {}
     wanted = {service for driver in drivers for service in _SERVICES[driver]}
     if "hbase" in wanted:
@@ -144,7 +144,7 @@ def _places(drivers: Sequence[str], servers: DevServers, directory: Path) -> Pla
     if "zookeeper" in wanted:
         urls["zookeeper"] = f"zookeeper://{servers.address('zookeeper')}/bench/standalone"
     urls["sqlite"] = f"sqlite://{directory.absolute() / 'metadata.sqlite'}"
-    places = Places()
+    places = Servers()
     for driver in drivers:
         place = _place(driver, urls)
         if driver == "happybase":
@@ -171,7 +171,7 @@ def _terms(drivers: Sequence[str], *, is_synced: bool) -> dict[str, Any]:
     return found | {"servers' virtual machines": "serial collector, both compilers"}
 
 
-def _format(places: Places) -> None:
+def _format(places: Servers) -> None:
     for url in dict.fromkeys(place["url"] for place in places.of.values()):
         # Every driver of HBase shares the tables of one namespace.
         asyncio.run(format_metadata(url, StoreOptions(regions=_REGIONS)))

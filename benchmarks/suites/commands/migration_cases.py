@@ -16,7 +16,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.workloads import Operation, Workload
 from hedwig.benchmarks.runs.command_process import CommandRun, run_command
 from hedwig.benchmarks.runs.results import Measurement
-from hedwig.benchmarks.stores.dataset import FillTask, Ground
+from hedwig.benchmarks.stores.dataset import Dataset, FillTask
 from hedwig.benchmarks.stores.fill import fill
 from hedwig.benchmarks.suites.commands.listing_stores import OPTIONS
 from hedwig.benchmarks.suites.hub.suite import Case
@@ -113,7 +113,7 @@ def _wall(ran: CommandRun, output: Path, records: int) -> str | None:
 async def _fill(url: str, workload: Workload, progress: Callable[[str], None]) -> None:
     await format_metadata(url, OPTIONS)
     task = FillTask(first=0, last=workload.topics, subscribers=workload.subscribers, is_released=True)
-    last = Ground(topics=workload.topics, subscribers=workload.subscribers, drawn=1).topic(workload.topics - 1)
+    last = Dataset(topics=workload.topics, subscribers=workload.subscribers, drawn=1).topic(workload.topics - 1)
     async with await open_metadata(url, OPTIONS) as store:
         if await store.persistence.read_topic_persistence_info(last) is None:
             progress(f"filling {url} with {task.records:,} records")
@@ -154,7 +154,7 @@ def _run(url: str, workload: Workload, rate_per_s: float, changes: _Changes) -> 
 
 
 async def _change(url: str, workload: Workload, rate_per_s: float, changes: _Changes) -> None:
-    ground = Ground(topics=workload.topics, subscribers=workload.subscribers, drawn=1)
+    ground = Dataset(topics=workload.topics, subscribers=workload.subscribers, drawn=1)
     drawn = random.Random(workload.seed)
     async with await open_metadata(url, OPTIONS) as store:
         watch = FreezeWatch(store.named_records, SystemClock())

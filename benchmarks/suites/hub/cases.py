@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.benchmarks.drivers.drivers import Driver, GeneratorDriver, JavaDriver, Subject
-from hedwig.benchmarks.drivers.hub.znode_paths import ZnodePlace
+from hedwig.benchmarks.drivers.hub.znode_paths import ZnodePaths
 from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.load.generator_process import GeneratorProcess
 from hedwig.benchmarks.load.workloads import Operation, Workload
@@ -17,7 +17,7 @@ from hedwig.benchmarks.machine.jvm_flags import SERVERS, NoteFlags
 from hedwig.benchmarks.machine.sampling import usage_of
 from hedwig.benchmarks.runs.results import EMBEDDED, Measurement
 from hedwig.benchmarks.suites.hub.process import Hub, HubProcess
-from hedwig.benchmarks.suites.hub.servers import HubPlaces
+from hedwig.benchmarks.suites.hub.servers import HubServers
 from hedwig.benchmarks.suites.hub.suite import COLD, IDLE_CONNECTIONS, IDLE_TOPICS, LEDGERS, PUBLISH, ZNODES, Case
 from hedwig.benchmarks.suites.hub.watch import watched
 from hedwig.cli.dev import DevError
@@ -53,7 +53,7 @@ class HubCases:
     address: str | None = None
     pid: int | None = None
     processes: int = 1
-    places: HubPlaces | None = None
+    places: HubServers | None = None
     warm_s: float = 10.0
     note_flags: NoteFlags = lambda _where, _flags: None
 
@@ -105,7 +105,7 @@ class HubCases:
 
     def _measure_znodes(self, case: Case, number: int) -> Measurement:
         """Measure a ZooKeeper alone; where others have a hub, it is what uses processor and memory."""
-        with ZnodePlace(self._place) as place:
+        with ZnodePaths(self._place) as place:
             self.note_flags(ZNODES, place.jvm_flags())
             subject = Subject(place.address, place.pid)
             if self.warm_s:
@@ -166,7 +166,7 @@ class HubCases:
             )
             GeneratorDriver("raw").measure(again, subject, 0)
 
-    def _warm_bookies(self, places: HubPlaces) -> None:
+    def _warm_bookies(self, places: HubServers) -> None:
         load = Workload(name=PUBLISH, prefix="warm", in_flight=_WARM_IN_FLIGHT, seconds=self.warm_s, warmup_s=0.0)
         for place in places.with_ledgers:
             subject = Subject("", None, ledgers=places.ledgers(place))

@@ -12,7 +12,7 @@ from hedwig.benchmarks.errors import BenchmarkError
 from hedwig.benchmarks.machine.jvm_flags import NoteFlags
 from hedwig.benchmarks.runs.results import EMBEDDED, Measurement
 from hedwig.benchmarks.suites.hub.cases import HubCases
-from hedwig.benchmarks.suites.hub.servers import HubPlaces
+from hedwig.benchmarks.suites.hub.servers import HubServers
 from hedwig.benchmarks.suites.hub.stored_cases import StoredHubs
 from hedwig.benchmarks.suites.hub.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, stored_cases
 from hedwig.benchmarks.suites.hub.suite import (
@@ -108,7 +108,7 @@ def hub_plan(
         raise BenchmarkError(f"nothing to measure: no driver of {', '.join(drivers)} does that on {places[0]}")
     servers = None
     if any(each != EMBEDDED for each in places):
-        servers = HubPlaces(
+        servers = HubServers(
             places,
             asked.directory / "servers",
             metadata=metadata,
@@ -131,7 +131,7 @@ def hub_plan(
 
 
 def _terms(
-    asked: Asked, address: str | None, sizes: Sizes, places: HubPlaces | None, drivers: Sequence[str]
+    asked: Asked, address: str | None, sizes: Sizes, places: HubServers | None, drivers: Sequence[str]
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if places is not None:

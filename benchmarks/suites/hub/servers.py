@@ -17,7 +17,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.store import format_metadata
 
-__all__ = ["BOOKIES", "HEAP_MB", "JOURNALS", "METADATA", "HubPlaces"]
+__all__ = ["BOOKIES", "HEAP_MB", "JOURNALS", "METADATA", "HubServers"]
 
 BOOKIES: Final = 3
 HEAP_MB: Final = {
@@ -60,7 +60,7 @@ _KIND: Final = {CLUSTER: _NEW, CLUSTER_43: _OLD, ORIGINAL: _OLD}
 _OLD_ROOT: Final = "/ledgers"
 
 
-class HubPlaces:
+class HubServers:
     """Servers that are made anew for each round, so that no round pays for what another has left; `with` ends them.
 
     Raises in its methods: DevError, HedwigError - a server or a store does not come up; BenchmarkError.

@@ -15,7 +15,7 @@ from hedwig.benchmarks.machine.jvm_flags import NoteFlags
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.servers import SYNCED, terms
 from hedwig.benchmarks.suites.hub.process import HubProcess
-from hedwig.benchmarks.suites.hub.stored_dataset import StoredGround
+from hedwig.benchmarks.suites.hub.stored_dataset import StoredDataset
 from hedwig.benchmarks.suites.hub.stored_suite import FAIL_OVER, FILL, WARM, StoredSizes, warming
 from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.benchmarks.suites.hub.watch import watched
@@ -48,7 +48,7 @@ class StoredHubs:
     progress: Callable[[str], None]
     note_flags: NoteFlags
     _servers: ExitStack = field(default_factory=ExitStack)
-    _ground: StoredGround | None = None
+    _ground: StoredDataset | None = None
     _step: tuple[int, int] | None = None
 
     def __enter__(self) -> Self:
@@ -90,17 +90,17 @@ class StoredHubs:
 
     # ----------------------------------------------------------------------------------------------------- procedures
 
-    def _ground_of(self, number: int, topics: int) -> StoredGround:
+    def _ground_of(self, number: int, topics: int) -> StoredDataset:
         if self._ground is None or self._step != (number, topics):
             self._servers.close()
             self._ground = None
             place = self.directory / f"stored-{number}-{topics}"
-            self._ground = StoredGround(place, self.backends, self.sizes, self._servers, self.progress)
+            self._ground = StoredDataset(place, self.backends, self.sizes, self._servers, self.progress)
             self._step = number, topics
             self.note_flags(SYNCED, self._ground.places.jvm_flags())
         return self._ground
 
-    def _measure(self, case: Case, ground: StoredGround, number: int) -> Measurement:
+    def _measure(self, case: Case, ground: StoredDataset, number: int) -> Measurement:
         workload, driver = case.workload, GeneratorDriver(case.driver, self.processes, _DRAIN_S)
         hub = HubProcess(ground.hub_directory(case.on), (f"metadata={ground.places.url(case.on)}", *self.settings))
         with hub:
@@ -122,12 +122,12 @@ class StoredHubs:
         _note_fail_over(measurement, lost_ns, serving_ns)
         return self._noted(measurement, ground, case.on)
 
-    def _subject(self, hub: HubProcess, ground: StoredGround, backend: str) -> Subject:
+    def _subject(self, hub: HubProcess, ground: StoredDataset, backend: str) -> Subject:
         servers = ground.places.roles(backend)
         all_of_them = [pid for pids in servers.values() for pid in pids]
         return Subject(hub.address, hub.pid, roles={"stores": all_of_them, **servers})
 
-    def _noted(self, measurement: Measurement, ground: StoredGround, backend: str) -> Measurement:
+    def _noted(self, measurement: Measurement, ground: StoredDataset, backend: str) -> Measurement:
         measurement.values["disk_bytes"] = ground.places.disk_bytes(backend)
         return measurement
 

@@ -12,15 +12,15 @@ from hedwig.benchmarks.load.workloads import Workload
 from hedwig.benchmarks.runs.results import Measurement
 from hedwig.benchmarks.stores.cases import MetadataCases
 from hedwig.benchmarks.stores.dataset import FillTask
-from hedwig.benchmarks.stores.servers import SYNCED, MetadataPlaces
+from hedwig.benchmarks.stores.servers import SYNCED, StoreServers
 from hedwig.benchmarks.suites.hub.stored_suite import StoredSizes
 
-__all__ = ["StoredGround"]
+__all__ = ["StoredDataset"]
 
 _HUBS: Final = "hubs"
 
 
-class StoredGround:
+class StoredDataset:
     """The servers of one step of one round. `stack` ends them.
 
     A topic is as hubs leave it when nobody uses it: an empty record of ledger ranges, one subscription, no owner.
@@ -41,7 +41,7 @@ class StoredGround:
         self._filled: dict[str, Measurement] = {}
         self._is_at_work = False
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        self.places = MetadataPlaces(
+        self.places = StoreServers(
             directory / "servers",
             backends,
             heap_mb=sizes.heap_mb,

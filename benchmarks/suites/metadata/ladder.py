@@ -8,21 +8,21 @@ from hedwig.benchmarks.load.workloads import Choice, Workload
 from hedwig.benchmarks.runs.results import FILLED_ANEW, LEFT_BEHIND, WARM_UP, Measurement
 from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.stores.cases import MetadataCases
-from hedwig.benchmarks.stores.dataset import FillTask, Ground
-from hedwig.benchmarks.stores.servers import RESTARTED, MetadataPlaces
+from hedwig.benchmarks.stores.dataset import Dataset, FillTask
+from hedwig.benchmarks.stores.servers import RESTARTED, StoreServers
 from hedwig.benchmarks.suites.metadata.lines import filling, named
 from hedwig.benchmarks.suites.metadata.progress import Progress
 from hedwig.benchmarks.suites.metadata.suite import CLAIMING, MetadataSizes, Stage, Step
 from hedwig.cli.dev import DevError
 
-__all__ = ["Climb"]
+__all__ = ["Ladder"]
 
 _WARMING_SHARE: Final = 0.4
 """Of the length of a load."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Climb:
+class Ladder:
     """Carries out the steps of a stage whose servers run.
 
     In each round every workload goes to one backend after the other, in the opposite order in every other round, so
@@ -38,7 +38,7 @@ class Climb:
     backends: Sequence[str]
     sizes: MetadataSizes
     seed: int
-    places: MetadataPlaces
+    places: StoreServers
     cases: MetadataCases
     progress: Progress
     times: StartTimes
@@ -91,10 +91,10 @@ class Climb:
                 self._announce(backend, restart, 1)
                 self._keep(self._restarted(backend, restart, self._ground(step, 0)))
 
-    def _measured(self, backend: str, workload: Workload, ground: Ground, number: int) -> Measurement:
+    def _measured(self, backend: str, workload: Workload, ground: Dataset, number: int) -> Measurement:
         return self.times.noted(lambda: self.cases.measure(backend, workload, ground, number))
 
-    def _restarted(self, backend: str, workload: Workload, ground: Ground) -> Measurement:
+    def _restarted(self, backend: str, workload: Workload, ground: Dataset) -> Measurement:
         return self.times.noted(lambda: self.cases.restart(backend, workload, ground))
 
     # ------------------------------------------------------------------------------------------------- filling
@@ -178,7 +178,7 @@ class Climb:
                     found[backend] = {WARM_UP: f"in the warm-up: {'; '.join(trouble)}"}
         return found
 
-    def _warm_up_one(self, backend: str, loops: Sequence[Workload], ground: Ground) -> list[str]:
+    def _warm_up_one(self, backend: str, loops: Sequence[Workload], ground: Dataset) -> list[str]:
         """Return what went wrong; if that was all, the backend is lost."""
         trouble: list[str] = []
         for workload in loops:
@@ -199,8 +199,8 @@ class Climb:
         left = [backend for backend in self.backends if backend not in self._lost]
         return left[::-1] if turned else left
 
-    def _ground(self, step: Step, first_claim: int) -> Ground:
-        return Ground(
+    def _ground(self, step: Step, first_claim: int) -> Dataset:
+        return Dataset(
             topics=step.topics,
             subscribers=self.stage.subscribers,
             drawn=self.sizes.drawn,

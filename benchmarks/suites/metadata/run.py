@@ -13,8 +13,8 @@ from hedwig.benchmarks.machine.jvm_flags import note_flags
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.runs.start_times import StartTimes
 from hedwig.benchmarks.stores.cases import MetadataCases
-from hedwig.benchmarks.stores.servers import MetadataPlaces
-from hedwig.benchmarks.suites.metadata.ladder import Climb
+from hedwig.benchmarks.stores.servers import StoreServers
+from hedwig.benchmarks.suites.metadata.ladder import Ladder
 from hedwig.benchmarks.suites.metadata.lines import told
 from hedwig.benchmarks.suites.metadata.progress import Progress
 from hedwig.benchmarks.suites.metadata.suite import MetadataSizes, Stage
@@ -86,8 +86,8 @@ class MetadataRun:
                 with contextlib.suppress(OSError):  # Another program's files may be in it.
                     self.directory.rmdir()
 
-    def _places(self, stage: Stage) -> MetadataPlaces:
-        return MetadataPlaces(
+    def _places(self, stage: Stage) -> StoreServers:
+        return StoreServers(
             self.directory / f"{stage.durability}-{stage.subscribers}",
             self.backends,
             heap_mb=self.sizes.heap_mb,
@@ -102,7 +102,7 @@ class MetadataRun:
             absent = places.up_each()
             note_flags(self.result.environment, stage.durability, places.jvm_flags())
             with MetadataCases(places, sys.executable) as cases:
-                climb = Climb(
+                climb = Ladder(
                     stage=stage,
                     backends=self.backends,
                     sizes=self.sizes,

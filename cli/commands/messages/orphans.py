@@ -7,7 +7,7 @@ import click
 
 from hedwig.cli.arguments.names import PREFIX
 from hedwig.cli.arguments.option_group import option_group
-from hedwig.cli.commands.metadata.check import CheckWish
+from hedwig.cli.commands.metadata.check import CheckOptions
 from hedwig.cli.commands.metadata.repair import repair
 from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
 from hedwig.cli.deployment.ledger_access import LedgerAccess, ledger_options
@@ -19,8 +19,8 @@ from hedwig.metadata.bulk.findings import FindingKind
 __all__ = ["delete_orphans"]
 
 
-def _wish(params: Mapping[str, Any]) -> CheckWish:
-    return CheckWish(kinds=(FindingKind.ORPHAN_LEDGER,), prefix=params["prefix"], limit=params["limit"])
+def _wish(params: Mapping[str, Any]) -> CheckOptions:
+    return CheckOptions(kinds=(FindingKind.ORPHAN_LEDGER,), prefix=params["prefix"], limit=params["limit"])
 
 
 _wish_options = option_group(
@@ -45,7 +45,7 @@ _wish_options = option_group(
 def delete_orphans(
     settings: Settings,
     /,
-    wish: CheckWish,
+    wish: CheckOptions,
     cluster: ClusterAccess,
     ledgers: LedgerAccess,
     admin: str | None,

@@ -13,7 +13,7 @@ import click
 from hedwig.cli.arguments.names import PREFIX
 from hedwig.cli.arguments.option_group import option_group
 from hedwig.cli.checks.ledger_census import KnownLedgers, open_known_ledgers
-from hedwig.cli.checks.reported import COLUMNS, WHY, Found, Severity, found_fields
+from hedwig.cli.checks.reported import COLUMNS, WHY, Reported, Severity, found_fields
 from hedwig.cli.checks.store_check import StoreCheck
 from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
 from hedwig.cli.deployment.hub_verdicts import HubVerdicts
@@ -28,7 +28,7 @@ from hedwig.errors import ConfigurationError, HedwigError
 from hedwig.metadata import MetadataStore, open_metadata
 from hedwig.metadata.bulk.findings import FindingKind
 
-__all__ = ["CheckWish", "Surroundings", "check_options", "check_store", "limited", "surroundings", "tell_unchecked"]
+__all__ = ["CheckOptions", "Surroundings", "check_options", "check_store", "limited", "surroundings", "tell_unchecked"]
 
 _SHOWN: Final = ("severity", "kind", "topic", "what")
 _WITHOUT_LEDGERS: Final = frozenset(
@@ -39,7 +39,7 @@ _UNKNOWN: Final = ExitCode(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckWish:
+class CheckOptions:
     """What is to be looked for, on which topics, and how many findings are wanted at most."""
 
     kinds: Collection[FindingKind]
@@ -66,9 +66,9 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         click.option("--limit", type=click.IntRange(min=1), help="Stop after so many findings.  [default: no limit]"),
     )
 
-    def gather(params: Mapping[str, Any]) -> CheckWish:
+    def gather(params: Mapping[str, Any]) -> CheckOptions:
         kinds = tuple(FindingKind(kind) for kind in params["kinds"])
-        return CheckWish(kinds=kinds, prefix=params["prefix"], limit=params["limit"])
+        return CheckOptions(kinds=kinds, prefix=params["prefix"], limit=params["limit"])
 
     with_wish = option_group("wish", options, ("kinds", "prefix", "limit"), gather)
     with_cluster, with_ledgers = cluster_options(), ledger_options()
@@ -78,7 +78,7 @@ def check_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @click.command("check", cls=AdminCommand, example="hedwig-admin metadata check")
 @check_options()
 @pass_settings
-def check_store(settings: Settings, /, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess) -> int:
+def check_store(settings: Settings, /, wish: CheckOptions, cluster: ClusterAccess, ledgers: LedgerAccess) -> int:
     """Find what is wrong with the records of a store, and with the ledgers that they name; change nothing.
 
     Hubs may run meanwhile. Of each finding it says what it is, why it matters, and what `metadata repair` would do.
@@ -98,7 +98,7 @@ def check_store(settings: Settings, /, wish: CheckWish, cluster: ClusterAccess, 
 
 
 async def _check(
-    settings: Settings, output: Output, wish: CheckWish, cluster: ClusterAccess, ledgers: LedgerAccess
+    settings: Settings, output: Output, wish: CheckOptions, cluster: ClusterAccess, ledgers: LedgerAccess
 ) -> int:
     severities: Counter[Severity] = Counter()
     kinds: Counter[FindingKind] = Counter()
@@ -185,7 +185,7 @@ async def _check_together(settings: Settings, store: MetadataStore, known: Known
         )
 
 
-async def limited(check: StoreCheck, limit: int | None) -> AsyncGenerator[list[Found], None]:
+async def limited(check: StoreCheck, limit: int | None) -> AsyncGenerator[list[Reported], None]:
     """Iterate over what a check finds, up to `limit` findings."""
     left = sys.maxsize if limit is None else limit
     async with aclosing(check.findings()) as pages:

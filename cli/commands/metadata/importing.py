@@ -77,7 +77,7 @@ def import_store(
     with asyncio.Runner() as runner:
         header, end = runner.run(_verified(file))
     existing = Existing(if_exists)
-    wish = _Wish(file=file, prefix=prefix or b"", existing=existing, with_owners=with_owners)
+    wish = _Options(file=file, prefix=prefix or b"", existing=existing, with_owners=with_owners)
     if dry_run:
         _tell_plan(settings, output, wish, header, end)
         return
@@ -109,7 +109,7 @@ def import_store(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class _Options:
     """Which records of a file are wanted, and what becomes of those that the store has."""
 
     file: Path
@@ -129,7 +129,7 @@ class _Import:
 
     def __init__(
         self,
-        wish: _Wish,
+        wish: _Options,
         progress: LoadProgress,
         copy: Callable[[MetadataStore, Sequence[PlainRecord], Existing], Awaitable[Counter[CopyResult]]],
     ) -> None:
@@ -194,7 +194,7 @@ class _Import:
         return True
 
 
-def _tell_plan(settings: Settings, output: Output, wish: _Wish, header: ExportHeader, end: ExportEnd) -> None:
+def _tell_plan(settings: Settings, output: Output, wish: _Options, header: ExportHeader, end: ExportEnd) -> None:
     """Write what the file holds, and what would become of it. Raises CommandError if the import would fail."""
     with load_progress("comparing", end.records, noun="records") as progress:
         looking = _Import(wish, progress, plan_copy)

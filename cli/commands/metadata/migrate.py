@@ -15,7 +15,7 @@ from hedwig.cli.arguments.names import CheckedName
 from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
 from hedwig.cli.errors import CommandError, counted, exit_code_of, explain
 from hedwig.cli.migration.hubs import MigrationHubs
-from hedwig.cli.migration.options import MigrationWish
+from hedwig.cli.migration.options import MigrationOptions
 from hedwig.cli.migration.plan import MigrationPlan
 from hedwig.cli.migration.run import MigrationRun
 from hedwig.cli.program import AdminCommand
@@ -77,7 +77,7 @@ def migrate_store(
     """
     output = settings.writer()
     given = None if hubs_down else cluster.given or (source if source.startswith("zookeeper:") else None)
-    wish = MigrationWish(
+    wish = MigrationOptions(
         settings=settings,
         source=source,
         target=target,
@@ -114,7 +114,7 @@ def _what_next(source: str, target: str, hubs: Sequence[str]) -> str:
 class _Migrating:
     """One run of the command."""
 
-    wish: MigrationWish
+    wish: MigrationOptions
     hubs: list[str] = field(default_factory=list)
 
     async def run(self) -> Mapping[str, Any]:

@@ -13,11 +13,11 @@ import click
 
 from hedwig.cli.arguments.confirmation import confirm
 from hedwig.cli.checks.local_orphans import LocalOrphans
-from hedwig.cli.checks.reported import COLUMNS, ONLY_WHEN_NAMED, Found, Severity, found_fields
+from hedwig.cli.checks.reported import COLUMNS, ONLY_WHEN_NAMED, Reported, Severity, found_fields
 from hedwig.cli.checks.store_check import StoreCheck
 from hedwig.cli.checks.store_repair import StoreRepair
 from hedwig.cli.commands.metadata.check import (
-    CheckWish,
+    CheckOptions,
     Surroundings,
     check_options,
     limited,
@@ -63,7 +63,7 @@ _DOES: Final[Mapping[FindingKind, tuple[str, str]]] = {
 def repair_store(
     settings: Settings,
     /,
-    wish: CheckWish,
+    wish: CheckOptions,
     cluster: ClusterAccess,
     ledgers: LedgerAccess,
     admin: str | None,
@@ -83,7 +83,7 @@ def repair_store(
 
 def repair(
     settings: Settings,
-    wish: CheckWish,
+    wish: CheckOptions,
     cluster: ClusterAccess,
     ledgers: LedgerAccess,
     admin: str | None,
@@ -103,7 +103,7 @@ class _Repairing:
     """One run of the command."""
 
     def __init__(
-        self, settings: Settings, output: Output, wish: CheckWish, cluster: ClusterAccess, admin: str | None
+        self, settings: Settings, output: Output, wish: CheckOptions, cluster: ClusterAccess, admin: str | None
     ) -> None:
         self._settings = settings
         self._cluster = cluster
@@ -240,7 +240,7 @@ class _Repairing:
         self,
         repair: StoreRepair,
         watch: FreezeWatch,
-        page: Sequence[Found],
+        page: Sequence[Reported],
         left: Counter[FindingKind],
         done: Counter[RepairResult],
     ) -> None:
@@ -261,11 +261,11 @@ class _Repairing:
             # Should one of them fail, those before it are done.
             self._output.page(rows)
 
-    def _mends(self, found: Found) -> bool:
+    def _mends(self, found: Reported) -> bool:
         """Say whether a finding is to be repaired: it can be, and is of a kind that was asked for."""
         return found.is_repairable and (self._is_named or found.finding.kind not in ONLY_WHEN_NAMED)
 
-    def _row(self, found: Found, result: str) -> dict[str, Any]:
+    def _row(self, found: Reported, result: str) -> dict[str, Any]:
         return {"result": result if self._mends(found) else RepairResult.LEFT.value, **found_fields(found)}
 
 

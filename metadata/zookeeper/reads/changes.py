@@ -23,7 +23,7 @@ from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.changes import ChangedRecord, ChangesLostError, ChangesUntoldError
 from hedwig.metadata.contract.kinds import OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.operations import RecordKey
-from hedwig.metadata.zookeeper.records.paths import Places, is_record_path, record_at
+from hedwig.metadata.zookeeper.records.paths import Paths, is_record_path, record_at
 from hedwig.metadata.zookeeper.requests import commit_nothing, multi_refusal
 from hedwig.metadata.zookeeper.writes.guarded_read import answer, reading
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
@@ -45,7 +45,7 @@ class ZookeeperChanges:
         self,
         kinds: Sequence[RecordKind[Any]],
         bridge: Bridge,
-        places: Places,
+        places: Paths,
         options: StoreOptions,
         *,
         changes_max: int = _CHANGES_MAX,

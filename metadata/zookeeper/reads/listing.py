@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.zookeeper.reads.child_names import ChildNames, count_children, read_children
-from hedwig.metadata.zookeeper.records.paths import RECORD_NAMES, Places, deepest_above, sort_key, topic_of
+from hedwig.metadata.zookeeper.records.paths import RECORD_NAMES, Paths, deepest_above, sort_key, topic_of
 from hedwig.model import Topic
 from hedwig.zookeeper import Bridge
 
@@ -84,7 +84,7 @@ class _Node:
 class Listing:
     """Lists the topics whose node has one of the children `record_names`; "subscribers" if that has children itself."""
 
-    def __init__(self, bridge: Bridge, places: Places, options: StoreOptions, record_names: Collection[str]) -> None:
+    def __init__(self, bridge: Bridge, places: Paths, options: StoreOptions, record_names: Collection[str]) -> None:
         self._bridge = bridge
         self._places = places
         self._options = options
@@ -137,7 +137,7 @@ class _Walk:
     def __init__(
         self,
         bridge: Bridge,
-        places: Places,
+        places: Paths,
         options: StoreOptions,
         record_names: Collection[str],
         wanted: _Range,

@@ -22,7 +22,7 @@ from hedwig.metadata.zookeeper.reads.scanning import scan_children
 from hedwig.metadata.zookeeper.records.paths import subscriber_of
 from hedwig.metadata.zookeeper.requests import exists, get
 from hedwig.metadata.zookeeper.writes.guarded_read import Found, answer, found_node, reading
-from hedwig.metadata.zookeeper.writes.mutation import Ground
+from hedwig.metadata.zookeeper.writes.mutation import TableContext
 from hedwig.model import Topic
 from hedwig.zookeeper import Request
 
@@ -60,7 +60,7 @@ class _Nodes:
     """Nodes to be read behind their parent: of each its name, which kind of record it has, and whose."""
 
     parent: str
-    records: Sequence[tuple[str, Ground[Any], RecordKey]]
+    records: Sequence[tuple[str, TableContext[Any], RecordKey]]
 
 
 _FoundTopics: TypeAlias = AsyncGenerator[tuple[Topic, Mapping[str, int]], None]
@@ -70,7 +70,7 @@ _FoundTopics: TypeAlias = AsyncGenerator[tuple[Topic, Mapping[str, int]], None]
 class TreeScan:
     """Scans for the records of `grounds`, each by the name of its node, in the order in which they are given."""
 
-    def __init__(self, grounds: Mapping[str, Ground[Any]], listing: Listing) -> None:
+    def __init__(self, grounds: Mapping[str, TableContext[Any]], listing: Listing) -> None:
         """`listing` lists topics that have any of these."""
         self._grounds = grounds
         self._listing = listing
@@ -217,5 +217,5 @@ async def _one_by_one(found: Iterable[tuple[Topic, Mapping[str, int]]]) -> _Foun
         yield each
 
 
-def _scanned(ground: Ground[Any], key: RecordKey, path: str, node: Found, guard: int | None) -> ScannedRecord:
+def _scanned(ground: TableContext[Any], key: RecordKey, path: str, node: Found, guard: int | None) -> ScannedRecord:
     return ScannedRecord(ground.kind, key, outcome_of(lambda: ground.versioned(key, path, node, guard)))

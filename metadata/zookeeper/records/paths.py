@@ -23,8 +23,8 @@ __all__ = [
     "COMPONENTS_MAX",
     "ESCAPE",
     "RECORD_NAMES",
-    "Place",
-    "Places",
+    "Paths",
+    "RecordPath",
     "deepest_above",
     "is_plain_topic",
     "is_record_path",
@@ -57,14 +57,14 @@ _ESCAPED: Final = re.compile(r"(?:[A-Za-z0-9_.-]|%[0-9a-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPath:
     """Where a record is: its node, and the parent whose data version guards it."""
 
     path: str
     parent: str
 
 
-class Places:
+class Paths:
     """The paths under one prefix, `/hedwig/REGION`."""
 
     def __init__(self, prefix: str) -> None:
@@ -84,18 +84,18 @@ class Places:
         """Return the path of the node whose children are a topic's subscriptions."""
         return f"{self.topic(topic)}/subscribers"
 
-    def topic_record(self, topic: Topic, name: str) -> Place:
+    def topic_record(self, topic: Topic, name: str) -> RecordPath:
         """Return where a topic keeps its record `name`."""
         parent = self.topic(topic)
-        return Place(f"{parent}/{name}", parent)
+        return RecordPath(f"{parent}/{name}", parent)
 
-    def subscription(self, key: RecordKey) -> Place:
+    def subscription(self, key: RecordKey) -> RecordPath:
         """Return where a subscription is."""
         assert key.subscriber is not None
         parent = self.subscribers(key.topic)
-        return Place(f"{parent}/{_subscriber_component(key.subscriber)}", parent)
+        return RecordPath(f"{parent}/{_subscriber_component(key.subscriber)}", parent)
 
-    def above(self, place: Place) -> Iterator[str]:
+    def above(self, place: RecordPath) -> Iterator[str]:
         """Iterate over the nodes that must exist before `place` can, from `topics` down to the parent itself."""
         end = len(self.topics)
         while end != -1:

@@ -44,11 +44,11 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNo
 from hedwig.clock import Deadline
 from hedwig.errors import LayoutMissingError, UncertainStateError
 from hedwig.metadata.calls.attempts import Attempts, Refusal, Verdict
-from hedwig.metadata.zookeeper.records.paths import Place, Places
+from hedwig.metadata.zookeeper.records.paths import Paths, RecordPath
 from hedwig.metadata.zookeeper.records.records import Codec
 from hedwig.metadata.zookeeper.requests import create, create_with_parent, multi_refusal, set_guarded
-from hedwig.metadata.zookeeper.writes.delete_batches import DeleteLanes, DeleteTicket
-from hedwig.metadata.zookeeper.writes.guarded_read import Found, Sight, answer, look_closely, version_of
+from hedwig.metadata.zookeeper.writes.delete_batches import DeleteBatches, DeleteTicket
+from hedwig.metadata.zookeeper.writes.guarded_read import Found, GuardedRead, answer, look_closely, version_of
 from hedwig.metadata.zookeeper.writes.parents import ParentForecast
 from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError, NotAppliedError, OutcomeUnknownError
@@ -71,7 +71,7 @@ class NewNode(NamedTuple):
 
 
 class _Cas(ABC, Generic[R]):
-    def __init__(self, bridge: Bridge, place: Place, codec: Codec[R], token: bytes) -> None:
+    def __init__(self, bridge: Bridge, place: RecordPath, codec: Codec[R], token: bytes) -> None:
         self._bridge = bridge
         self._place = place
         self._codec = codec
@@ -79,7 +79,7 @@ class _Cas(ABC, Generic[R]):
         self._doubt = False
         self._done: ZnodeVersion | None = None
 
-    async def run(self, attempts: Attempts) -> Refusal[Sight] | None:
+    async def run(self, attempts: Attempts) -> Refusal[GuardedRead] | None:
         """Carry the write through; return None if it was applied.
 
         Raises: MetadataUnavailableError, UncertainStateError.
@@ -93,11 +93,11 @@ class _Cas(ABC, Generic[R]):
         return self._done
 
     @abstractmethod
-    async def _attempt(self, deadline: Deadline) -> Refusal[Sight] | None:
+    async def _attempt(self, deadline: Deadline) -> Refusal[GuardedRead] | None:
         """Make the write once; a guard that a neighbour moved is no refusal, and tried again at once."""
 
     @abstractmethod
-    def _judge(self, sight: Sight | None) -> Verdict:
+    def _judge(self, sight: GuardedRead | None) -> Verdict:
         """Decide by the table above what a refusal means."""
 
     async def _send(self, deadline: Deadline, *requests: Request) -> list[Any]:
@@ -107,7 +107,7 @@ class _Cas(ABC, Generic[R]):
             self._doubt = True
             raise
 
-    async def _look(self, deadline: Deadline) -> Sight:
+    async def _look(self, deadline: Deadline) -> GuardedRead:
         try:
             return await look_closely(self._bridge, self._place, deadline)
         except OutcomeUnknownError as exc:
@@ -131,8 +131,8 @@ class CreateCas(_Cas[R]):
     def __init__(
         self,
         bridge: Bridge,
-        places: Places,
-        place: Place,
+        places: Paths,
+        place: RecordPath,
         codec: Codec[R],
         token: bytes,
         body: bytes,
@@ -163,7 +163,7 @@ class CreateCas(_Cas[R]):
         self._doubt = True
         self._shared_loss = loss
 
-    async def _attempt(self, deadline: Deadline) -> Refusal[Sight] | None:
+    async def _attempt(self, deadline: Deadline) -> Refusal[GuardedRead] | None:
         if self._shared_loss is not None:
             loss, self._shared_loss = self._shared_loss, None
             raise loss
@@ -246,7 +246,7 @@ class CreateCas(_Cas[R]):
             self._note_done((results[-1].mzxid, 0), results[-1].version, self._stored)
         return refusal
 
-    def _judge(self, sight: Sight | None) -> Verdict:
+    def _judge(self, sight: GuardedRead | None) -> Verdict:
         assert sight is not None
         found = sight.found
         if not self._doubt:
@@ -271,7 +271,7 @@ class UpdateCas(_Cas[R]):
     def __init__(
         self,
         bridge: Bridge,
-        place: Place,
+        place: RecordPath,
         codec: Codec[R],
         token: bytes,
         expected: Identity,
@@ -288,7 +288,7 @@ class UpdateCas(_Cas[R]):
             self._guard = hints.guard
             self._prepare(hints.stored, hints.token)
 
-    async def _attempt(self, deadline: Deadline) -> Refusal[Sight] | None:
+    async def _attempt(self, deadline: Deadline) -> Refusal[GuardedRead] | None:
         czxid, data_version = self._expected
         while True:
             if self._guard is None:
@@ -321,7 +321,7 @@ class UpdateCas(_Cas[R]):
                 "this write went into the new record; read before deciding"
             )
 
-    def _judge(self, sight: Sight | None) -> Verdict:
+    def _judge(self, sight: GuardedRead | None) -> Verdict:
         assert sight is not None
         if not self._doubt:
             return Verdict.REFUSED
@@ -343,8 +343,8 @@ class DeleteCas(_Cas[R]):
     def __init__(
         self,
         bridge: Bridge,
-        lanes: DeleteLanes,
-        place: Place,
+        lanes: DeleteBatches,
+        place: RecordPath,
         codec: Codec[R],
         token: bytes,
         expected: Identity,
@@ -356,7 +356,7 @@ class DeleteCas(_Cas[R]):
         self._guard = None if hints is None else hints.guard
         self._lost: DeleteTicket | None = None
 
-    async def _attempt(self, deadline: Deadline) -> Refusal[Sight] | None:
+    async def _attempt(self, deadline: Deadline) -> Refusal[GuardedRead] | None:
         while True:
             if self._guard is None or self._doubt:
                 sight = await self._look(deadline)
@@ -376,7 +376,7 @@ class DeleteCas(_Cas[R]):
                 raise
             self._guard = None
 
-    def _judge(self, sight: Sight | None) -> Verdict:
+    def _judge(self, sight: GuardedRead | None) -> Verdict:
         assert sight is not None
         if not self._doubt:
             return Verdict.REFUSED

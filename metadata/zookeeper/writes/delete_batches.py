@@ -15,14 +15,14 @@ from typing import Final
 from kazoo.exceptions import BadVersionError, NoNodeError
 
 from hedwig.clock import Deadline
-from hedwig.metadata.zookeeper.records.paths import Place
+from hedwig.metadata.zookeeper.records.paths import RecordPath
 from hedwig.metadata.zookeeper.requests import delete_guarded, multi_refusal
 from hedwig.metadata.zookeeper.writes.guarded_read import answer
 from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge
 
-__all__ = ["DeleteLanes", "DeleteTicket"]
+__all__ = ["DeleteBatches", "DeleteTicket"]
 
 _DELETES_MAX: Final = 128
 _PATH_CHARS_MAX: Final = 128 * 1024
@@ -38,7 +38,7 @@ class DeleteTicket:
 
     __slots__ = ("answer", "data_version", "deadline", "guard", "mark", "place")
 
-    def __init__(self, place: Place, data_version: int, guard: int, deadline: Deadline) -> None:
+    def __init__(self, place: RecordPath, data_version: int, guard: int, deadline: Deadline) -> None:
         self.place = place
         self.data_version = data_version
         self.guard = guard
@@ -47,7 +47,7 @@ class DeleteTicket:
         self.answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
 
-class DeleteLanes:
+class DeleteBatches:
     """The lanes of one open store, each for as long as it has deletes to carry."""
 
     def __init__(self, bridge: Bridge, tokens: Tokens) -> None:

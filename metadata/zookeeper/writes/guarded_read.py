@@ -18,14 +18,14 @@ from hedwig.clock import Deadline
 from hedwig.errors import MetadataUnavailableError
 from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.contract.backend import StoreOptions
-from hedwig.metadata.zookeeper.records.paths import Place
+from hedwig.metadata.zookeeper.records.paths import RecordPath
 from hedwig.metadata.zookeeper.records.records import Codec
 from hedwig.metadata.zookeeper.requests import exists, get, sync
 from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion
 from hedwig.outcomes import AbortedError, ForbiddenError
 from hedwig.zookeeper import Bridge
 
-__all__ = ["Found", "Sight", "answer", "found_node", "look", "look_closely", "reading", "version_of"]
+__all__ = ["Found", "GuardedRead", "answer", "found_node", "look", "look_closely", "reading", "version_of"]
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class GuardedRead:
     """A record's node (None: absent), and its parent before that (`guard` None: absent).
 
     `mark` is the parent's content, the token of the last create or delete under it, and `mark_zxid` when it was set;
@@ -61,22 +61,22 @@ class Sight:
     mark_zxid: int = 0
 
 
-async def look(bridge: Bridge, place: Place, deadline: Deadline) -> Sight:
+async def look(bridge: Bridge, place: RecordPath, deadline: Deadline) -> GuardedRead:
     """Read a record for its own sake. Raises as `Bridge.send`."""
     stat, node = await bridge.send(deadline, exists(place.parent), get(place.path))
     parent = answer(stat)
-    return Sight(found_node(node), None if parent is None else parent.version)
+    return GuardedRead(found_node(node), None if parent is None else parent.version)
 
 
-async def look_closely(bridge: Bridge, place: Place, deadline: Deadline) -> Sight:
+async def look_closely(bridge: Bridge, place: RecordPath, deadline: Deadline) -> GuardedRead:
     """Read a record to decide a write: as of now at the leader, and with the parent's content."""
     caught_up, parent, node = await bridge.send(deadline, sync(place.parent), get(place.parent), get(place.path))
     answer(caught_up)
     found = found_node(node)
     if isinstance(parent, NoNodeError):
-        return Sight(found, None)
+        return GuardedRead(found, None)
     mark, stat = answer(parent)
-    return Sight(found, stat.version, mark, stat.mzxid)
+    return GuardedRead(found, stat.version, mark, stat.mzxid)
 
 
 def version_of(path: str, found: Found, guard: int | None, codec: Codec[Any]) -> ZnodeVersion:

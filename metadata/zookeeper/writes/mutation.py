@@ -14,18 +14,18 @@ from hedwig.metadata.calls.attempts import Attempts, Refusal
 from hedwig.metadata.contract.backend import StoreOptions
 from hedwig.metadata.contract.kinds import RecordKind
 from hedwig.metadata.contract.operations import RecordKey
-from hedwig.metadata.zookeeper.records.paths import Place, Places
+from hedwig.metadata.zookeeper.records.paths import Paths, RecordPath
 from hedwig.metadata.zookeeper.records.records import Codec, UndecodableError
 from hedwig.metadata.zookeeper.writes.cas import CreateCas, DeleteCas, UpdateCas
-from hedwig.metadata.zookeeper.writes.delete_batches import DeleteLanes
-from hedwig.metadata.zookeeper.writes.guarded_read import Found, Sight, look_closely, version_of
+from hedwig.metadata.zookeeper.writes.delete_batches import DeleteBatches
+from hedwig.metadata.zookeeper.writes.guarded_read import Found, GuardedRead, look_closely, version_of
 from hedwig.metadata.zookeeper.writes.parents import ParentForecast
 from hedwig.metadata.zookeeper.writes.tokens import Tokens
 from hedwig.metadata.zookeeper.writes.versions import Identity, ZnodeVersion, hints_of, identity_of
 from hedwig.versions import ANY, NEW, Version, Versioned
 from hedwig.zookeeper import Bridge
 
-__all__ = ["Build", "Ground", "Mutation"]
+__all__ = ["Build", "Mutation", "TableContext"]
 
 R = TypeVar("R")
 
@@ -34,12 +34,12 @@ Build: TypeAlias = Callable[[bytes | None], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Ground(Generic[R]):
+class TableContext(Generic[R]):
     """What every operation of one table works with."""
 
     bridge: Bridge
-    lanes: DeleteLanes
-    places: Places
+    lanes: DeleteBatches
+    places: Paths
     options: StoreOptions
     tokens: Tokens
     kind: RecordKind[R]
@@ -66,7 +66,9 @@ class Ground(Generic[R]):
 class Mutation(Generic[R]):
     """One write or delete, with one deadline, and one token for all of its attempts."""
 
-    def __init__(self, ground: Ground[R], key: RecordKey, place: Place, doing: str, deadline: Deadline | None) -> None:
+    def __init__(
+        self, ground: TableContext[R], key: RecordKey, place: RecordPath, doing: str, deadline: Deadline | None
+    ) -> None:
         self._ground = ground
         self._key = key
         self._place = place
@@ -140,7 +142,7 @@ class Mutation(Generic[R]):
     def _hints(self, found: Found, guard: int | None) -> ZnodeVersion:
         return version_of(self._place.path, found, guard, self._ground.codec)
 
-    async def _run(self, cas: CreateCas[R] | UpdateCas[R] | DeleteCas[R]) -> Refusal[Sight] | None:
+    async def _run(self, cas: CreateCas[R] | UpdateCas[R] | DeleteCas[R]) -> Refusal[GuardedRead] | None:
         try:
             return await cas.run(self._attempts)
         except UndecodableError as exc:
@@ -155,13 +157,13 @@ class Mutation(Generic[R]):
             self._refuse(await self._look())
         return expected
 
-    async def _look(self) -> Sight:
-        async def attempt(deadline: Deadline) -> Sight:
+    async def _look(self) -> GuardedRead:
+        async def attempt(deadline: Deadline) -> GuardedRead:
             return await look_closely(self._ground.bridge, self._place, deadline)
 
         return await self._attempts.read(attempt)
 
-    def _refuse(self, sight: Sight | None, *, is_new: bool = False) -> NoReturn:
+    def _refuse(self, sight: GuardedRead | None, *, is_new: bool = False) -> NoReturn:
         kind = self._ground.kind
         if sight is None or sight.found is None:
             raise kind.missing(self._key)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from hedwig.clock import SystemClock
-from hedwig.concurrency.rate_limiter import Pace
+from hedwig.concurrency.rate_limiter import RateLimiter
 from hedwig.hub.topics.known_owners import KnownOwners
 from hedwig.hub.topics.ownership import Ownership
 from hedwig.model import HubInfo, Topic
@@ -174,7 +174,7 @@ class _StandingClock(SystemClock):
 
 def test_pace_gives_so_many_turns_a_second_and_no_more_for_having_waited() -> None:
     clock = _StandingClock()
-    pace = Pace(50, clock)
+    pace = RateLimiter(50, clock)
     turns = 0
     for _ in range(10_000):
         while pace.wait_s() == 0:
@@ -188,7 +188,7 @@ def test_pace_gives_so_many_turns_a_second_and_no_more_for_having_waited() -> No
     assert at_once <= 6
     clock.now_s += pace.wait_s() + 1e-6
     assert pace.wait_s() == 0
-    assert Pace(0, clock).wait_s() == 0
+    assert RateLimiter(0, clock).wait_s() == 0
 
 
 async def test_hub_claims_no_faster_than_its_rate(deployment: Deployment) -> None:

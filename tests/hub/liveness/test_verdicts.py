@@ -13,7 +13,7 @@ from hedwig.hub.liveness.boot_clock import boot_time_s
 from hedwig.hub.liveness.directory import read_hubs
 from hedwig.hub.liveness.lease import Lease
 from hedwig.hub.liveness.live_set import LiveSet
-from hedwig.hub.liveness.paths import Places
+from hedwig.hub.liveness.paths import HubPaths
 from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.zookeeper import Bridge, BridgeOptions
 from tests.faults.proxy import Proxy
@@ -43,7 +43,7 @@ async def asker(options: LivenessOptions) -> AsyncIterator[Asker]:
     async with Proxy(options.zookeeper, ZooKeeperWire) as proxy:
         bridge = Bridge(proxy.address, BridgeOptions())
         await bridge.connect()
-        places = Places(options.prefix)
+        places = HubPaths(options.prefix)
         live_set = LiveSet(bridge, places, options)
         asker = Asker(proxy, bridge, live_set, Verdicts(bridge, places, live_set, options))
         yield asker
@@ -163,7 +163,7 @@ async def test_a_leader_that_nobody_follows_calls_nobody_dead(quorum: DevServers
     options = replace(options, zookeeper=f"{leader.host}:{leader.port}", operation_timeout_s=1.0)
     bridge = Bridge(options.zookeeper, BridgeOptions())
     await bridge.connect()
-    places = Places(options.prefix)
+    places = HubPaths(options.prefix)
     verdicts = Verdicts(bridge, places, LiveSet(bridge, places, options), options)
     dead = replace(hub_at(1), epoch=7)
     for server in others:

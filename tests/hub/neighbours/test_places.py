@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hedwig.hub.connections.slots import Places
+from hedwig.hub.connections.slots import Slots
 from hedwig.status import StatusCode
 from tests.faults.waiting import until
 from tests.hub.admin_client import AdminClient
@@ -104,7 +104,7 @@ class _House:
 
     def __init__(self, limit: int) -> None:
         self.now = 0.0
-        self.places = Places(limit, lambda: self.now)
+        self.places = Slots(limit, lambda: self.now)
         self._ports = iter(range(1, 1 << 16))
 
     def come(self, host: str, *, speaks: bool = True) -> _Guest | None:

@@ -15,7 +15,7 @@ from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Writ
 from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLostError, ChangesUntoldError
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS
 from hedwig.metadata.zookeeper.reads.changes import ZookeeperChanges
-from hedwig.metadata.zookeeper.records.paths import Places
+from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
 from hedwig.zookeeper import Bridge, BridgeOptions
@@ -130,7 +130,7 @@ async def test_more_changes_than_are_kept_are_said_to_be_lost(prefix: Prefix, st
     bridge = Bridge(prefix.address, BridgeOptions())
     await bridge.connect()
     try:
-        changes = ZookeeperChanges(KINDS, bridge, Places(prefix.path), _OPTIONS, changes_max=5)
+        changes = ZookeeperChanges(KINDS, bridge, Paths(prefix.path), _OPTIONS, changes_max=5)
         await changes.begin()
         topics = [Topic(b"t-%d" % number) for number in range(6)]
         await _create(store, *topics[:5])

@@ -9,13 +9,13 @@ from kazoo.client import KazooClient
 from kazoo.protocol.paths import normpath
 
 from hedwig.metadata import RecordKey
-from hedwig.metadata.zookeeper.records.paths import COMPONENTS_MAX, ESCAPE, Places, sort_key, subscriber_of, topic_of
+from hedwig.metadata.zookeeper.records.paths import COMPONENTS_MAX, ESCAPE, Paths, sort_key, subscriber_of, topic_of
 from hedwig.model import SubscriberId, Topic
 from hedwig.names import NAME_BYTES_MAX
 from tests.metadata.awkward_names import AWKWARD
 from tests.metadata.zookeeper.conftest import Prefix
 
-PLACES: Final = Places("/hedwig/region")
+PLACES: Final = Paths("/hedwig/region")
 ROOT: Final = f"{PLACES.topics}/"
 
 _PLAIN: Final = [b"a", b"b", b"/", b".", b"%", b"=", b" ", ESCAPE.encode(), b"%2f", "é".encode()]
@@ -145,7 +145,7 @@ def test_ways_down_end_at_the_parent() -> None:
 
 
 def test_the_server_stores_awkward_paths_byte_for_byte(raw: KazooClient, prefix: Prefix) -> None:
-    places = Places(prefix.path)
+    places = Paths(prefix.path)
     raw.ensure_path(places.topics)
     wanted = set()
     for name in [name for name in AWKWARD if len(_topic_path(name).split("/")) < 50]:

@@ -47,7 +47,7 @@ from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.metadata.hbase.native.wire.regions import Server
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 
-__all__ = ["GATHERING", "Gathering", "Lane", "tell"]
+__all__ = ["GATHERING", "Batcher", "Gathering", "tell"]
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Gathering:
 GATHERING: Final = Gathering()
 
 
-class Lane:
+class Batcher:
     """The lane to one region server. `in_flight_max` bounds how many actions are under way at once."""
 
     def __init__(self, link: Link, clock: Clock, in_flight_max: int, gathering: Gathering) -> None:

@@ -5,7 +5,7 @@ from typing import Final, NoReturn, TypeVar
 
 from hedwig.clock import Clock, Deadline
 from hedwig.errors import LayoutMissingError, MetadataError
-from hedwig.metadata.hbase.native.cluster.batching import Gathering, Lane
+from hedwig.metadata.hbase.native.cluster.batching import Batcher, Gathering
 from hedwig.metadata.hbase.native.cluster.links import DATA, MASTER, Links, Route
 from hedwig.metadata.hbase.native.cluster.locations import Locations
 from hedwig.metadata.hbase.native.cluster.meta import find_region, has_table, list_regions, meta_region
@@ -46,7 +46,7 @@ class Cluster:
         self._identity = identity
         self._links = Links(self._lost, route, identity.user)
         self.registry = make_registry(self._links)
-        self._lanes: dict[Server, Lane] = {}
+        self._lanes: dict[Server, Batcher] = {}
         self._locations: dict[str, Locations] = {}
         self._meta: Region | None = None
         self._master: Server | None = None
@@ -81,12 +81,12 @@ class Cluster:
             raise LayoutMissingError(f"HBase has no table {table}; {self._advice}")
         raise NowhereError(table)
 
-    def lane(self, server: Server) -> Lane:
+    def lane(self, server: Server) -> Batcher:
         """Return the lane for actions on rows to a region server."""
         found = self._lanes.get(server)
         if found is None:
             link = self._links.to(server, DATA)
-            found = self._lanes[server] = Lane(link, self._clock, self._in_flight_max, self._gathering)
+            found = self._lanes[server] = Batcher(link, self._clock, self._in_flight_max, self._gathering)
         return found
 
     async def data_connection(self, server: Server, deadline: Deadline, *, in_blocks: bool = False) -> Connection:

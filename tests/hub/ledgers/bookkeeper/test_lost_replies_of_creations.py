@@ -11,8 +11,8 @@ import pytest
 from hedwig.clock import Clock
 from hedwig.errors import LedgerError
 from hedwig.hub.logs.ledger_deletions import LedgerDeletions
-from hedwig.hub.logs.log_context import LogStore
-from hedwig.hub.logs.recent_messages import TailMemory
+from hedwig.hub.logs.log_context import LogContext
+from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import TopicPersistenceManager
 from hedwig.model import Topic
@@ -25,16 +25,16 @@ AWAY_S = 300.0
 
 
 @asynccontextmanager
-async def logs_in(room: Room, clock: Clock) -> AsyncIterator[LogStore]:
+async def logs_in(room: Room, clock: Clock) -> AsyncIterator[LogContext]:
     """Yield what logs make their ledgers by."""
     options = HubOptions(operation_timeout_s=2.0)
     deletions = LedgerDeletions(clock, options.operation_timeout_s, room.store)
     persistence = cast(TopicPersistenceManager, None)
-    yield LogStore(room.store, persistence, options, TailMemory(0), b"", deletions)
+    yield LogContext(room.store, persistence, options, RecentMessages(0), b"", deletions)
     await deletions.close()
 
 
-async def fail_to_make(room: Room, logs: LogStore, lost: LostCreation) -> None:
+async def fail_to_make(room: Room, logs: LogContext, lost: LostCreation) -> None:
     room.metadata.lost_creation = lost
     with pytest.raises((LedgerError, TimeoutError)):
         await logs.new_ledger(T)
