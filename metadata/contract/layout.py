@@ -39,7 +39,7 @@ def check_layout(found: Layout | None, *, kind: str, url: str, major: int = FORM
             f"use the URL scheme of {found.kind!r}, or an empty place"
         )
     if found.major != major:
-        newer = "newer: upgrade this software" if found.major > major else "older: upgrade the store"
+        newer = "newer: upgrade this software" if found.major > major else "older: only earlier software reads it"
         raise LayoutMismatchError(
             f"the metadata at {url} has format {found.major}.{found.minor} of {found.kind!r}, "
             f"this software reads format {major}; the store is {newer}"

@@ -9,13 +9,11 @@ from hedwig.errors import ConfigurationError, LayoutMissingError
 from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions
 from hedwig.metadata.contract.layout import Layout, check_layout
 from hedwig.metadata.contract.url import MetadataUrl
-from hedwig.metadata.migration.upgrades import StoreUpgrade
 from hedwig.metadata.zookeeper.backend import ZookeeperBackend
 from hedwig.metadata.zookeeper.foreign_nodes import refuse_foreign_place
 from hedwig.metadata.zookeeper.layout import KIND, has_topics, read_layout, write_layout
 from hedwig.metadata.zookeeper.records.paths import Paths, legal_component
 from hedwig.metadata.zookeeper.session import connect
-from hedwig.metadata.zookeeper.upgrading import ZookeeperUpgrade
 from hedwig.metadata.zookeeper.writes.wiping import delete_tree
 from hedwig.zookeeper import Bridge
 
@@ -49,15 +47,6 @@ class _ZookeeperFactory:
             raise
         return ZookeeperBackend(bridge, places, url.endpoints(_PORT), options)
 
-    async def open_upgrade(self, url: MetadataUrl, options: StoreOptions) -> StoreUpgrade:
-        places = _places(url)
-        bridge = await _connect(url, options)
-        try:
-            return await ZookeeperUpgrade.open(bridge, places, options, url)
-        except BaseException:
-            await bridge.close()
-            raise
-
     async def format(self, url: MetadataUrl, options: StoreOptions, *, wipe: bool = False) -> Layout:
         places = _places(url)
         async with _connection(url, options) as bridge:
@@ -84,7 +73,7 @@ async def _look(bridge: Bridge, places: Paths, url: MetadataUrl, options: StoreO
     if found is None and is_there:
         raise LayoutMissingError(
             f"the metadata at {url.text} have no layout record, like those of the original's releases 4.0 and 4.1; "
-            f"bring them up to date with: hedwig-admin metadata upgrade --metadata '{url.text}'"
+            "start a hub of its release 4.2 or 4.3 there, which makes that record"
         )
     return found, is_there
 

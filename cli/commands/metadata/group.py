@@ -13,7 +13,6 @@ from hedwig.cli.commands.metadata.importing import import_store
 from hedwig.cli.commands.metadata.migrate import migrate_store
 from hedwig.cli.commands.metadata.repair import repair_store
 from hedwig.cli.commands.metadata.thaw import thaw_store
-from hedwig.cli.commands.metadata.upgrade import upgrade_store
 from hedwig.cli.deployment.cluster_access import ClusterAccess, cluster_options
 from hedwig.cli.deployment.living_hubs import LivingHubs
 from hedwig.cli.errors import CommandError, counted
@@ -31,7 +30,7 @@ _WITHOUT_REGIONS: Final = frozenset({"sqlite", "zookeeper"})
 
 @click.group(cls=AdminGroup, example="hedwig-admin metadata stats")
 def metadata() -> None:
-    """Lay out, describe and count a metadata store; check and repair it; export, import, migrate and upgrade it."""
+    """Lay out, describe and count a metadata store; check and repair it; export, import and migrate it."""
 
 
 @metadata.command("format", example="hedwig-admin metadata format --regions 16")
@@ -146,7 +145,7 @@ def sweep(settings: Settings, hours: float, dry_run: bool) -> None:
     with_store(settings, remove)
 
 
-for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store, upgrade_store):
+for command in (check_store, repair_store, export_store, import_store, migrate_store, thaw_store):
     metadata.add_command(command)
 
 

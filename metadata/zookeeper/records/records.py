@@ -30,7 +30,7 @@ from hedwig.wire.values import (
     unknown_of,
 )
 
-__all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError", "is_before_preferences"]
+__all__ = ["LEDGER_RANGES", "SUBSCRIPTION", "Codec", "UndecodableError"]
 
 R = TypeVar("R")
 M = TypeVar("M", bound="_Stamped")
@@ -182,28 +182,19 @@ def _overlay_ranges(message: pb.LedgerRanges, record: LedgerRanges) -> pb.Ledger
 # --------------------------------------------------------------------------------------------------------- subscription
 
 
-def is_before_preferences(data: bytes) -> bool:
-    """Say whether a stored subscription is of releases 4.0 or 4.1, or keeps its bound where these did.
-
-    Raises: UndecodableError - it is no subscription at all.
-    """
-    message, is_bare = _parse_any_subscription(data)
-    return is_bare or message.state.HasField("messageBound")
-
-
-def _parse_any_subscription(data: bytes) -> tuple[pb.SubscriptionData, bool]:
-    """Read a SubscriptionData, or a bare SubscriptionState, which does not parse as one; say whether it is bare."""
+def _parse_any_subscription(data: bytes) -> pb.SubscriptionData:
+    """Read a SubscriptionData, or what releases 4.0 and 4.1 wrote: a bare SubscriptionState, which parses as none."""
     try:
-        return _parse(pb.SubscriptionData(), data), False
+        return _parse(pb.SubscriptionData(), data)
     except UndecodableError as not_data:
         try:
-            return pb.SubscriptionData(state=_parse(pb.SubscriptionState(), data)), True
+            return pb.SubscriptionData(state=_parse(pb.SubscriptionState(), data))
         except UndecodableError:
             raise not_data from None
 
 
 def _parse_subscription(data: bytes) -> pb.SubscriptionData:
-    message, _ = _parse_any_subscription(data)
+    message = _parse_any_subscription(data)
     if message.state.HasField("messageBound"):
         # Where releases before the preferences kept it.
         if not message.preferences.HasField("messageBound"):
