@@ -6,10 +6,10 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
+from tests.checkout import CHECKOUT
+
 FOLDERS: Final = ("hedwig", "metadata", "hub", "cli", "pipeline", "pyspark_hedwig")
 """All but the benchmarks: what these compare with, developers have."""
 BROUGHT: Final = {"py4j"}
@@ -28,7 +28,7 @@ def _normal(name: str) -> str:
 
 def _declared() -> set[str]:
     """Return the names of what is needed to use the project, with whatever extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     extras = [each for name, each in project["optional-dependencies"].items() if name != "dev"]
     return {_name(requirement) for each in (project["dependencies"], *extras) for requirement in each}
 
@@ -46,9 +46,9 @@ def test_what_is_imported_is_declared() -> None:
     known = {*sys.stdlib_module_names, "hedwig", *BROUGHT}
     undeclared = set()
     for folder in FOLDERS:
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in (CHECKOUT / folder).rglob("*.py"):
             for name in _imported(ast.parse(path.read_bytes())):
                 top = name.partition(".")[0]
                 if top not in known and declared.isdisjoint(map(_normal, brings.get(top, ()))):
-                    undeclared.add((top, path.relative_to(ROOT).as_posix()))
+                    undeclared.add((top, path.relative_to(CHECKOUT).as_posix()))
     assert undeclared == set()

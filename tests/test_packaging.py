@@ -12,8 +12,9 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[1]
-LINKED: Final = sorted(path.name for path in (ROOT / "hedwig").iterdir() if path.is_symlink())
+from tests.checkout import CHECKOUT
+
+LINKED: Final = sorted(path.name for path in (CHECKOUT / "hedwig").iterdir() if path.is_symlink())
 BUILD_S: Final = 300.0
 
 
@@ -30,7 +31,9 @@ def _build(source: Path, target: Path, *what: str) -> Path:
 def _modules() -> set[str]:
     """Return the modules in the checkout, by the names that they have once installed."""
     found = (
-        path.relative_to(ROOT) for top in ("hedwig", "pyspark_hedwig", *LINKED) for path in (ROOT / top).rglob("*.py")
+        path.relative_to(CHECKOUT)
+        for top in ("hedwig", "pyspark_hedwig", *LINKED)
+        for path in (CHECKOUT / top).rglob("*.py")
     )
     return {(Path("hedwig") / path if path.parts[0] in LINKED else path).as_posix() for path in found}
 
@@ -38,7 +41,7 @@ def _modules() -> set[str]:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The files of the wheel that is built from the checkout."""
-    return set(zipfile.ZipFile(_build(ROOT, tmp_path_factory.mktemp("wheel"), "--wheel")).namelist())
+    return set(zipfile.ZipFile(_build(CHECKOUT, tmp_path_factory.mktemp("wheel"), "--wheel")).namelist())
 
 
 def test_wheel_has_every_module_under_one_name(wheel: set[str]) -> None:
@@ -49,7 +52,7 @@ def test_wheel_has_every_module_under_one_name(wheel: set[str]) -> None:
 
 
 def test_sdist_builds_the_same_wheel(wheel: set[str], tmp_path: Path) -> None:
-    with tarfile.open(_build(ROOT, tmp_path / "sdist", "--sdist")) as sdist:
+    with tarfile.open(_build(CHECKOUT, tmp_path / "sdist", "--sdist")) as sdist:
         sdist.extractall(tmp_path / "source", filter="data")
     (source,) = (tmp_path / "source").iterdir()
     assert set(zipfile.ZipFile(_build(source, tmp_path / "wheel", "--wheel")).namelist()) == wheel
@@ -59,7 +62,7 @@ def test_sdist_builds_the_same_wheel(wheel: set[str], tmp_path: Path) -> None:
 def test_part_has_no_second_name(name: str) -> None:
     """In a checkout, and where it is installed to be edited, Python finds the folder on top, too."""
     ran = subprocess.run(
-        [sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", f"import {name}"], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.returncode == 1
     assert ran.stderr.endswith(f"ImportError: {name} is imported as hedwig.{name}, by that name alone\n")

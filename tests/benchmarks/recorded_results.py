@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.benchmarks.runs.results import Measurement, Result
+from tests.checkout import CHECKOUT
 
 __all__ = ["COMMITTED", "OUT_OF_TIME", "THREE_BACKENDS", "changed", "three_backends", "wall"]
 
@@ -13,7 +14,7 @@ THREE_BACKENDS: Final = _RECORDED / "three-backends.json"
 """SQLite, ZooKeeper and HBase, 300 and 3,000 topics, three rounds of a few workloads; ended by Ctrl-C."""
 OUT_OF_TIME: Final = _RECORDED / "sqlite-out-of-time.json"
 """SQLite alone, 20 topics; 20,000 could not be made in a second."""
-COMMITTED: Final = Path(__file__).parents[2] / "benchmarks" / "results"
+COMMITTED: Final = CHECKOUT / "benchmarks" / "results"
 
 
 def three_backends() -> Result:

@@ -21,9 +21,9 @@ from hedwig.benchmarks.suites.cas.suite import OPERATIONS, SMOKE_CAS, cas_cases
 from hedwig.benchmarks.suites.hub.suite import Case
 from hedwig.metadata import open_metadata
 from tests.benchmarks.processes import processes_over
+from tests.checkout import CHECKOUT
 from tests.servers import RunningServers
 
-SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
 
 
@@ -35,7 +35,7 @@ def test_every_driver_does_every_operation(servers: RunningServers, tmp_path: Pa
     arguments = ["--sizes", "smoke", "--dir", str(servers.launcher.directory), "--result", str(output)]
     run = subprocess.run(
         [sys.executable, "-m", "hedwig.benchmarks", "cas", *arguments, "--data", str(tmp_path / "data")],
-        cwd=SOURCES,
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
         timeout=280,
@@ -122,7 +122,7 @@ def test_who_ends_a_run_keeps_what_was_measured_and_leaves_no_server(number: sig
     arguments = ["read", "update", "--sizes", "smoke", "--driver", "zookeeper-plain", "--rounds", "100000"]
     arguments += ["--data", str(data), "--result", str(output)]
     command = [sys.executable, "-m", "hedwig.benchmarks", "cas", *arguments]
-    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         said = []
         for line in run.stderr:

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 from hedwig.benchmarks.main import main
 from hedwig.benchmarks.report.document import parts, section
 from hedwig.benchmarks.runs.results import Result
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
-DOCUMENT = SOURCES / "docs" / "benchmarks.md"
-RESULTS = sorted((SOURCES / "benchmarks" / "results").glob("*.json"))
+DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
+RESULTS = sorted((CHECKOUT / "benchmarks" / "results").glob("*.json"))
 SMALLEST = min(RESULTS, key=lambda path: path.stat().st_size)
 
 

@@ -14,8 +14,8 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.servers import HEAP_MB
 from hedwig.benchmarks.suites.hub.suite import LEDGERS, MEASUREMENTS, SMOKE, cases
 from tests.benchmarks.processes import processes_over
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
 ON = ("cluster-4.3", "original")
 DRIVERS = ("raw", "java", LEDGERS)
@@ -28,7 +28,7 @@ def _command(place: Path, *arguments: str) -> list[str]:
 
 def _bench(place: Path, *arguments: str) -> tuple[Result, str]:
     run = subprocess.run(
-        _command(place, *arguments), cwd=SOURCES, capture_output=True, text=True, timeout=420, check=False
+        _command(place, *arguments), cwd=CHECKOUT, capture_output=True, text=True, timeout=420, check=False
     )
     assert run.returncode == 0, run.stderr
     result = Result.read(place / "result.json")
@@ -78,7 +78,7 @@ def test_both_hubs_do_everything_and_the_ledger_client_appends(tmp_path: Path) -
 def _end_at(place: Path, case: str, arguments: list[str]) -> Result:
     """End a run once it comes to a case, and return what it leaves: a file that is not whole, and no server."""
     command = _command(place, *arguments)
-    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         said = []
         for line in run.stderr:

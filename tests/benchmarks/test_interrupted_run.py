@@ -9,8 +9,8 @@ import pytest
 
 from hedwig.benchmarks.runs.results import Result
 from tests.benchmarks.processes import processes_over
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
 
 
@@ -21,7 +21,7 @@ def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     # The second measurement would not end before somebody interrupts it.
     arguments += ["--subscriptions", "10000000", "--data", str(data), "--output", str(output)]
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", *arguments]
-    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         said = []
         for line in run.stderr:
@@ -47,7 +47,7 @@ def test_a_run_that_was_ended_goes_on_later(tmp_path: Path) -> None:
     arguments = ["publish", "deliver", "--sizes", "smoke", "--driver", "raw", "--rate", "0"]
     arguments += ["--data", str(data), "--output", str(output)]
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", *arguments]
-    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         for line in run.stderr:
             if line.startswith("[2/2"):
@@ -58,7 +58,7 @@ def test_a_run_that_was_ended_goes_on_later(tmp_path: Path) -> None:
     assert not processes_over(data)
     (first,) = Result.read(output).measurements
     again = subprocess.run(
-        [*command, "--resume"], cwd=SOURCES, capture_output=True, text=True, timeout=120, check=False
+        [*command, "--resume"], cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False
     )
     assert again.returncode == 0, again.stderr
     after = Result.read(output)

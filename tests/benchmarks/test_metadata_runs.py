@@ -28,8 +28,8 @@ from hedwig.benchmarks.suites.metadata.suite import SMOKE, Stage, Step, stages
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
 from hedwig.metadata import open_metadata
 from tests.benchmarks.processes import processes_over
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
 (STAGE,) = stages(workload_files(), ORDER, SMOKE, 1)
 FEW = ("claim", "consume", "read-subscriptions")
@@ -53,7 +53,7 @@ def _command(directory: Path, *arguments: str) -> list[str]:
 
 def _run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        _command(directory, *arguments), cwd=SOURCES, capture_output=True, text=True, timeout=290, check=False
+        _command(directory, *arguments), cwd=CHECKOUT, capture_output=True, text=True, timeout=290, check=False
     )
 
 
@@ -141,7 +141,7 @@ def test_a_run_that_is_done_is_not_done_again_and_may_have_more_rounds(tmp_path:
 def test_who_ends_a_run_keeps_what_was_measured_and_can_go_on(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     command = _command(directory, *FEW, "--backend", "sqlite")
-    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         told: list[str] = []
         for line in run.stderr:
@@ -193,7 +193,7 @@ def test_servers_are_started_measured_restarted_and_ended(tmp_path: Path) -> Non
     arguments = [*names, "--topics", "20", *(word for backend in backends for word in ("--backend", backend))]
     run = subprocess.run(
         _command(tmp_path / "run", *arguments),
-        cwd=SOURCES,
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
         timeout=590,
@@ -245,7 +245,7 @@ def test_a_server_that_ends_is_a_wall_and_the_run_goes_on(tmp_path: Path) -> Non
     names = ("claim", "read-owner", "recreate")
     command = _command(directory, *names, "--backend", "zookeeper", "--topics", "20", *lengths)
     killed = False
-    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         said = []
         for line in run.stderr:

@@ -25,9 +25,9 @@ from hedwig.metadata import open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
 from tests.benchmarks.processes import processes_over
+from tests.checkout import CHECKOUT
 from tests.signals import born_with
 
-SOURCES = Path(__file__).parents[2]
 INTERRUPTED = 130
 FEW = ("claim", "consume", "recreate")
 (STAGE,) = stages(workload_files(), FEW, SMOKE, 1)
@@ -49,7 +49,7 @@ def _command(directory: Path, *arguments: str) -> list[str]:
 
 
 def _started(command: list[str], **given: Any) -> AbstractContextManager["subprocess.Popen[str]"]:
-    return subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **given)
+    return subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **given)
 
 
 def _await(run: "subprocess.Popen[str]", words: str) -> list[str]:
@@ -126,7 +126,7 @@ def test_what_is_left_of_a_stage_that_is_done_is_removed_too(tmp_path: Path) -> 
         left = tmp_path / "run" / "servers" / "synced-2"
         left.mkdir(parents=True)
         (left / "metadata.sqlite").write_bytes(b"left")
-        run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=120, check=False)
+        run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False)
         assert run.returncode == 0, run.stderr
         assert not (tmp_path / "run" / "servers").exists()
 
@@ -135,7 +135,7 @@ def test_a_second_run_in_the_same_place_is_refused(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     command = _command(directory, "claim", "--backend", "sqlite", "--topics", "20")
     with locked(directory / "servers" / "lock", 0.0):
-        run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=120, check=False)
+        run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 1
     assert f"another run is at work in {directory / 'servers'}: wait for it, or give another --run" in run.stderr
 
@@ -197,7 +197,7 @@ def test_a_server_that_does_not_start_is_a_wall_and_the_run_goes_on(tmp_path: Pa
     backends = ["--backend", "zookeeper", "--backend", "sqlite"]
     run = subprocess.run(
         _command(directory, "claim", *backends, "--topics", "20", "--unsynced-topics", "20"),
-        cwd=SOURCES,
+        cwd=CHECKOUT,
         env={**os.environ, "JAVA_HOME": str(java.parents[1])},
         capture_output=True,
         text=True,

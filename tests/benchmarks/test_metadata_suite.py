@@ -13,10 +13,10 @@ from hedwig.benchmarks.stores.servers import RESTARTED
 from hedwig.benchmarks.suites.metadata.progress import Progress
 from hedwig.benchmarks.suites.metadata.suite import CLAIMING, FULL, QUICK, SMOKE, USUAL, MetadataSizes, Stage, stages
 from hedwig.benchmarks.suites.metadata.workloads import ORDER, workload_files
+from tests.checkout import CHECKOUT
 
 FILES = workload_files()
 UNSYNCED_ALONE = MetadataSizes(topics=(), unsynced_topics=(10_000, 100_000))
-SOURCES = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -29,7 +29,7 @@ def test_each_workload_says_what_it_does(name: str) -> None:
         assert (each.name, each.topics, each.subscribers, each.seed) == (name, 100, 2, 3)
         assert (each.seconds, each.warmup_s) == (4.0 if each.is_open_loop else 2.0, 0.5)
         assert Workload.from_json(each.to_json()) == each
-    assert f"`{name}`" in (SOURCES / "docs" / "benchmarks.md").read_text()
+    assert f"`{name}`" in (CHECKOUT / "docs" / "benchmarks.md").read_text()
 
 
 def test_the_usual_workloads_have_both_loops_and_both_choices_of_keys() -> None:

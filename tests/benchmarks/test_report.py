@@ -36,8 +36,8 @@ from hedwig.histograms import PERCENTILES
 from tests.benchmarks.known_times import LONGER, timed
 from tests.benchmarks.pictures import BLUE, GREEN, ORANGE, picture, share
 from tests.benchmarks.recorded_results import COMMITTED, OUT_OF_TIME, THREE_BACKENDS, changed, three_backends, wall
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
 _VOID = frozenset({"meta", "img", "br"})
 
 
@@ -175,7 +175,7 @@ def test_the_same_results_make_the_same_bytes_whatever_the_users_own_style_is(
     (tmp_path / "matplotlibrc").write_text("font.size: 30\naxes.facecolor: black\nsavefig.dpi: 40\n")
     environment = {**os.environ, "PYTHONHASHSEED": "7", "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
     command = [sys.executable, "-m", "hedwig.benchmarks", "report", str(OUT_OF_TIME), "-o", str(tmp_path / "again")]
-    subprocess.run(command, cwd=SOURCES, env=environment, check=True, timeout=280, capture_output=True)
+    subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=280, capture_output=True)
     again = {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
     assert again == {path.name: path.read_bytes() for path in made_of_walls.iterdir()}
 

@@ -11,8 +11,8 @@ from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.cases import HubCases
 from hedwig.benchmarks.suites.hub.process import HubProcess
 from hedwig.benchmarks.suites.hub.suite import MEASUREMENTS, SMOKE, Case, cases
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
 LATENCIES = ("service", "response")
 
 
@@ -22,7 +22,7 @@ def _bench(place: Path, *arguments: str) -> Result:
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", "--sizes", "smoke", "--output", str(output)]
     run = subprocess.run(
         [*command, "--data", str(place / "data"), *arguments],
-        cwd=SOURCES,
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
         timeout=200,

@@ -14,8 +14,8 @@ from hedwig.benchmarks.report.tables import markdown
 from hedwig.benchmarks.runs.results import Measurement, Result
 from hedwig.benchmarks.suites.hub.stored_suite import STORED_MEASUREMENTS, STORED_SIZES, STORES, stored_cases, warming
 from tests.benchmarks.processes import processes_over
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
 SIZES = STORED_SIZES["smoke"]
 (TOPICS,) = SIZES.topics
 
@@ -33,7 +33,7 @@ def _bench(place: Path, *arguments: str) -> Result:
     ]
     run = subprocess.run(
         [*command, "--data", str(place / "data"), *arguments],
-        cwd=SOURCES,
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
         timeout=280,
@@ -166,7 +166,7 @@ def test_a_run_that_was_ended_goes_on_with_a_store_that_is_filled_again(tmp_path
     arguments = ["own", "publish-first", "--on", "zookeeper", "--sizes", "smoke", "--rate", "0"]
     arguments += ["--output", str(tmp_path / "result.json"), "--data", str(tmp_path / "data")]
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", *arguments]
-    with subprocess.Popen(command, cwd=SOURCES, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         for line in run.stderr:
             if line.startswith("[3/3"):

@@ -14,8 +14,8 @@ from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.suites.hub.servers import HEAP_MB
 from hedwig.benchmarks.suites.takeover.sizes import TakeoverSizes
 from tests.benchmarks.processes import processes_over
+from tests.checkout import CHECKOUT
 
-SOURCES = Path(__file__).parents[2]
 TOPICS = 400
 USED = 40
 SIZES = ["--topics", str(TOPICS), "--used", str(USED), "--attached", "20", "--hubs", "3", "--rate", "80"]
@@ -27,7 +27,7 @@ def test_topics_of_a_killed_hub_are_served_again_while_others_go_on(tmp_path: Pa
     command = [sys.executable, "-m", "hedwig.benchmarks", "takeover", "--quick", *SIZES, "--ask", "1"]
     command += ["--session-timeout", "2", "--before", "2", "--after", "2"]
     command += ["--result", str(output), "--data", str(data)]
-    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stderr
     result = Result.read(output)
     assert result.is_complete
@@ -72,7 +72,7 @@ def test_with_metadata_in_zookeeper_the_hubs_take_topics_of_a_filled_store_over(
     command = [sys.executable, "-m", "hedwig.benchmarks", "takeover", "--quick", *SIZES, "--metadata", "zookeeper"]
     command += ["--stored", "1000", "--session-timeout", "2", "--before", "2", "--after", "2", "--rounds", "2"]
     command += ["--result", str(output), "--data", str(data)]
-    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stderr
     measurements = Result.read(output).measurements
     assert len(measurements) == 2
@@ -105,7 +105,7 @@ def test_hubs_take_topics_over_of_which_records_alone_name_the_dead_one(store: s
     ]
     command += ["--stored", "1000", "--write-owners", "--session-timeout", "2", "--before", "2", "--after", "2"]
     command += ["--result", str(output), "--data", str(data)]
-    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stderr
     (measurement,) = Result.read(output).measurements
     assert measurement.wall is None, measurement.wall
@@ -124,7 +124,7 @@ def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path
     command += ["--metadata", "zookeeper", "--metadata", "hbase", "--used", "10", "--attached", "5", "--rate", "20"]
     command += ["--session-timeout", "2", "--before", "1", "--after", "1", "--ask", "1"]
     command += ["--result", str(output), "--data", str(data)]
-    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=450, check=False)
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=450, check=False)
     assert run.returncode == 0, run.stderr
     result = Result.read(output)
     found = [(each.on, each.workload.topics) for each in result.measurements]
@@ -147,11 +147,13 @@ def test_stores_and_sizes_take_turns_each_with_servers_of_its_own(tmp_path: Path
     assert charts == [f"A hub is killed: {topics} topics, 2 hubs, metadata in {names[on]}" for on, topics in found]
     assert list(data.iterdir()) == []
     assert not processes_over(data)
-    again = subprocess.run([*command, "--resume"], cwd=SOURCES, capture_output=True, text=True, timeout=60, check=False)
+    again = subprocess.run(
+        [*command, "--resume"], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert again.returncode == 0, again.stderr
     assert "ready" not in again.stderr, "nothing was left to measure"
     other = subprocess.run(
-        [*command, "--resume", "--seed", "2"], cwd=SOURCES, capture_output=True, text=True, timeout=60, check=False
+        [*command, "--resume", "--seed", "2"], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
     )
     assert other.returncode == 1
     assert "give the same options, or another --result" in other.stderr

@@ -8,15 +8,14 @@ from hedwig.benchmarks.load.arrivals import Arrivals
 from hedwig.benchmarks.runs.results import Result
 from hedwig.benchmarks.suites.hub.suite import DELIVER, MEASUREMENTS, PLACES, SMOKE, ZNODES, cases
 from tests.benchmarks.processes import processes_over
-
-SOURCES = Path(__file__).parents[2]
+from tests.checkout import CHECKOUT
 
 
 def test_every_message_reaches_every_subscriber_once_and_in_order(tmp_path: Path) -> None:
     output, data = tmp_path / "result.json", tmp_path / "data"
     command = [sys.executable, "-m", "hedwig.benchmarks", "hub", "deliver", "--sizes", "smoke", "--driver", ZNODES]
     command += ["--driver", "client", "--output", str(output), "--data", str(data), "--warm", "0.2"]
-    run = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=200, check=False)
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stderr
     result = Result.read(output)
     assert result.is_complete

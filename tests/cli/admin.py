@@ -15,6 +15,7 @@ from typing import Any, Final
 from click.testing import CliRunner
 
 from hedwig.cli.main import main
+from tests.checkout import CHECKOUT
 
 __all__ = ["DEADLINE_S", "PROGRAM_TELLING_ITS_PEAK", "Admin", "Ran", "wait_until"]
 
@@ -155,7 +156,7 @@ class Admin:
     def whole_environment(self, **extra: str) -> dict[str, str]:
         """Return the environment of a process of its own."""
         # The directory of the sources, as a test run has it and a process in another directory has not.
-        sources = str(Path(__file__).parents[2])
+        sources = str(CHECKOUT)
         return {**os.environ, **self.environment, "PYTHONPATH": sources, **extra}
 
 

@@ -1,13 +1,13 @@
 """The package graph of examples/data, loaded as a user does it and held to what was counted in the files."""
 
-from pathlib import Path
 from typing import Final
 
+from tests.checkout import CHECKOUT
 from tests.cli.admin import Admin, Ran
 
 __all__ = ["check_package_graph"]
 
-_DATA: Final = Path(__file__).parents[2] / "examples" / "data"
+_DATA: Final = CHECKOUT / "examples" / "data"
 _DEADLINE_S: Final = 1200.0
 _TOPICS: Final = 63_666
 _SUBSCRIPTIONS: Final = 277_181

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.checkout import CHECKOUT
 from tests.cli.admin import Admin, wait_until
 
 __all__ = ["COLUMNS", "LINES", "Terminal"]
@@ -40,7 +41,7 @@ class Terminal:
     ) -> None:
         self._server = f"hedwig-{uuid.uuid4().hex}"
         self._directory = admin.directory
-        given = {**admin.environment, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+        given = {**admin.environment, "PYTHONPATH": str(CHECKOUT), **environment}
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
         # Left open, so that the screen shows how the command ended.
         place = "" if into is None else f" > {shlex.quote(str(into))}"

@@ -9,11 +9,11 @@ import click
 import pytest
 
 from hedwig.cli.main import main
+from tests.checkout import CHECKOUT
 from tests.cli.command_tree import EVERY_COMMAND, leaves
 
-PROJECT: Final = Path(__file__).parents[2]
-PAGES: Final = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
-PAGE: Final = (PROJECT / "docs" / "admin.md").read_text()
+PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
+PAGE: Final = (CHECKOUT / "docs" / "admin.md").read_text()
 SECTIONS: Final[dict[str, str]] = dict(
     re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.MULTILINE)
 )

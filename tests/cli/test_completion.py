@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.cli.errors import ExitCode
+from tests.checkout import CHECKOUT
 from tests.cli.admin import DEADLINE_S, Admin, Ran
 from tests.cli.terminal import Terminal
 
@@ -163,7 +164,7 @@ def installed(admin: Admin, tmp_path: Path) -> Mapping[str, str]:
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\n{_AS_INSTALLED}\n")
     program.chmod(0o755)
-    return {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(CHECKOUT)}
 
 
 def _in_shell(admin: Admin, installed: Mapping[str, str], *command: str) -> list[str]:

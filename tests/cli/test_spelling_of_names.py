@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,10 +9,10 @@ from hedwig.cli.errors import ExitCode
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import TopicBusyError
 from hedwig.model import SubscriberId, Topic
+from tests.checkout import CHECKOUT
 from tests.cli.admin import Admin
 from tests.cli.hub_and_admin import HubAndAdmin
 
-PROJECT = Path(__file__).parents[2]
 NAME = "\\xff\\\\it's"
 """Not UTF-8, with a backslash and a quote: Python spells each of them in another way."""
 
@@ -75,7 +74,7 @@ def test_what_hubs_and_clients_say_names_it_so_too(pair: HubAndAdmin) -> None:
 
 
 def test_no_message_spells_a_name_as_python_does() -> None:
-    sources = [path for folder in ("cli", "hub", "hedwig", "metadata") for path in (PROJECT / folder).rglob("*.py")]
+    sources = [path for folder in ("cli", "hub", "hedwig", "metadata") for path in (CHECKOUT / folder).rglob("*.py")]
     assert len(sources) > 200
     wrong = [path.name for path in sources if re.search(r"show_name\([^()]*\)!r|repr\(show_name", path.read_text())]
     assert wrong == []

@@ -23,11 +23,11 @@ from hedwig.errors import (
     UncertainAnswerError,
 )
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
+from tests.checkout import CHECKOUT
 from tests.hub.running import RunningHub
 
 ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
 PATIENCE_S: Final = 30.0
-SOURCES: Final = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def start_script(hub: HubAddress, topic: Topic, text: str) -> "subprocess.Popen[
     )
     return subprocess.Popen(
         [sys.executable, "-c", head + text],
-        cwd=SOURCES,
+        cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -4,15 +4,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.checkout import CHECKOUT
 from tests.client.tls import TlsHub
 
-SOURCES: Final = Path(__file__).parents[2]
-PAGE: Final = (SOURCES / "docs" / "client.md").read_text()
+PAGE: Final = (CHECKOUT / "docs" / "client.md").read_text()
 EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -33,7 +32,7 @@ def test_example(hub: TlsHub, text: str, printed: str) -> None:
     here = here.replace('"hub-certificate.pem"', repr(str(hub.certificate)))
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", here],
-        cwd=SOURCES,
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
         timeout=60,

@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-__all__ = ["DOCKER", "PROJECT", "is_one_shot", "read_compose_file"]
+from tests.checkout import CHECKOUT
 
-PROJECT: Final = Path(__file__).parents[2]
-DOCKER: Final = PROJECT / "docker"
+__all__ = ["DOCKER", "is_one_shot", "read_compose_file"]
+
+DOCKER: Final = CHECKOUT / "docker"
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+):-((?:[^${}]|\$\{[^{}]*\})*)\}")
 

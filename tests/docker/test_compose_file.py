@@ -16,7 +16,8 @@ from hedwig.hub.options.configuration import Configuration, from_environment
 from hedwig.hub.options.keys import keys, variable
 from hedwig.hub.options.quantities import duration_s
 from hedwig.metadata import MetadataUrl
-from tests.docker.compose_file import DOCKER, PROJECT, is_one_shot, read_compose_file
+from tests.checkout import CHECKOUT
+from tests.docker.compose_file import DOCKER, is_one_shot, read_compose_file
 
 COMPOSE: Final = read_compose_file()
 SERVICES: Final[Mapping[str, Any]] = COMPOSE["services"]
@@ -186,7 +187,7 @@ def _pin(pom: Path, artifact: str) -> str:
 
 
 def test_versions_are_those_of_the_launcher() -> None:
-    poms = PROJECT / "cli" / "dev" / "poms"
+    poms = CHECKOUT / "cli" / "dev" / "poms"
     images = {name: service["image"] for name, service in SERVICES.items()}
     assert images["zookeeper"] == f"zookeeper:{_pin(poms / 'zookeeper.xml', 'zookeeper')}"
     assert images["bookie1"] == f"hedwig-bookkeeper:{_pin(poms / 'bookkeeper.xml', 'bookkeeper-server')}"
@@ -199,7 +200,7 @@ def test_versions_are_those_of_the_launcher() -> None:
 @pytest.mark.parametrize(
     ("folder", "pom", "artifact"),
     [
-        ("bookkeeper", PROJECT / "cli" / "dev" / "poms" / "bookkeeper.xml", "bookkeeper-server"),
+        ("bookkeeper", CHECKOUT / "cli" / "dev" / "poms" / "bookkeeper.xml", "bookkeeper-server"),
         ("hbase", DOCKER / "hbase" / "pom.xml", "hbase-server"),
     ],
 )
@@ -249,11 +250,11 @@ def test_image_copies_what_exists_and_is_not_ignored(name: str) -> None:
 
 
 def test_wheel_of_the_image_has_every_package() -> None:
-    text = (PROJECT / "pyproject.toml").read_text()
+    text = (CHECKOUT / "pyproject.toml").read_text()
     packages = re.search(r"^packages = \[(.*)\]$", text, re.MULTILINE)
     assert packages is not None
     copied = {word for stage in _stages(DOCKER / "hub" / "Dockerfile") for line in stage for word in shlex.split(line)}
-    parts = {path.name for path in (PROJECT / "hedwig").iterdir() if path.is_symlink()}
+    parts = {path.name for path in (CHECKOUT / "hedwig").iterdir() if path.is_symlink()}
     assert {*re.findall(r'"(\w+)"', packages[1]), *parts} <= copied
 
 
@@ -295,4 +296,4 @@ def test_server_is_not_started_without_a_zookeeper(script: str, arguments: list[
 
 
 def test_readme_has_the_command_that_starts_it() -> None:
-    assert "docker compose -f docker/compose.yaml up --wait" in (PROJECT / "README.md").read_text()
+    assert "docker compose -f docker/compose.yaml up --wait" in (CHECKOUT / "README.md").read_text()

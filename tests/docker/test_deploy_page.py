@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from hedwig.hub.options.keys import keys
-from tests.docker.compose_file import DOCKER, PROJECT, read_compose_file
+from tests.checkout import CHECKOUT
+from tests.docker.compose_file import DOCKER, read_compose_file
 from tests.hub.running import RunningHub
 
-PAGE: Final = (PROJECT / "docs" / "deploy.md").read_text()
+PAGE: Final = (CHECKOUT / "docs" / "deploy.md").read_text()
 
 
 def test_every_metric_is_one_that_a_hub_has(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_links_lead_to_pages_and_headings() -> None:
     links = re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", PAGE)
     assert len(links) > 10
     for target, heading in links:
-        page = PROJECT / "docs" / target if target else PROJECT / "docs" / "deploy.md"
+        page = CHECKOUT / "docs" / target if target else CHECKOUT / "docs" / "deploy.md"
         assert page.exists(), target
         if heading:
             titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
@@ -53,5 +54,5 @@ def test_services_images_and_ports_are_those_of_the_compose_file() -> None:
 
 
 def test_pages_lead_here() -> None:
-    assert "](docs/deploy.md)" in (PROJECT / "README.md").read_text()
-    assert "](deploy.md)" in (PROJECT / "docs" / "README.md").read_text()
+    assert "](docs/deploy.md)" in (CHECKOUT / "README.md").read_text()
+    assert "](deploy.md)" in (CHECKOUT / "docs" / "README.md").read_text()

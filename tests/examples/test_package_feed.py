@@ -15,10 +15,10 @@ import pytest
 from examples.package_feed import Graph, Received, difference
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriptionPreferences, Topic
+from tests.checkout import CHECKOUT
 from tests.hub.running import RunningHub
 
-_SOURCES: Final = Path(__file__).parents[2]
-_FEED: Final = [sys.executable, str(_SOURCES / "examples" / "package_feed.py")]
+_FEED: Final = [sys.executable, str(CHECKOUT / "examples" / "package_feed.py")]
 _FOLLOWED: Final = Topic(b"libs/libc6")
 _SUBSCRIBERS: Final = 60
 _LONG: Final = ("--limit", "5000")
@@ -30,7 +30,7 @@ _DEADLINE_S: Final = 120.0
 def _begun(directory: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """Start the feed, with its temporary files in `directory`."""
     pipe = subprocess.PIPE
-    environment = {"PYTHONPATH": str(_SOURCES), "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1"}
+    environment = {"PYTHONPATH": str(CHECKOUT), "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [*_FEED, *arguments], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment
     ) as feed:
@@ -68,7 +68,7 @@ def test_everybody_is_told(tmp_path: Path) -> None:
     code, out, err = _run(tmp_path, "--limit", str(_SUBSCRIBERS), "--updates", "2")
     assert code == 0, out + err
     # Counted in the file itself, and not by what the feed made of it.
-    with gzip.open(_SOURCES / "examples" / "data" / "subscriptions.tsv.gz") as lines:
+    with gzip.open(CHECKOUT / "examples" / "data" / "subscriptions.tsv.gz") as lines:
         every = [(topic, name) for topic, name in (line.rstrip(b"\n").split(b"\t") for line in lines)]
     names = sorted({name for _, name in every})
     kept = {names[index * len(names) // _SUBSCRIBERS] for index in range(_SUBSCRIBERS)}

@@ -17,13 +17,13 @@ import pytest
 from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.versions import NEW
+from tests.checkout import CHECKOUT
 from tests.faults.numbers import number_of
 from tests.faults.raw import assert_stored
 from tests.metadata.doors import CALLS
 from tests.metadata.probe_sqlite import SqliteProbe, run_in_file
 
 DOOR: Final = CALLS[0]
-ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 120.0
 
 
@@ -39,7 +39,7 @@ def _lock_held(path: Path) -> Iterator["subprocess.Popen[str]"]:
         [sys.executable, "-m", "tests.faults.sqlite_lock_holder", str(path)],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
+        cwd=CHECKOUT,
     )
     try:
         assert holder.stdout is not None
@@ -108,7 +108,7 @@ async def test_file_that_may_not_grow_gives_a_clear_error_and_loses_nothing(limi
         pass
     command = [sys.executable, "-m", "tests.faults.sqlite_full_disk", f"sqlite://{path}", str(limit)]
     process = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        subprocess.run, command, cwd=CHECKOUT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert process.returncode == 0, process.stderr
     report = json.loads(process.stdout)

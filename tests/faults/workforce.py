@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+
+from tests.checkout import CHECKOUT
 
 __all__ = ["Worker", "set_off", "workers"]
-
-_ROOT: Final = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,6 @@ def _start(task: str, settings: Mapping[str, Any], directory: Path, number: int)
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            cwd=_ROOT,
+            cwd=CHECKOUT,
         )
     return Worker(process, log, errors)

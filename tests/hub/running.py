@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.checkout import CHECKOUT
+
 __all__ = ["HubNotServingError", "RunningHub"]
 
 _START_S: Final = 60.0
 _END_S: Final = 60.0
 _PAUSE_S: Final = 0.01
 _SERVING: Final = re.compile(r"^hedwig-hub: serving (\S+:\d+)(?:, admin (\S+:\d+))?.*\n", re.MULTILINE)
-_SOURCES: Final = Path(__file__).parents[2]
 
 
 class HubNotServingError(RuntimeError):
@@ -101,7 +102,7 @@ class RunningHub:
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
-                env={**inherited, "PYTHONPATH": str(_SOURCES), "PYTHONUNBUFFERED": "1", **self._environment},
+                env={**inherited, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1", **self._environment},
             )
         return self.process
 

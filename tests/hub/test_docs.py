@@ -10,10 +10,10 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import InvalidMessageFilterError
 from hedwig.hub.options.keys import keys
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
+from tests.checkout import CHECKOUT
 from tests.hub.running import RunningHub
 
-SOURCES: Final = Path(__file__).parents[2]
-PAGE: Final = (SOURCES / "docs" / "hub.md").read_text()
+PAGE: Final = (CHECKOUT / "docs" / "hub.md").read_text()
 TOPIC: Final = Topic(b"news")
 
 
@@ -22,7 +22,7 @@ def test_the_filter_of_the_page_accepts_what_it_says(tmp_path: Path) -> None:
     (options,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "my_filters.py").write_text(module)
     (tmp_path / "hub.toml").write_text(options)
-    environment = {"PYTHONPATH": f"{SOURCES}:{tmp_path}", "HEDWIG_HUB_CONFIG": str(tmp_path / "hub.toml")}
+    environment = {"PYTHONPATH": f"{CHECKOUT}:{tmp_path}", "HEDWIG_HUB_CONFIG": str(tmp_path / "hub.toml")}
     with (
         RunningHub(tmp_path / "hub", environment=environment) as hub,
         BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client,

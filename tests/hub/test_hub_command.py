@@ -19,6 +19,7 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.hub.main import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import SubscriberId, Topic
+from tests.checkout import CHECKOUT
 from tests.cli.admin import Admin
 from tests.client.tls import make_certificate
 from tests.faults.waiting import until_blocking
@@ -74,7 +75,7 @@ def failed_start(hub: RunningHub) -> str:
 
 def run(*arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "hedwig.hub.main", *arguments]
-    sources = str(Path(__file__).parents[2])
+    sources = str(CHECKOUT)
     return subprocess.run(
         command,
         capture_output=True,

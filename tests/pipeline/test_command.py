@@ -33,10 +33,11 @@ from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.main import jobs
 from hedwig.pipeline.snapshots.snapshot import Snapshot
 from hedwig.versions import ANY, NEW
+from tests.checkout import CHECKOUT
 from tests.pipeline.conftest import Run
 from tests.pipeline.stores import new_store, records, with_store
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+RESULTS = CHECKOUT / "benchmarks" / "results"
 
 
 def _change(store_url: str, topic: bytes, subscriber: bytes, consumed: int) -> None:
@@ -505,7 +506,7 @@ def test_every_help_ends_in_an_example() -> None:
 
 def test_it_runs_as_the_file_that_spark_submit_is_given(tmp_path: Path) -> None:
     # Its own folder is first on the path then, and has a module that is called like one of Python's.
-    script = Path(__file__).parents[2] / "pipeline" / "__main__.py"
+    script = CHECKOUT / "pipeline" / "__main__.py"
     arguments = [sys.executable, str(script), "snapshot", "sqllite:///x", str(tmp_path / "snapshot")]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == ExitCode.USAGE, ran.stderr

@@ -1,7 +1,6 @@
 """Options say what they take: a wrong one is named, with its value and what would be right."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,9 @@ from hedwig.pipeline.source import source_options
 from hedwig.pipeline.source.apply import ApplyConfig
 from hedwig.pipeline.source.plan import NameRange, ScanConfig
 from hedwig.pipeline.source.source_options import OnConflict, SourceOptions
+from tests.checkout import CHECKOUT
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
+DOCUMENT = CHECKOUT / "docs" / "pipeline.md"
 PLACE = {"url": "sqlite:///tmp/store.db", "table": "owners"}
 
 

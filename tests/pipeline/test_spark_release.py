@@ -11,9 +11,10 @@ import pytest
 
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.spark_release import RELEASE
+from tests.checkout import CHECKOUT
 from tests.pipeline.conftest import Run
 
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+PROJECT = CHECKOUT / "pyproject.toml"
 
 
 def test_the_release_is_that_of_the_extra() -> None:

@@ -18,13 +18,13 @@ import pyspark
 import pytest
 
 from hedwig.metadata import StoreOptions, format_metadata
+from tests.checkout import CHECKOUT
 from tests.pipeline.hub_on_bookies import hub_on_bookies
 from tests.pipeline.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
 
-SOURCES: Final = Path(__file__).parents[2]
-RESULTS: Final = SOURCES / "benchmarks" / "results"
-DOCUMENT: Final = SOURCES / "docs" / "pipeline.md"
+RESULTS: Final = CHECKOUT / "benchmarks" / "results"
+DOCUMENT: Final = CHECKOUT / "docs" / "pipeline.md"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 JOB_S: Final = 240.0
 PACK_S: Final = 900.0
@@ -51,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout in which the commands of the document were run: hedwig.zip, env and env.tar.gz are in it."""
     folder = tmp_path_factory.mktemp("checkout")
     for package in ("hedwig", "pyspark_hedwig"):
-        shutil.copytree(SOURCES / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        shutil.copytree(CHECKOUT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "results"))
     commands = [
         _documented("python3.11 -m zipfile"),
         _documented("python3.11 -m venv"),

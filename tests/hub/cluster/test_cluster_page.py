@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import fields
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
+from tests.checkout import CHECKOUT
 
-PAGE: Final = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
+PAGE: Final = (CHECKOUT / "docs" / "cluster.md").read_text()
 
 
 @pytest.mark.parametrize(("section", "options"), [("cluster", ClusterOptions), ("bookkeeper", BookieOptions)])

@@ -13,17 +13,16 @@ import pytest
 
 from hedwig.errors import LedgerStoreLockedError, NoSuchLedgerError
 from hedwig.hub.ledgers import LocalLedgerStore
+from tests.checkout import CHECKOUT
 from tests.faults.waiting import until
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import payload, read_all
-
-ROOT = Path(__file__).parents[3]
 
 
 def _start(task: str, path: Path, log: Path) -> "subprocess.Popen[bytes]":
     with log.open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.hub.ledgers.appender", task, str(path)], cwd=ROOT, stdout=output
+            [sys.executable, "-m", "tests.hub.ledgers.appender", task, str(path)], cwd=CHECKOUT, stdout=output
         )
 
 

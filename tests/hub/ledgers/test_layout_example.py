@@ -6,8 +6,9 @@ import struct
 from pathlib import Path
 
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
+from tests.checkout import CHECKOUT
 
-PAGE = Path(__file__).parents[3] / "docs" / "local-ledgers.md"
+PAGE = CHECKOUT / "docs" / "local-ledgers.md"
 EXAMPLE = re.compile(r"^    (\d+)  +([0-9a-f ]+)$", re.MULTILINE)
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import CHECKOUT
 from tests.hub.ledgers.conftest import OpenStore
 from tests.hub.ledgers.contents import fill, payload, read_all
-
-ROOT = Path(__file__).parents[3]
 
 
 def _descriptors() -> int:
@@ -34,7 +33,7 @@ async def test_ledgers_cost_no_descriptor(open_store: OpenStore) -> None:
 def test_a_hundred_thousand_open_ledgers_cost_a_few_hundred_bytes_each(tmp_path: Path) -> None:
     """The index of the active segment is in this figure; benchmarks/studies/local_ledgers.py measures a million."""
     command = [sys.executable, "-m", "tests.hub.ledgers.appender", "many", str(tmp_path / "ledgers")]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=True)
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=280, check=True)
     before, after = ([int(word) for word in line.split(" ")[1:]] for line in run.stdout.splitlines())
     each = (after[0] - before[0]) / 100_000
     print(f"{each:.0f} bytes resident for each of 100,000 open ledgers, index of the active segment included")

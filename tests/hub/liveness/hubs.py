@@ -19,14 +19,13 @@ from hedwig.cli.dev import ServerStatus
 from hedwig.hub.liveness import ClusterLiveness, LivenessOptions, Registration
 from hedwig.hub.liveness.boot_clock import boot_time_s
 from hedwig.model import HubInfo
+from tests.checkout import CHECKOUT
 from tests.faults.waiting import until
 
 __all__ = ["SESSION_S", "Apart", "Hubs", "Member", "czxid_of", "gone_at", "hub_at", "is_leader", "proven_until"]
 
 SESSION_S: Final = 4.0
 """The least that a server with ticks of two seconds grants."""
-
-_REPOSITORY: Final = Path(__file__).parents[3]
 
 
 def hub_at(number: int) -> HubInfo:
@@ -91,7 +90,7 @@ class Apart:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(number), options.zookeeper, options.prefix],
                 stdout=output,
-                cwd=_REPOSITORY,
+                cwd=CHECKOUT,
             )
 
     def events(self, kind: str) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -13,12 +12,13 @@ from hedwig.hub.liveness.live_hub import Endpoint, decode_load, encode_load
 from hedwig.hub.topics.ownership import Liveness
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, BridgeOptions
+from tests.checkout import CHECKOUT
 from tests.faults.proxy import Proxy
 from tests.faults.waiting import until
 from tests.faults.wires import ZooKeeperWire
 from tests.hub.liveness.hubs import SESSION_S, Hubs, czxid_of, hub_at
 
-VECTORS = Path(__file__).parents[2] / "java_hedwig" / "java-hedwig-4.3.2.json"
+VECTORS = CHECKOUT / "tests" / "java_hedwig" / "java-hedwig-4.3.2.json"
 
 
 def _java_host_nodes() -> list[bytes]:

@@ -7,6 +7,7 @@ from typing import Final
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Delivery
 from hedwig.wire import pubsub_pb2 as pb
+from tests.checkout import CHECKOUT
 from tests.hub.running import RunningHub
 from tests.hub.wire_channel import WireChannel
 from tests.hub.wire_client import raw_request
@@ -114,4 +115,4 @@ async def received_ids(channel: WireChannel, count: int) -> list[int]:
 def before_hub(directory: Path, program: str) -> dict[str, str]:
     """Return an environment in which the interpreter runs `program` before the hub."""
     (directory / "sitecustomize.py").write_text(program)
-    return {"PYTHONPATH": f"{directory}:{Path(__file__).parents[3]}"}
+    return {"PYTHONPATH": f"{directory}:{CHECKOUT}"}

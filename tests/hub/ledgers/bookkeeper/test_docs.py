@@ -1,12 +1,12 @@
 """The program of docs/bookkeeper.md does what the page says."""
 
 import re
-from pathlib import Path
 from typing import Any
 
+from tests.checkout import CHECKOUT
 from tests.servers import RunningServers
 
-PAGE = Path(__file__).parents[4] / "docs" / "bookkeeper.md"
+PAGE = CHECKOUT / "docs" / "bookkeeper.md"
 
 
 async def test_the_program_of_the_page_writes_and_reads(servers: RunningServers) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -22,6 +21,7 @@ from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata, LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
+from tests.checkout import CHECKOUT
 from tests.faults.sickbay import heal
 from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
 from tests.hub.ledgers.bookkeeper.stream import Stream
@@ -33,7 +33,6 @@ TWO_OF_THREE = Quorums(ensemble=3, write=3, ack=2)
 BOTH = Quorums(ensemble=2, write=2, ack=2)
 NO_SPARE = Quorums(ensemble=4, write=3, ack=2)
 CLUSTER = ClusterOptions(add_timeout_s=1.0, read_timeout_s=2.0, append_timeout_s=20.0, suspicion_s=3.0)
-REPOSITORY = Path(__file__).parents[4]
 
 Open = Callable[..., Awaitable[BookkeeperLedgerStore]]
 
@@ -238,7 +237,7 @@ async def writing(zookeeper: str) -> AsyncIterator[Writer]:
         "-m",
         "tests.hub.ledgers.bookkeeper.bookie_appender",
         zookeeper,
-        cwd=REPOSITORY,
+        cwd=CHECKOUT,
         stdout=asyncio.subprocess.PIPE,
     )
     try:
