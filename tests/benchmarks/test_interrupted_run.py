@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hedwig.benchmarks.runs.results import Result
-from tests.benchmarks.processes import processes_over
+from tests.benchmarks.support.processes import processes_over
 from tests.checkout import CHECKOUT
 
 INTERRUPTED = 130

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from hedwig.cli.dev import DevServers
-from tests.faults.sickbay import heal
+from tests.faults.support.sickbay import heal
 
 __all__: list[str] = []
 

@@ -13,17 +13,17 @@ from hedwig.client import ClientOptions
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.model import MessageSeqId, SubscriberId, Topic
 from hedwig.wire import Delivery, Message
-from tests.chaos.history import Attempt, ChaosHistory, Fault
-from tests.chaos.recorded_client import RecordedClient, Tap
-from tests.chaos.redirects import Glance, glances_of
-from tests.chaos.terms import Term, terms_of
-from tests.chaos.turmoil import too_slow
-from tests.chaos.verdict import breaches, require_linearizable
+from tests.chaos.support.history import Attempt, ChaosHistory, Fault
+from tests.chaos.support.recorded_client import RecordedClient, Tap
+from tests.chaos.support.redirects import Glance, glances_of
+from tests.chaos.support.terms import Term, terms_of
+from tests.chaos.support.turmoil import too_slow
+from tests.chaos.support.verdict import breaches, require_linearizable
 from tests.faults.linearizability import UNKNOWN, NotLinearizableError, Operation
-from tests.faults.linearizability import versioned_register as cas
-from tests.faults.linearizability.ownership import Owner
-from tests.faults.waiting import until
-from tests.hub.delivery_history import Acknowledged, Publish, Refused, Session, Unknown
+from tests.faults.linearizability.support import versioned_register as cas
+from tests.faults.linearizability.support.ownership import Owner
+from tests.faults.support.waiting import until
+from tests.hub.support.delivery_history import Acknowledged, Publish, Refused, Session, Unknown
 
 A: Final = "127.0.0.1:1"
 B: Final = "127.0.0.1:2"

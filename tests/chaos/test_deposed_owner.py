@@ -20,17 +20,17 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
 from hedwig.wire import Action, Answer, CreateOrAttach, Delivery, Message, Publish, Subscribe, Unsubscribe
-from tests.chaos.history import ChaosHistory
-from tests.chaos.hubs import SESSION_S, Hubs, hubs_on
-from tests.chaos.recorded_hub import STOPPED_CLOCK
-from tests.chaos.verdict import judge
-from tests.chaos.visitors import Visitors
-from tests.chaos.visits import Do, Told, Visit, Visits
-from tests.chaos.workload import Workload, names_of
+from tests.chaos.support.history import ChaosHistory
+from tests.chaos.support.hubs import SESSION_S, Hubs, hubs_on
+from tests.chaos.support.recorded_hub import STOPPED_CLOCK
+from tests.chaos.support.verdict import judge
+from tests.chaos.support.visitors import Visitors
+from tests.chaos.support.visits import Do, Told, Visit, Visits
+from tests.chaos.support.workload import Workload, names_of
 from tests.faults.linearizability import UNKNOWN, Unanswered
-from tests.faults.waiting import until
-from tests.hub import delivery_history as recorded
-from tests.hub.wire_channel import WireChannel
+from tests.faults.support.waiting import until
+from tests.hub.support import delivery_history as recorded
+from tests.hub.support.wire_channel import WireChannel
 
 EACH: Final = 30
 """Topics of each sort."""

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.chaos.divider import Divider, Way
-from tests.faults.waiting import until
+from tests.chaos.support.divider import Divider, Way
+from tests.faults.support.waiting import until
 
 PATIENCE_S = 30.0
 

@@ -15,13 +15,13 @@ from typing import Final
 import pytest
 
 from hedwig.cli.dev import DevServers
-from tests.chaos.history import ChaosHistory, Fault
-from tests.chaos.hubs import hubs_on
-from tests.chaos.turmoil import Healing, too_slow
-from tests.chaos.verdict import judge
-from tests.chaos.workload import Workload, names_of
-from tests.faults.waiting import until
-from tests.hub.delivery_history import Acknowledged
+from tests.chaos.support.history import ChaosHistory, Fault
+from tests.chaos.support.hubs import hubs_on
+from tests.chaos.support.turmoil import Healing, too_slow
+from tests.chaos.support.verdict import judge
+from tests.chaos.support.workload import Workload, names_of
+from tests.faults.support.waiting import until
+from tests.hub.support.delivery_history import Acknowledged
 
 STEADY: Final = list(names_of(20, "steady"))
 CLAIMED: Final = list(names_of(20, "claimed"))

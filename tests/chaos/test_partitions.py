@@ -13,13 +13,13 @@ from typing import Final
 import pytest
 
 from hedwig.cli.dev import DevServers
-from tests.chaos.divider import Divider, Way
-from tests.chaos.history import ChaosHistory, Fault
-from tests.chaos.hubs import SESSION_S, Detour, hubs_on
-from tests.chaos.turmoil import Healing, too_slow
-from tests.chaos.verdict import judge
-from tests.chaos.visitors import Visitors
-from tests.chaos.workload import Workload, names_of
+from tests.chaos.support.divider import Divider, Way
+from tests.chaos.support.history import ChaosHistory, Fault
+from tests.chaos.support.hubs import SESSION_S, Detour, hubs_on
+from tests.chaos.support.turmoil import Healing, too_slow
+from tests.chaos.support.verdict import judge
+from tests.chaos.support.visitors import Visitors
+from tests.chaos.support.workload import Workload, names_of
 
 TOPICS: Final = 100
 VISITED: Final = 8

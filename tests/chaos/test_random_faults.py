@@ -13,14 +13,14 @@ from typing import Final
 import pytest
 
 from hedwig.cli.dev import DevServers
-from tests.chaos.history import ChaosHistory
-from tests.chaos.hubs import hubs_on
-from tests.chaos.java_load import java_load
-from tests.chaos.turmoil import Healing, Turmoil, too_slow
-from tests.chaos.verdict import judge
-from tests.chaos.visitors import Visitors
-from tests.chaos.workload import Workload, names_of
-from tests.faults.waiting import until
+from tests.chaos.support.history import ChaosHistory
+from tests.chaos.support.hubs import hubs_on
+from tests.chaos.support.java_load import java_load
+from tests.chaos.support.turmoil import Healing, Turmoil, too_slow
+from tests.chaos.support.verdict import judge
+from tests.chaos.support.visitors import Visitors
+from tests.chaos.support.workload import Workload, names_of
+from tests.faults.support.waiting import until
 
 TOPICS: Final = 500
 TWICE: Final = 50

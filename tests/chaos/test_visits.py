@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
-from tests.chaos.visits import Do, Told, Visit, Visits
+from tests.chaos.support.visits import Do, Told, Visit, Visits
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN, Unanswered
-from tests.hub.delivery_history import Acknowledged, Outcome, Publish, Refused, Unknown
+from tests.hub.support.delivery_history import Acknowledged, Outcome, Publish, Refused, Unknown
 
 TOPIC: Final = b"t"
 DONE: Final = Told.DONE

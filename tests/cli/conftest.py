@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.admin import Admin
+from tests.cli.support.admin import Admin
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ import pytest
 
 from hedwig.cli.main import main
 from tests.checkout import CHECKOUT
-from tests.cli.command_tree import EVERY_COMMAND, leaves
+from tests.cli.support.command_tree import EVERY_COMMAND, leaves
 
 PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
 PAGE: Final = (CHECKOUT / "docs" / "admin.md").read_text()

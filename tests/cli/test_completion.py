@@ -14,8 +14,8 @@ import pytest
 
 from hedwig.cli.errors import ExitCode
 from tests.checkout import CHECKOUT
-from tests.cli.admin import DEADLINE_S, Admin, Ran
-from tests.cli.terminal import Terminal
+from tests.cli.support.admin import DEADLINE_S, Admin, Ran
+from tests.cli.support.terminal import Terminal
 
 _AS_INSTALLED = "import sys; sys.argv[0] = 'hedwig-admin'; from hedwig.cli.main import main; main()"
 

@@ -11,9 +11,9 @@ from hedwig.cli.console.session import ConsoleSession, split_line
 from hedwig.cli.errors import ExitCode
 from hedwig.cli.main import main
 from hedwig.cli.settings.settings import Settings
-from tests.cli.admin import Admin, Ran
-from tests.cli.hub_and_admin import HubAndAdmin
-from tests.cli.terminal import Terminal
+from tests.cli.support.admin import Admin, Ran
+from tests.cli.support.hub_and_admin import HubAndAdmin
+from tests.cli.support.terminal import Terminal
 
 ORIGINAL = (
     *("pub", "sub", "closesub", "unsub", "rmsub", "consume", "consumeto", "pubsub", "show", "describe", "readtopic"),

@@ -11,9 +11,9 @@ from hedwig import errors
 from hedwig.cli.errors import CommandError, ExitCode, exit_code_of, explain
 from hedwig.model import HubInfo, LedgerRanges
 from hedwig.versions import Version, Versioned
-from tests.cli.admin import Admin
-from tests.cli.command_tree import EVERY_COMMAND, ON_THE_STORE, example_of, leaves, prepare
-from tests.cli.screen import shown_on_terminal
+from tests.cli.support.admin import Admin
+from tests.cli.support.command_tree import EVERY_COMMAND, ON_THE_STORE, example_of, leaves, prepare
+from tests.cli.support.screen import shown_on_terminal
 
 
 @pytest.mark.parametrize("path", EVERY_COMMAND, ids=" ".join)

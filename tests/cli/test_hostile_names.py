@@ -11,8 +11,8 @@ from hedwig.cli.output.format_names import FORMATS
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import Message
-from tests.cli.admin import Admin
-from tests.cli.hub_and_admin import HubAndAdmin
+from tests.cli.support.admin import Admin
+from tests.cli.support.hub_and_admin import HubAndAdmin
 
 HOSTILE: Final = "\x1b]0;owned\x07\x1b[2J\n\x9b31m\x7f\\"
 SHOWN: Final = "\\x1b]0;owned\\x07\\x1b[2J\\x0a\\xc2\\x9b31m\\x7f\\\\"

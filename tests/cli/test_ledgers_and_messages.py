@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hedwig.cli.errors import ExitCode
-from tests.cli.admin import Admin
-from tests.cli.hub_and_admin import HubAndAdmin
-from tests.hub.admin_client import AdminClient
+from tests.cli.support.admin import Admin
+from tests.cli.support.hub_and_admin import HubAndAdmin
+from tests.hub.support.admin_client import AdminClient
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.errors import TopicBusyError
 from hedwig.model import SubscriberId, Topic
 from tests.checkout import CHECKOUT
-from tests.cli.admin import Admin
-from tests.cli.hub_and_admin import HubAndAdmin
+from tests.cli.support.admin import Admin
+from tests.cli.support.hub_and_admin import HubAndAdmin
 
 NAME = "\\xff\\\\it's"
 """Not UTF-8, with a backslash and a quote: Python spells each of them in another way."""

@@ -7,7 +7,7 @@ import pytest
 
 from hedwig.client import HubAddress
 from hedwig.model import Topic
-from tests.hub.running import RunningHub
+from tests.hub.support.running import RunningHub
 
 __all__: list[str] = []
 

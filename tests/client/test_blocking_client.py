@@ -24,7 +24,7 @@ from hedwig.errors import (
 )
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from tests.checkout import CHECKOUT
-from tests.hub.running import RunningHub
+from tests.hub.support.running import RunningHub
 
 ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
 PATIENCE_S: Final = 30.0

@@ -18,8 +18,8 @@ from hedwig.errors import (
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, CloseSubscription, Consume, Request, Subscribe
-from tests.client.wire import Wire
-from tests.faults.waiting import until
+from tests.client.support.wire import Wire
+from tests.faults.support.waiting import until
 
 ANN, BOB = SubscriberId(b"ann"), SubscriberId(b"bob")
 PATIENCE_S = 30.0

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.checkout import CHECKOUT
-from tests.client.tls import TlsHub
+from tests.client.support.tls import TlsHub
 
 PAGE: Final = (CHECKOUT / "docs" / "client.md").read_text()
 EXAMPLES: Final = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)

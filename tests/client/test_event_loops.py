@@ -14,7 +14,7 @@ import uvloop
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import CouldNotConnectError, UncertainAnswerError
 from hedwig.model import MessageSeqId, Topic
-from tests.hub.running import RunningHub
+from tests.hub.support.running import RunningHub
 
 PATIENCE_S = 30.0
 

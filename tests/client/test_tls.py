@@ -10,7 +10,7 @@ import pytest
 from hedwig.client import BlockingClient, ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import CouldNotConnectError
 from hedwig.model import SubscriberId, Topic
-from tests.client.tls import TlsHub, make_certificate
+from tests.client.support.tls import TlsHub, make_certificate
 
 ANN = SubscriberId(b"ann")
 PATIENCE_S = 30.0

@@ -7,7 +7,7 @@ import pytest
 
 from hedwig.client import BlockingClient, BlockingSubscription, ClientOptions, HedwigClient, HubAddress, Subscription
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
-from tests.hub.running import RunningHub
+from tests.hub.support.running import RunningHub
 
 ANN = SubscriberId(b"ann")
 PATIENCE_S = 60.0

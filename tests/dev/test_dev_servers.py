@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 
 from hedwig.cli.dev import DevError, DevServers, NotAnsweringError, ServerState, UnknownServerError
 from hedwig.cli.dev.probes.thrift_wire import thrift2_finds_table
-from tests.dev.conditions import wait_until
-from tests.dev.listening import listening_addresses, processes_naming
+from tests.dev.support.conditions import wait_until
+from tests.dev.support.listening import listening_addresses, processes_naming
 
 SERVERS = ["zookeeper-1", "hbase-master", "regionserver-1", "thrift2", "thrift1"]
 LOOPBACK_HEX = {"0100007F", "0000000000000000FFFF00000100007F"}

@@ -7,8 +7,8 @@ from typing import Final
 
 from hedwig.hub.options.keys import keys
 from tests.checkout import CHECKOUT
-from tests.docker.compose_file import DOCKER, read_compose_file
-from tests.hub.running import RunningHub
+from tests.docker.support.compose_file import DOCKER, read_compose_file
+from tests.hub.support.running import RunningHub
 
 PAGE: Final = (CHECKOUT / "docs" / "deploy.md").read_text()
 

@@ -9,7 +9,7 @@ import pytest
 from hedwig.client import BlockingClient, BlockingSubscription, ClientOptions, HubAddress
 from hedwig.errors import HedwigError
 from hedwig.model import SubscriberId, Topic
-from tests.docker.deployment import HUBS, Deployment, wait_until
+from tests.docker.support.deployment import HUBS, Deployment, wait_until
 
 # The first start builds the images.
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]

@@ -5,8 +5,8 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
-from tests.docker.compose_file import DOCKER
-from tests.hub.running import RunningHub
+from tests.docker.support.compose_file import DOCKER
+from tests.hub.support.running import RunningHub
 
 
 def _ask(host: str, port: str) -> tuple[int, str]:

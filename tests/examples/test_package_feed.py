@@ -16,7 +16,7 @@ from examples.package_feed import Graph, Received, difference
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriptionPreferences, Topic
 from tests.checkout import CHECKOUT
-from tests.hub.running import RunningHub
+from tests.hub.support.running import RunningHub
 
 _FEED: Final = [sys.executable, str(CHECKOUT / "examples" / "package_feed.py")]
 _FOLLOWED: Final = Topic(b"libs/libc6")

@@ -8,11 +8,19 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.faults.network import NETWORKED, Networked
-from tests.faults.sickbay import heal
-from tests.metadata.clients import Clients, Names
-from tests.metadata.gateway import leave_to_long_runs
-from tests.metadata.place import KEPT_BACKENDS, BackendRow, Place, Surroundings, as_parameters, marks_of, servers_of
+from tests.faults.support.network import NETWORKED, Networked
+from tests.faults.support.sickbay import heal
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.gateway import leave_to_long_runs
+from tests.metadata.support.place import (
+    KEPT_BACKENDS,
+    BackendRow,
+    Place,
+    Surroundings,
+    as_parameters,
+    marks_of,
+    servers_of,
+)
 from tests.servers import RunningServers
 
 __all__: list[str] = []

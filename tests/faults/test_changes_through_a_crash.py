@@ -13,10 +13,10 @@ from hedwig.metadata.contract.changes import ChangedRecord, Changes
 from hedwig.metadata.contract.kinds import OWNERSHIP
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW
-from tests.faults.network import NETWORKED, Networked
-from tests.metadata import samples
-from tests.metadata.clients import Clients, Names
-from tests.metadata.place import Place
+from tests.faults.support.network import NETWORKED, Networked
+from tests.metadata.support import samples
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 VICTIM: Final = "regionserver-1"

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.numbers import number_of
-from tests.faults.worker import CLAIMS, WORKERS_MAX
-from tests.faults.workforce import set_off, workers
-from tests.metadata.clients import Clients
-from tests.metadata.doors import CALLS, Call
-from tests.metadata.place import KEPT_BACKENDS, BackendRow, Place
+from tests.faults.support.numbers import number_of
+from tests.faults.support.worker import CLAIMS, WORKERS_MAX
+from tests.faults.support.workforce import set_off, workers
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.doors import CALLS, Call
+from tests.metadata.support.place import KEPT_BACKENDS, BackendRow, Place
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 

@@ -11,14 +11,14 @@ from typing import Final
 import pytest
 
 from hedwig.metadata import StoreOptions
-from tests.faults.history import Done, Saw
-from tests.faults.network import Networked
-from tests.faults.raw import assert_stored
-from tests.faults.recording import Recorder, RecordingClient
-from tests.faults.waiting import until
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS, Call
-from tests.metadata.place import Place
+from tests.faults.support.history import Done, Saw
+from tests.faults.support.network import Networked
+from tests.faults.support.raw import assert_stored
+from tests.faults.support.recording import Recorder, RecordingClient
+from tests.faults.support.waiting import until
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS, Call
+from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()

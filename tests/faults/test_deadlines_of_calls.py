@@ -18,12 +18,12 @@ from hedwig.metadata import MetadataStore, Read, RecordKey, StoreOptions, Write,
 from hedwig.metadata.contract.write_gate import WriteGate
 from hedwig.model import SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version
-from tests.faults.network import Networked
-from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
-from tests.metadata import samples
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS
-from tests.metadata.place import BACKENDS, Place, Surroundings
+from tests.faults.support.network import Networked
+from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
+from tests.metadata.support import samples
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS
+from tests.metadata.support.place import BACKENDS, Place, Surroundings
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ("test_operations_that_come_together_have_one_deadline",)
 

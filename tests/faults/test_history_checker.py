@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.faults.history import (
+from tests.faults.support.history import (
     ABSENT,
     Call,
     Delete,

@@ -15,13 +15,13 @@ from hedwig.clock import Deadline
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.hbase.thrift2 import driver
 from hedwig.metadata.hbase.thrift2.connection import Connection
-from tests.faults.network import NETWORKED
-from tests.faults.sickbay import tended
-from tests.faults.waiting import until
-from tests.faults.workload import Workload
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS
-from tests.metadata.place import Place
+from tests.faults.support.network import NETWORKED
+from tests.faults.support.sickbay import tended
+from tests.faults.support.waiting import until
+from tests.faults.support.workload import Workload
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS
+from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 GATEWAY: Final = "thrift2"

@@ -11,10 +11,10 @@ from hedwig.errors import TopicPersistenceInfoExistsError
 from hedwig.metadata import RecordKey, Write
 from hedwig.model import LedgerRange, LedgerRanges, Topic
 from hedwig.versions import NEW
-from tests.faults.network import Networked
-from tests.faults.proxy import Action, Step, scripted
-from tests.metadata.clients import Clients, Names
-from tests.metadata.place import Place
+from tests.faults.support.network import Networked
+from tests.faults.support.proxy import Action, Step, scripted
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.place import Place
 
 MANY: Final = 90
 

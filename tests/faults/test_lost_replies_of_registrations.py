@@ -12,10 +12,10 @@ import pytest
 
 from hedwig.errors import MetadataUnavailableError, StandaloneHubExistsError, UncertainStateError
 from hedwig.metadata import MetadataStore, StandaloneHub, StoreOptions
-from tests.faults.network import Networked
-from tests.faults.proxy import Action, Step, mute_from, scripted
-from tests.metadata.clients import Clients
-from tests.metadata.place import Place
+from tests.faults.support.network import Networked
+from tests.faults.support.proxy import Action, Step, mute_from, scripted
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.place import Place
 
 Others: TypeAlias = Callable[[MetadataStore], Awaitable[list[int]]]
 

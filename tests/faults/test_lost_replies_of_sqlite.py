@@ -18,10 +18,10 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.versions import NEW
 from tests.checkout import CHECKOUT
-from tests.faults.numbers import number_of
-from tests.faults.raw import assert_stored
-from tests.metadata.doors import CALLS
-from tests.metadata.probe_sqlite import SqliteProbe, run_in_file
+from tests.faults.support.numbers import number_of
+from tests.faults.support.raw import assert_stored
+from tests.metadata.support.doors import CALLS
+from tests.metadata.support.probe_sqlite import SqliteProbe, run_in_file
 
 DOOR: Final = CALLS[0]
 TIMEOUT_S: Final = 120.0
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 def _lock_held(path: Path) -> Iterator["subprocess.Popen[str]"]:
     """Let another process hold the write lock, in a transaction that it has written much in."""
     holder = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.sqlite_lock_holder", str(path)],
+        [sys.executable, "-m", "tests.faults.support.sqlite_lock_holder", str(path)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=CHECKOUT,
@@ -106,7 +106,7 @@ async def test_file_that_may_not_grow_gives_a_clear_error_and_loses_nothing(limi
     """Let the system refuse a process to write on: what was acknowledged is there, what was surely refused is not."""
     async with await open_metadata(f"sqlite://{path}"):
         pass
-    command = [sys.executable, "-m", "tests.faults.sqlite_full_disk", f"sqlite://{path}", str(limit)]
+    command = [sys.executable, "-m", "tests.faults.support.sqlite_full_disk", f"sqlite://{path}", str(limit)]
     process = await asyncio.to_thread(
         subprocess.run, command, cwd=CHECKOUT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )

@@ -12,17 +12,17 @@ import pytest
 from kazoo.client import KazooClient
 
 from hedwig.metadata import MetadataUrl, StoreOptions
-from tests.faults.history import Done, Unknown
-from tests.faults.network import NETWORKED, Networked
-from tests.faults.proxy import PASS, Action, Step, at_random, scripted
-from tests.faults.recording import Recorder
+from tests.faults.support.history import Done, Unknown
+from tests.faults.support.network import NETWORKED, Networked
+from tests.faults.support.proxy import PASS, Action, Step, at_random, scripted
+from tests.faults.support.recording import Recorder
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.faults.support.workload import Workload
 from tests.faults.test_lost_replies_of_single_writes import OTHERS
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.faults.workload import Workload
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS, Door
-from tests.metadata.place import Place
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS, Door
+from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 SERVER: Final = "zookeeper-1"

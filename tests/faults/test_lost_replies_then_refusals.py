@@ -15,13 +15,13 @@ from hedwig.errors import UncertainStateError
 from hedwig.metadata import MetadataUrl
 from hedwig.metadata.hbase.schema import Tables
 from hedwig.versions import NEW
-from tests.faults.network import NETWORKED, Networked
-from tests.faults.proxy import PASS, Action, Step, scripted
-from tests.metadata.clients import Clients
-from tests.metadata.doors import CALLS, Call
-from tests.metadata.hbase.native.administrator import Administrator
-from tests.metadata.hbase.native.tables import drop_tables
-from tests.metadata.place import Place, Surroundings
+from tests.faults.support.network import NETWORKED, Networked
+from tests.faults.support.proxy import PASS, Action, Step, scripted
+from tests.metadata.hbase.native.support.administrator import Administrator
+from tests.metadata.hbase.native.support.tables import drop_tables
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.doors import CALLS, Call
+from tests.metadata.support.place import Place, Surroundings
 from tests.servers import RunningServers
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
-from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step, at_random, scripted
-from tests.faults.waiting import TIMEOUT_S, until
-from tests.faults.wires import ThriftWire, ZooKeeperWire
+from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step, at_random, scripted
+from tests.faults.support.waiting import TIMEOUT_S, until
+from tests.faults.support.wires import ThriftWire, ZooKeeperWire
 
 
 class _Upstream:

@@ -12,9 +12,9 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import StoreOptions
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import NEW
-from tests.faults.network import NETWORKED, Networked
-from tests.metadata.clients import Clients, Names
-from tests.metadata.place import Place
+from tests.faults.support.network import NETWORKED, Networked
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.place import Place
 from tests.servers import RunningServers
 
 SILENT: Final = {"zookeeper": "zookeeper-1", "hbase": "regionserver-1", "hbase+thrift": "thrift2"}

@@ -16,11 +16,11 @@ from hedwig.errors import MetadataUnavailableError, UncertainStateError
 from hedwig.metadata import MetadataStore, StoreOptions, SubscriptionDataManager
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.versions import Versioned
-from tests.faults.network import Networked
-from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
-from tests.metadata import samples
-from tests.metadata.clients import Clients, Names
-from tests.metadata.place import Place
+from tests.faults.support.network import Networked
+from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
+from tests.metadata.support import samples
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.place import Place
 
 LEASE_S: Final = 2.0
 TIMEOUT_S: Final = 60.0

@@ -13,8 +13,8 @@ from hedwig.hub.hub import Hub
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
 from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
-from tests.hub.ledgers.faulty_disk import FaultyDisk
-from tests.hub.wire_client import WireClient
+from tests.hub.ledgers.support.faulty_disk import FaultyDisk
+from tests.hub.support.wire_client import WireClient
 
 __all__ = ["Connect", "StartHub"]
 

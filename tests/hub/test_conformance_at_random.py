@@ -16,7 +16,7 @@ from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Delivery, Message, Publish, Subscribe
 from tests.hub.conftest import StartHub
-from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
+from tests.hub.support.wire_client import ChannelClosedError, WireClient, eventually
 
 _STEPS = 120
 _TOPICS = [Topic(b"T%d" % number) for number in range(3)]

@@ -13,8 +13,8 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Message, Publish
 from tests.hub.conftest import Connect, StartHub
-from tests.hub.ledgers.faulty_disk import FaultyDisk, size_of
-from tests.hub.wire_client import WireClient, eventually
+from tests.hub.ledgers.support.faulty_disk import FaultyDisk, size_of
+from tests.hub.support.wire_client import WireClient, eventually
 
 T, S = Topic(b"T"), SubscriberId(b"s")
 _KIB = 1 << 10

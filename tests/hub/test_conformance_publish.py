@@ -10,7 +10,7 @@ from hedwig.status import StatusCode
 from hedwig.wire import Answer, CreateOrAttach, Message, Publish
 from hedwig.wire import pubsub_pb2 as pb
 from tests.hub.conftest import Connect, StartHub
-from tests.hub.wire_client import WireClient, eventually
+from tests.hub.support.wire_client import WireClient, eventually
 
 T = Topic(b"T")
 

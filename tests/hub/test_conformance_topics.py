@@ -29,8 +29,8 @@ from hedwig.versions import ANY, NEW
 from hedwig.wire import Action, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
 from hedwig.wire import pubsub_pb2 as pb
 from tests.hub.conftest import Connect, StartHub
-from tests.hub.locked_metadata import locked
-from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
+from tests.hub.support.locked_metadata import locked
+from tests.hub.support.wire_client import ChannelClosedError, WireClient, eventually
 
 T, S = Topic(b"T"), SubscriberId(b"s")
 

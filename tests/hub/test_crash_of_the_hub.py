@@ -19,9 +19,9 @@ import pytest
 
 from hedwig.metadata import open_metadata
 from hedwig.model import Topic
-from tests.hub.crash_workload import CrashWorkload
-from tests.hub.delivery_history import HubEnd, Promise, violations
-from tests.hub.running import RunningHub
+from tests.hub.support.crash_workload import CrashWorkload
+from tests.hub.support.delivery_history import HubEnd, Promise, violations
+from tests.hub.support.running import RunningHub
 
 SEED_VARIABLE: Final = "HEDWIG_FAULT_SEED"
 TOPICS: Final = 4

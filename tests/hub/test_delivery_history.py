@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hub.delivery_history import (
+from tests.hub.support.delivery_history import (
     Acknowledged,
     Confirmation,
     DeliveryHistory,

@@ -11,7 +11,7 @@ from hedwig.errors import InvalidMessageFilterError
 from hedwig.hub.options.keys import keys
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from tests.checkout import CHECKOUT
-from tests.hub.running import RunningHub
+from tests.hub.support.running import RunningHub
 
 PAGE: Final = (CHECKOUT / "docs" / "hub.md").read_text()
 TOPIC: Final = Topic(b"news")

@@ -22,9 +22,9 @@ from hedwig.metadata import open_metadata
 from hedwig.metadata.contract.write_gate import WriteGate
 from hedwig.metadata.freezing import FreezeLostError, FreezeState, StoreFreeze, read_freeze
 from hedwig.model import SubscriberId, Topic
-from tests.hub.admin_client import AdminClient
+from tests.hub.admin.test_admin_endpoint import locked
 from tests.hub.conftest import StartHub
-from tests.hub.test_admin_endpoint import locked
+from tests.hub.support.admin_client import AdminClient
 
 __all__: list[str] = []
 

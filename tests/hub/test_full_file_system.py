@@ -18,8 +18,8 @@ import pytest
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from tests.hub.running import RunningHub
-from tests.hub.wire_client import WireClient, eventually
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_client import WireClient, eventually
 
 T, S = Topic(b"T"), SubscriberId(b"s")
 _MIB: Final = 1 << 20

@@ -20,11 +20,11 @@ from hedwig.hub.main import ExitCode
 from hedwig.metadata import open_metadata
 from hedwig.model import SubscriberId, Topic
 from tests.checkout import CHECKOUT
-from tests.cli.admin import Admin
-from tests.client.tls import make_certificate
-from tests.faults.waiting import until_blocking
-from tests.hub.admin_client import AdminClient
-from tests.hub.running import RunningHub
+from tests.cli.support.admin import Admin
+from tests.client.support.tls import make_certificate
+from tests.faults.support.waiting import until_blocking
+from tests.hub.support.admin_client import AdminClient
+from tests.hub.support.running import RunningHub
 from tests.signals import born_with
 
 TOPIC = Topic(b"news")

@@ -11,7 +11,7 @@ import pytest
 import hedwig.hub
 from hedwig.errors import MetadataUnavailableError, RemoteProtocolError, ServiceDownError
 from hedwig.hub.log_lines import _ABOUT_CONNECTIONS, CountingHandler
-from tests.hub.wire_client import eventually
+from tests.hub.support.wire_client import eventually
 
 _WINDOW_S = 0.1
 

@@ -2,7 +2,7 @@
 
 from hedwig.model import SubscriberId, Topic
 from tests.hub.conftest import Connect, StartHub
-from tests.hub.wire_client import eventually
+from tests.hub.support.wire_client import eventually
 
 T, S = Topic(b"T"), SubscriberId(b"s")
 _BODY = b"x" * (64 << 10)

@@ -8,7 +8,7 @@ import pytest
 
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.model import SubscriberId, Topic
-from tests.hub.running import RunningHub
+from tests.hub.support.running import RunningHub
 
 WITHOUT_UMASK: Final = ("sh", "-c", 'umask 000; exec "$@"', "sh")
 

@@ -21,9 +21,9 @@ from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import NEW
 from hedwig.wire import CreateOrAttach, Delivery
-from tests.faults.waiting import until
-from tests.hub.running import RunningHub
-from tests.hub.wire_channel import WireChannel
+from tests.faults.support.waiting import until
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_channel import WireChannel
 
 T: Final = b"t"
 U: Final = b"u"

@@ -10,7 +10,7 @@ from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.errors import UncertainAnswerError
 from hedwig.model import Topic
 from tests.hub.conftest import StartHub
-from tests.hub.ledgers.faulty_disk import FaultyDisk
+from tests.hub.ledgers.support.faulty_disk import FaultyDisk
 
 T = Topic(b"t")
 

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import pytest
 
 from hedwig.cli.dev.ports import choose_port
-from tests.hub.running import RunningHub
-from tests.java_client.client import JavaClient
-from tests.java_client.driver import JavaClientDriver, Value, java_client_driver
-from tests.java_client.hubs import Hub, OriginalHub
+from tests.hub.support.running import RunningHub
+from tests.java_client.support.client import JavaClient
+from tests.java_client.support.driver import JavaClientDriver, Value, java_client_driver
+from tests.java_client.support.hubs import Hub, OriginalHub
 from tests.servers import RunningServers
 
 __all__ = ["Connect"]

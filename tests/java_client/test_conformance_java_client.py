@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from tests.java_client.client import PATIENCE_S, JavaClient, Mode
 from tests.java_client.conftest import Connect
-from tests.java_client.driver import JavaError
-from tests.java_client.hubs import Hub
+from tests.java_client.support.client import PATIENCE_S, JavaClient, Mode
+from tests.java_client.support.driver import JavaError
+from tests.java_client.support.hubs import Hub
 
 ANN, BOB = b"ann", b"bob"
 # What a hub accepts at most as one frame, less the 4 bytes of its length.

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from hedwig.benchmarks.drivers.hub.java_client import JavaBenchmark, JavaBenchmarkError, JavaBenchmarkRun, JavaMode, run
-from tests.java_client.hubs import Hub
+from tests.java_client.support.hubs import Hub
 
 TIMEOUT_S = 120.0
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from hedwig.cli.dev.ports import choose_port
-from tests.hub.running import RunningHub
-from tests.java_client import language_filter
-from tests.java_client.client import PATIENCE_S, JavaClient, JavaSubscription
+from tests.hub.support.running import RunningHub
 from tests.java_client.conftest import Connect
-from tests.java_client.driver import JavaClientDriver, JavaError
+from tests.java_client.support import language_filter
+from tests.java_client.support.client import PATIENCE_S, JavaClient, JavaSubscription
+from tests.java_client.support.driver import JavaClientDriver, JavaError
 
 ANN, BOB = b"ann", b"bob"
 

@@ -9,8 +9,8 @@ from kazoo.client import KazooClient
 from hedwig.metadata import MetadataStore, format_metadata, open_metadata
 from hedwig.model import LedgerRanges, MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.versions import NEW
-from tests.java_hedwig.escaped_names import ESCAPED_SUBSCRIBER, ESCAPED_TOPICS
-from tests.java_hedwig.stack import JavaStack
+from tests.java_hedwig.support.escaped_names import ESCAPED_SUBSCRIBER, ESCAPED_TOPICS
+from tests.java_hedwig.support.stack import JavaStack
 
 __all__: list[str] = []
 

@@ -23,11 +23,11 @@ from hedwig.model import (
 )
 from hedwig.versions import NEW
 from hedwig.wire import pubsub_pb2 as pb
-from tests.java_hedwig.escaped_names import ESCAPED_SUBSCRIBER, ESCAPED_TOPICS
-from tests.java_hedwig.hub_client import RefusedByHubError, preferences
-from tests.java_hedwig.scenario import EXISTING_FILTER
-from tests.java_hedwig.stack import REGION_PATH, JavaStack, eventually
-from tests.java_hedwig.znodes import read_tree
+from tests.java_hedwig.support.escaped_names import ESCAPED_SUBSCRIBER, ESCAPED_TOPICS
+from tests.java_hedwig.support.hub_client import RefusedByHubError, preferences
+from tests.java_hedwig.support.scenario import EXISTING_FILTER
+from tests.java_hedwig.support.stack import REGION_PATH, JavaStack, eventually
+from tests.java_hedwig.support.znodes import read_tree
 
 __all__: list[str] = []
 

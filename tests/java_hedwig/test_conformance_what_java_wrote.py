@@ -27,8 +27,8 @@ from hedwig.model import (
 )
 from hedwig.versions import NEW
 from hedwig.wire import pubsub_pb2 as pb
-from tests.java_hedwig.fixture import Stage, read_fixture
-from tests.java_hedwig.znodes import make_tree
+from tests.java_hedwig.support.fixture import Stage, read_fixture
+from tests.java_hedwig.support.znodes import make_tree
 from tests.servers import RunningServers
 
 __all__: list[str] = []

@@ -28,8 +28,8 @@ from hedwig.model import (
 )
 from hedwig.versions import NEW, Version, Versioned
 from hedwig.wire import pubsub_pb2 as pb
-from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
-from tests.java_hedwig.stack import REGION_PATH, JavaStack, eventually
+from tests.java_hedwig.support.hub_client import HubClient, RefusedByHubError
+from tests.java_hedwig.support.stack import REGION_PATH, JavaStack, eventually
 
 __all__: list[str] = []
 

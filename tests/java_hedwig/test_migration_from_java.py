@@ -8,11 +8,11 @@ from kazoo.client import KazooClient
 
 from hedwig.cli.errors import ExitCode
 from hedwig.model import Topic
-from tests.cli.admin import Admin
-from tests.cli.store_contents import contents
-from tests.java_hedwig.fixture import Stage, read_fixture
-from tests.java_hedwig.stack import JavaStack
-from tests.java_hedwig.znodes import make_tree
+from tests.cli.support.admin import Admin
+from tests.cli.support.store_contents import contents
+from tests.java_hedwig.support.fixture import Stage, read_fixture
+from tests.java_hedwig.support.stack import JavaStack
+from tests.java_hedwig.support.znodes import make_tree
 from tests.servers import RunningServers
 
 __all__: list[str] = []

@@ -16,13 +16,13 @@ import pytest
 
 from hedwig.client import BlockingClient, ClientOptions, HubAddress
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
-from tests.cli.admin import Admin
-from tests.cli.store_contents import contents
-from tests.hub.running import RunningHub
-from tests.java_client.client import JavaClient
-from tests.java_client.driver import JavaClientDriver, java_client_driver
-from tests.java_hedwig.account import Account, JavaSide, OurSide
-from tests.java_hedwig.stack import JavaStack
+from tests.cli.support.admin import Admin
+from tests.cli.support.store_contents import contents
+from tests.hub.support.running import RunningHub
+from tests.java_client.support.client import JavaClient
+from tests.java_client.support.driver import JavaClientDriver, java_client_driver
+from tests.java_hedwig.support.account import Account, JavaSide, OurSide
+from tests.java_hedwig.support.stack import JavaStack
 from tests.servers import RunningServers
 
 __all__: list[str] = []

@@ -11,12 +11,12 @@ from kazoo.protocol import connection as kazoo_connection
 
 from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions
 from hedwig.versions import ANY
-from tests.metadata.bulk_contents import Contents, fill, filled_contents
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS, DOORS, Call, Door
-from tests.metadata.gateway import leave_to_long_runs
-from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place, Surroundings, as_parameters
-from tests.metadata.probe import Probe
+from tests.metadata.support.bulk_contents import Contents, fill, filled_contents
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS, DOORS, Call, Door
+from tests.metadata.support.gateway import leave_to_long_runs
+from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place, Surroundings, as_parameters
+from tests.metadata.support.probe import Probe
 from tests.servers import RunningServers
 
 __all__: list[str] = []

@@ -9,9 +9,9 @@ import pytest
 from hedwig.errors import BadVersionError, NoRecordError
 from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS, Call, Door
-from tests.metadata.place import BackendRow, Place
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS, Call, Door
+from tests.metadata.support.place import BackendRow, Place
 
 THROUGH_THE_GATEWAY = ("test_created_again_by_somebody_else_is_told_from_ones_own",)
 

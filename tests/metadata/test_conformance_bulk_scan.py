@@ -12,12 +12,12 @@ from hedwig.metadata.contract.kinds import KINDS, SUBSCRIPTIONS, RecordKind
 from hedwig.metadata.contract.scan import SCAN_ROWS
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW, Versioned
-from tests.metadata import samples
-from tests.metadata.bulk_contents import PREFIXES, TOPICS, Contents, contents, fill
-from tests.metadata.clients import Clients
-from tests.metadata.doors import CALLS
-from tests.metadata.place import Place
-from tests.metadata.probe import Probe
+from tests.metadata.support import samples
+from tests.metadata.support.bulk_contents import PREFIXES, TOPICS, Contents, contents, fill
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.doors import CALLS
+from tests.metadata.support.place import Place
+from tests.metadata.support.probe import Probe
 
 _KINDS: Final[tuple[RecordKind[Any], ...]] = KINDS
 SMALL_PAGES: Final = StoreOptions(page_rows=7)

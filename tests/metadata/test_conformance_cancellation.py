@@ -16,10 +16,10 @@ from hedwig.errors import BadVersionError, HedwigError, MetadataUnavailableError
 from hedwig.metadata import Delete, MetadataStore, Operation, Read, RecordKey, StoreOptions, Write
 from hedwig.model import Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata import samples
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS, Call
-from tests.metadata.place import Place
+from tests.metadata.support import samples
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS, Call
+from tests.metadata.support.place import Place
 
 T = TypeVar("T")
 
@@ -250,7 +250,7 @@ async def test_listing_left_in_its_middle_holds_nothing_up(place: Place, clients
 
 def test_interrupted_program_ends_and_leaves_the_store_sound(kept_place: Place) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.metadata.endless_writer", kept_place.url],
+        [sys.executable, "-m", "tests.metadata.support.endless_writer", kept_place.url],
         cwd=Path(hedwig.__file__).parents[1],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

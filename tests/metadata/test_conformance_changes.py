@@ -18,11 +18,11 @@ from hedwig.metadata.contract.changes import ChangedRecord, Changes, ChangesLost
 from hedwig.metadata.contract.kinds import KINDS, OWNERSHIP, PERSISTENCE, SUBSCRIPTIONS, RecordKind
 from hedwig.model import LedgerRanges, SubscriberId, SubscriptionData, Topic
 from hedwig.versions import ANY, NEW
-from tests.metadata import samples
-from tests.metadata.awkward_names import AWKWARD
-from tests.metadata.clients import Names
-from tests.metadata.doors import CALLS, DOORS, Call
-from tests.metadata.place import BACKENDS, BackendRow, as_parameters
+from tests.metadata.support import samples
+from tests.metadata.support.awkward_names import AWKWARD
+from tests.metadata.support.clients import Names
+from tests.metadata.support.doors import CALLS, DOORS, Call
+from tests.metadata.support.place import BACKENDS, BackendRow, as_parameters
 
 THROUGH_THE_GATEWAY = ("test_every_change_of_a_record_is_told_once",)
 

@@ -3,8 +3,8 @@
 from hedwig.metadata import MetadataStore
 from hedwig.model import Topic
 from hedwig.versions import NEW
-from tests.metadata.clients import Names
-from tests.metadata.doors import Door
+from tests.metadata.support.clients import Names
+from tests.metadata.support.doors import Door
 
 
 async def test_topic_exists_from_its_first_record_to_its_last(

@@ -17,12 +17,12 @@ from hedwig.metadata.contract.packed import PackedColumns, PackedValues
 from hedwig.metadata.records.packing import part_codec
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata import samples
-from tests.metadata.awkward_names import AWKWARD, LONGEST
-from tests.metadata.bulk_contents import PREFIXES, Contents, contents, fill
-from tests.metadata.clients import Clients
-from tests.metadata.doors import CALLS
-from tests.metadata.place import Place
+from tests.metadata.support import samples
+from tests.metadata.support.awkward_names import AWKWARD, LONGEST
+from tests.metadata.support.bulk_contents import PREFIXES, Contents, contents, fill
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.doors import CALLS
+from tests.metadata.support.place import Place
 
 _KINDS: Final[tuple[RecordKind[Any], ...]] = KINDS
 SMALL_PAGES: Final = StoreOptions(page_rows=7)

@@ -18,9 +18,9 @@ from hedwig.errors import (
 from hedwig.metadata import StoreOptions, format_metadata, open_metadata
 from hedwig.metadata.contract.layout import FORMAT_MAJOR
 from hedwig.versions import NEW, Versioned
-from tests.metadata.clients import Clients
-from tests.metadata.doors import CALLS
-from tests.metadata.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.doors import CALLS
+from tests.metadata.support.place import BACKENDS, KEPT_BACKENDS, BackendRow, Place
 
 PATIENCE_S = 30.0
 """Far more than the timeouts given to the operations, far less than anybody would wait."""

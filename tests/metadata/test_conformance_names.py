@@ -12,13 +12,13 @@ from hedwig.metadata import Delete, MetadataStore, Read, RecordKey, Write
 from hedwig.model import SubscriberId, SubscriptionData, Topic
 from hedwig.names import NAME_BYTES_MAX
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata import samples
-from tests.metadata.awkward_names import AWKWARD, LONGEST, MOST_COMPONENTS, looks_like
-from tests.metadata.clients import Clients, Names
-from tests.metadata.doors import CALLS, Call
-from tests.metadata.place import Place
-from tests.metadata.probe import Probe
-from tests.metadata.refusals import refused_at_once
+from tests.metadata.support import samples
+from tests.metadata.support.awkward_names import AWKWARD, LONGEST, MOST_COMPONENTS, looks_like
+from tests.metadata.support.clients import Clients, Names
+from tests.metadata.support.doors import CALLS, Call
+from tests.metadata.support.place import Place
+from tests.metadata.support.probe import Probe
+from tests.metadata.support.refusals import refused_at_once
 
 THROUGH_THE_GATEWAY = ("test_any_bytes_name_a_topic", "test_topic_names_are_given_back_as_bytes")
 

@@ -23,10 +23,10 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.versions import ANY, NEW, Versioned
-from tests.metadata import samples
-from tests.metadata.clients import Names
-from tests.metadata.doors import CALLS, Call
-from tests.metadata.probe import Probe
+from tests.metadata.support import samples
+from tests.metadata.support.clients import Names
+from tests.metadata.support.doors import CALLS, Call
+from tests.metadata.support.probe import Probe
 
 OWNERSHIP, PERSISTENCE, SUBSCRIPTION = CALLS
 

@@ -29,9 +29,9 @@ from hedwig.model import SubscriptionData as Data
 from hedwig.model import SubscriptionPreferences as Preferences
 from hedwig.model import SubscriptionState as State
 from hedwig.versions import NEW, Version
-from tests.metadata import samples
-from tests.metadata.clients import Clients
-from tests.metadata.place import Place
+from tests.metadata.support import samples
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.place import Place
 
 THROUGH_THE_GATEWAY = ("test_unreadable_records_are_deleted_at_the_version_that_was_seen",)
 

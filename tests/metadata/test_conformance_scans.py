@@ -12,10 +12,10 @@ from hedwig.errors import InvalidArgumentError
 from hedwig.metadata import Delete, MetadataStore, RecordKey, StoreOptions, Write
 from hedwig.model import SubscriberId, SubscriptionData, SubscriptionPreferences, Topic
 from hedwig.versions import ANY, NEW
-from tests.metadata import samples
-from tests.metadata.clients import Clients
-from tests.metadata.doors import CALLS, Call
-from tests.metadata.place import Place
+from tests.metadata.support import samples
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.doors import CALLS, Call
+from tests.metadata.support.place import Place
 
 THROUGH_THE_GATEWAY = (
     "test_topics_are_listed_exactly",

@@ -10,9 +10,9 @@ import pytest
 
 from hedwig.errors import CorruptRecordError, InvalidArgumentError, StandaloneHubExistsError
 from hedwig.metadata import MetadataStore, StandaloneHub
-from tests.metadata.clients import Clients
-from tests.metadata.place import Place
-from tests.metadata.probe import GARBAGE, Probe
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.place import Place
+from tests.metadata.support.probe import GARBAGE, Probe
 
 NAME = "standalone-hub"
 AT_ONCE = 8

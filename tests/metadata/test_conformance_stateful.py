@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.metadata.clients import Clients
-from tests.metadata.model_machine import TwoClients
-from tests.metadata.place import BackendRow, Place
+from tests.metadata.support.clients import Clients
+from tests.metadata.support.model_machine import TwoClients
+from tests.metadata.support.place import BackendRow, Place
 
 
 def test_two_clients_see_one_store(backend: BackendRow, place: Place) -> None:

@@ -18,9 +18,9 @@ from hedwig.errors import (
 )
 from hedwig.metadata import Delete, MetadataStore, Operation, Read, RecordKey, Write
 from hedwig.versions import ANY, NEW, Version, Versioned
-from tests.metadata.clients import Names
-from tests.metadata.doors import CALLS, Call, Door
-from tests.metadata.probe import Probe
+from tests.metadata.support.clients import Names
+from tests.metadata.support.doors import CALLS, Call, Door
+from tests.metadata.support.probe import Probe
 
 EXISTS_ERRORS = {
     "ownership": TopicOwnerInfoExistsError,

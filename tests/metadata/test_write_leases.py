@@ -18,7 +18,7 @@ from hedwig.metadata.contract.write_lease import LeasedTable
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import ANY, NEW, Version
-from tests.metadata.test_attempts import FakeClock
+from tests.metadata.calls.test_attempts import FakeClock
 
 TOPIC = Topic(b"news")
 HUB = HubInfo(host="hub.example", port=4080)

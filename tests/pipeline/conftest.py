@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.main import jobs
 from hedwig.pipeline.source.datasource import register
-from tests.metadata.bulk_contents import fill
-from tests.pipeline.standalone_cluster import StandaloneCluster, standalone_cluster
-from tests.pipeline.stores import new_store, with_store
+from tests.metadata.support.bulk_contents import fill
+from tests.pipeline.support.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.pipeline.support.stores import new_store, with_store
 
 __all__ = ["Run"]
 

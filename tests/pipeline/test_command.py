@@ -35,7 +35,7 @@ from hedwig.pipeline.snapshots.snapshot import Snapshot
 from hedwig.versions import ANY, NEW
 from tests.checkout import CHECKOUT
 from tests.pipeline.conftest import Run
-from tests.pipeline.stores import new_store, records, with_store
+from tests.pipeline.support.stores import new_store, records, with_store
 
 RESULTS = CHECKOUT / "benchmarks" / "results"
 

@@ -12,7 +12,7 @@ from hedwig.exit_codes import ExitCode
 from hedwig.pipeline.audit.open_ledgers import ask_open_ledgers
 from hedwig.pipeline.errors import SPARK_ERRORS, JobError, explain, from_spark
 from hedwig.pipeline.ledger_place import LedgerPlace
-from tests.pipeline.frames import ledgers
+from tests.pipeline.support.frames import ledgers
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hedwig.metadata import MetadataStore, RecordKey, Write
 from hedwig.model import HubInfo, LedgerRanges, Topic
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import NEW
-from tests.pipeline.stores import new_store, records, with_store
+from tests.pipeline.support.stores import new_store, records, with_store
 
 START_S = 120.0
 TOPICS = 3000

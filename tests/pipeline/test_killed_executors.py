@@ -28,9 +28,9 @@ from hedwig.metadata import MetadataStore, RecordKey, StoreOptions, Write, forma
 from hedwig.model import LedgerRange, LedgerRanges, MessageSeqId, Topic
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Version
-from tests.metadata.place import BACKENDS, Place, Surroundings
-from tests.pipeline.standalone_cluster import StandaloneCluster
-from tests.pipeline.stores import new_store, records, with_store
+from tests.metadata.support.place import BACKENDS, Place, Surroundings
+from tests.pipeline.support.standalone_cluster import StandaloneCluster
+from tests.pipeline.support.stores import new_store, records, with_store
 from tests.servers import RunningServers
 
 ROWS: Final = 30_000

@@ -16,7 +16,7 @@ from hedwig.pipeline.main import jobs
 from hedwig.pipeline.output import write_result
 from hedwig.versions import NEW
 from tests.pipeline.conftest import Run
-from tests.pipeline.stores import new_store, with_store
+from tests.pipeline.support.stores import new_store, with_store
 
 LOST = "1 records of ledgers have fields of a newer release of Hedwig"
 

@@ -17,11 +17,11 @@ from hedwig.model import HubInfo, Topic
 from hedwig.pipeline.audit.living_hubs import cluster_hubs
 from hedwig.pipeline.errors import JobError
 from hedwig.versions import ANY, NEW
-from tests.cli.hub_and_admin import HubAndAdmin
-from tests.cli.planted import ranges, set_ranges
+from tests.cli.support.hub_and_admin import HubAndAdmin
+from tests.cli.support.planted import ranges, set_ranges
 from tests.pipeline.conftest import Run
-from tests.pipeline.hub_on_bookies import hub_on_bookies
-from tests.pipeline.stores import new_store, with_store
+from tests.pipeline.support.hub_on_bookies import hub_on_bookies
+from tests.pipeline.support.stores import new_store, with_store
 from tests.servers import RunningServers
 
 HUB = HubInfo(host="127.0.0.1", port=4081, ssl_port=5081)

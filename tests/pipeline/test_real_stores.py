@@ -15,10 +15,10 @@ from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.snapshots import store_snapshot
 from hedwig.pipeline.snapshots.manifest import Manifest
 from hedwig.pipeline.snapshots.snapshot import SNAPSHOT_TABLES, write_snapshot
-from tests.metadata.bulk_contents import fill
-from tests.metadata.place import BACKENDS, BackendRow, Place, Surroundings
+from tests.metadata.support.bulk_contents import fill
+from tests.metadata.support.place import BACKENDS, BackendRow, Place, Surroundings
 from tests.pipeline.conftest import Run
-from tests.pipeline.stores import check_pauses, new_store, records, with_store
+from tests.pipeline.support.stores import check_pauses, new_store, records, with_store
 from tests.servers import RunningServers
 
 ROWS = {row.label: row for row in BACKENDS if row.label in ("hbase", "hbase+thrift", "zookeeper")}

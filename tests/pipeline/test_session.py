@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from hedwig.exit_codes import ExitCode
-from tests.pipeline.stores import new_store
+from tests.pipeline.support.stores import new_store
 
 JOB_S: Final = 180.0
 DRIVER: Final = textwrap.dedent(

@@ -25,8 +25,8 @@ from hedwig.metadata.zookeeper.writes.versions import identity_of
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.pipeline.frames.tables import Table
 from hedwig.versions import ANY, NEW, Versioned
-from tests.pipeline.standalone_cluster import StandaloneCluster
-from tests.pipeline.stores import records, with_store
+from tests.pipeline.support.standalone_cluster import StandaloneCluster
+from tests.pipeline.support.stores import records, with_store
 from tests.servers import RunningServers
 
 ROWS: Final = 12_000
@@ -39,7 +39,7 @@ BEFORE_S: Final = 240.0
 JOB_S: Final = 180.0
 SLOW_S: Final = 1.5
 """Before each of some 15 batches: longer in all than a busy machine needs to start the other executor."""
-DRIVER: Final = Path(__file__).with_name("standalone_driver.py")
+DRIVER: Final = Path(__file__).with_name("support") / "standalone_driver.py"
 SPECULATION: Final = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",

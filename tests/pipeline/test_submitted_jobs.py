@@ -19,8 +19,8 @@ import pytest
 
 from hedwig.metadata import StoreOptions, format_metadata
 from tests.checkout import CHECKOUT
-from tests.pipeline.hub_on_bookies import hub_on_bookies
-from tests.pipeline.standalone_cluster import StandaloneCluster
+from tests.pipeline.support.hub_on_bookies import hub_on_bookies
+from tests.pipeline.support.standalone_cluster import StandaloneCluster
 from tests.servers import RunningServers
 
 RESULTS: Final = CHECKOUT / "benchmarks" / "results"

@@ -11,7 +11,7 @@ from hedwig.metadata import StoreOptions
 from hedwig.pipeline.frames.tables import Table
 from hedwig.pipeline.source.apply import ApplyConfig
 from tests.pipeline.conftest import Run
-from tests.pipeline.stores import new_store
+from tests.pipeline.support.stores import new_store
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hedwig.metadata.bulk.findings import FindingKind
 from hedwig.model import SubscriberId, Topic
 from hedwig.pipeline.frames.tables import Table
 from tests.pipeline.conftest import Run
-from tests.pipeline.stores import break_one, new_store, records
+from tests.pipeline.support.stores import break_one, new_store, records
 
 BROKEN = Topic(b"broken")
 SKIP = ("--on-corrupt", "skip")

@@ -8,7 +8,7 @@ from typing import Final
 from hedwig.hub.incarnation import Incarnation
 from hedwig.hub.logs.ledger_ranges import holds_messages
 from hedwig.metadata.records.packing import unpack_ledger_ranges
-from tests.hub.ledgers.bookkeeper.model import ModelMetadata
+from tests.hub.ledgers.bookkeeper.support.model import ModelMetadata
 from tests.simulation.simulated_hub import SimulatedHub
 
 __all__ = ["left_in_hub", "left_in_tables", "left_tasks", "lost_ledgers"]

@@ -22,7 +22,7 @@ from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.metadata import StoreOptions
 from hedwig.model import HubInfo
 from hedwig.versions import Version, Versioned
-from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata, View
+from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetadata, View
 from tests.simulation.liveness_model import LivenessModel, Register
 from tests.simulation.metadata_model import ModelWay, open_model
 from tests.simulation.network import PLACE, Network

@@ -15,7 +15,7 @@ from hedwig.errors import BadVersionError, HedwigError
 from hedwig.hub.subscriptions.operator_actions import Edge, Sought
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import SubscriberId, Topic
-from tests.hub.ledgers.bookkeeper.model import ModelBookies, ModelMetadata
+from tests.hub.ledgers.bookkeeper.support.model import ModelBookies, ModelMetadata
 from tests.simulation.clients import Publisher, Subscriber, at
 from tests.simulation.faults import Turmoil
 from tests.simulation.history import History, Reader

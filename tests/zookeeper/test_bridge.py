@@ -13,10 +13,10 @@ from hedwig.clock import Deadline, SystemClock
 from hedwig.metadata.zookeeper.requests import create, exists, get
 from hedwig.outcomes import AbortedError, NotAppliedError, OutcomeUnknownError
 from hedwig.zookeeper import Bridge, BridgeOptions, Connection
-from tests.faults.proxy import Action, Proxy, Step, scripted
-from tests.faults.wires import ZooKeeperWire
+from tests.faults.support.proxy import Action, Proxy, Step, scripted
+from tests.faults.support.wires import ZooKeeperWire
 from tests.servers import RunningServers
-from tests.zookeeper.silence import kazoo_threads, nobody_listens, paused, unanswered
+from tests.zookeeper.support.silence import kazoo_threads, nobody_listens, paused, unanswered
 
 CLOCK: Final = SystemClock()
 ROOT: Final = "/zookeeper"

@@ -1,6 +1,6 @@
 """One connection of the raw driver, made for speed: frames that were prepared, and answers that are counted unparsed.
 
-It is no client for tests, which want every response decoded, in order, and when they ask: see `tests.hub.wire_channel`.
+It is no client for tests, which want every response decoded, in order, and when they ask: see `wire_channel`.
 """
 
 import asyncio

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.faults.linearizability.classic_models import CasRegister, KeyValue
-from tests.faults.linearizability.jepsen_logs import read_etcd, read_kv
-from tests.faults.linearizability.limits import Limits
-from tests.faults.linearizability.partition import check
-from tests.faults.linearizability.recorder import read_recorded
-from tests.faults.linearizability.verdict import Report, Verdict
-from tests.faults.linearizability.versioned_register import VersionedRegister
+from tests.faults.linearizability.support.classic_models import CasRegister, KeyValue
+from tests.faults.linearizability.support.jepsen_logs import read_etcd, read_kv
+from tests.faults.linearizability.support.limits import Limits
+from tests.faults.linearizability.support.partition import check
+from tests.faults.linearizability.support.recorder import read_recorded
+from tests.faults.linearizability.support.verdict import Report, Verdict
+from tests.faults.linearizability.support.versioned_register import VersionedRegister
 
 __all__ = ["main"]
 

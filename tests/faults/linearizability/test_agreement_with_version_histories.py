@@ -1,4 +1,4 @@
-"""Prove that this checker and `tests.faults.history` agree: on its examples, and on histories made at random."""
+"""Prove that this checker and `tests.faults` agree: on its examples, and on histories made at random."""
 
 import random
 from collections import Counter
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.faults import history as older
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN, Operation, Unanswered, Verdict, check
-from tests.faults.linearizability import versioned_register as cas
-from tests.faults.linearizability.mutations import WAYS, mutated
-from tests.faults.linearizability.simulation import Kind, TrueRecord, random_script, simulate
+from tests.faults.linearizability.support import versioned_register as cas
+from tests.faults.linearizability.support.mutations import WAYS, mutated
+from tests.faults.linearizability.support.simulation import Kind, TrueRecord, random_script, simulate
+from tests.faults.support import history as older
 from tests.faults.test_history_checker import BAD, GOOD
 
 

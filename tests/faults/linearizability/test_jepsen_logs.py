@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN, Operation, Unanswered, Verdict, check
-from tests.faults.linearizability.classic_models import (
+from tests.faults.linearizability.support.classic_models import (
     Append,
     Applied,
     CasRegister,
@@ -20,9 +20,9 @@ from tests.faults.linearizability.classic_models import (
     RegisterOutput,
     Swap,
 )
-from tests.faults.linearizability.jepsen_logs import read_etcd, read_kv
-from tests.faults.linearizability.mutations import WAYS, mutated
-from tests.faults.linearizability.simulation import KINDS, random_script, simulate
+from tests.faults.linearizability.support.jepsen_logs import read_etcd, read_kv
+from tests.faults.linearizability.support.mutations import WAYS, mutated
+from tests.faults.linearizability.support.simulation import KINDS, random_script, simulate
 
 ETCD = """\
 INFO  jepsen.core - a line of somebody else

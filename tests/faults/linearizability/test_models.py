@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.faults.linearizability import NOT_APPLIED, UNKNOWN, Operation, Verdict, check
-from tests.faults.linearizability.ownership import (
+from tests.faults.linearizability.support.ownership import (
     Claim,
     Claimed,
     Look,
@@ -18,7 +18,7 @@ from tests.faults.linearizability.ownership import (
     aged,
     as_ownership,
 )
-from tests.faults.linearizability.versioned_register import (
+from tests.faults.linearizability.support.versioned_register import (
     ANY,
     NEW,
     Delete,

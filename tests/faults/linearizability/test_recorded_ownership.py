@@ -39,10 +39,10 @@ from tests.faults.linearizability import (
     Verdict,
     check,
 )
-from tests.faults.linearizability.contender import contend
-from tests.faults.linearizability.ownership import Owner, Ownership, as_ownership
-from tests.faults.linearizability.recorder import RecordedOwnership, read_recorded
-from tests.faults.linearizability.versioned_register import (
+from tests.faults.linearizability.support.contender import contend
+from tests.faults.linearizability.support.ownership import Owner, Ownership, as_ownership
+from tests.faults.linearizability.support.recorder import RecordedOwnership, read_recorded
+from tests.faults.linearizability.support.versioned_register import (
     Deleted,
     Exists,
     Found,
@@ -51,9 +51,9 @@ from tests.faults.linearizability.versioned_register import (
     VersionedRegister,
     Written,
 )
-from tests.faults.waiting import until_blocking
-from tests.faults.workforce import set_off, workers
-from tests.metadata.place import Place
+from tests.faults.support.waiting import until_blocking
+from tests.faults.support.workforce import set_off, workers
+from tests.metadata.support.place import Place
 
 THROUGH_THE_GATEWAY: Final[tuple[str, ...]] = ()
 

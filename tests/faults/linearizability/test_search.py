@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.linearizability import UNKNOWN, Operation, Unanswered, Verdict, by_key, check
-from tests.faults.linearizability.brute_force import explains, prepared, some_order_explains
-from tests.faults.linearizability.limits import Budget, Limits
-from tests.faults.linearizability.mutations import WAYS, mutated
-from tests.faults.linearizability.search import Explained, search
-from tests.faults.linearizability.simulation import CHOICES, KINDS, Kind, Step, random_script, simulate
+from tests.faults.linearizability.support.brute_force import explains, prepared, some_order_explains
+from tests.faults.linearizability.support.limits import Budget, Limits
+from tests.faults.linearizability.support.mutations import WAYS, mutated
+from tests.faults.linearizability.support.search import Explained, search
+from tests.faults.linearizability.support.simulation import CHOICES, KINDS, Kind, Step, random_script, simulate
 
 _SMALL = 6
 _kinds = st.sampled_from(KINDS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.faults.linearizability import Limits, NotLinearizableError, Operation, UndecidedError, Verdict, check
-from tests.faults.linearizability.classic_models import (
+from tests.faults.linearizability.support.classic_models import (
     Applied,
     CasRegister,
     Get,
@@ -16,8 +16,8 @@ from tests.faults.linearizability.classic_models import (
     RegisterInput,
     RegisterOutput,
 )
-from tests.faults.linearizability.simulation import KINDS, random_script, simulate
-from tests.faults.linearizability.versioned_register import (
+from tests.faults.linearizability.support.simulation import KINDS, random_script, simulate
+from tests.faults.linearizability.support.versioned_register import (
     NEW,
     CasInput,
     CasOperation,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hub.cluster.deployment import Deployment
-from tests.metadata.place import BACKENDS, Surroundings
+from tests.hub.cluster.support.deployment import Deployment
+from tests.metadata.support.place import BACKENDS, Surroundings
 from tests.servers import RunningServers
 
 _ROWS = {row.label: row for row in BACKENDS}

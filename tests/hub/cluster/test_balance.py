@@ -19,16 +19,16 @@ from hedwig.hub.topics.given_up import GivenUp
 from hedwig.hub.topics.topic import TopicState
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.admin_client import AdminClient
-from tests.hub.cluster.both import on_zookeeper_first
-from tests.hub.cluster.deployment import Deployment, liveness_of
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.cluster.support.both import on_zookeeper_first
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
+from tests.hub.cluster.support.traffic import Traffic
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.cluster.traffic import Traffic
-from tests.java_client.client import JavaClient
+from tests.hub.support.admin_client import AdminClient
 from tests.java_client.conftest import driver as java_driver
-from tests.java_client.driver import JavaClientDriver
+from tests.java_client.support.client import JavaClient
+from tests.java_client.support.driver import JavaClientDriver
 
 driver = java_driver
 """The process of the original client, as a fixture of this module too."""

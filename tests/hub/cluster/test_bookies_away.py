@@ -20,13 +20,13 @@ from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Version
 from hedwig.wire import Message, Publish
-from tests.chaos.starvation import waited_most_s, waits_s
-from tests.faults.sickbay import heal
-from tests.faults.waiting import until
-from tests.hub.cluster.deployment import Deployment
+from tests.chaos.support.starvation import waited_most_s, waits_s
+from tests.faults.support.sickbay import heal
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.wire_client import WireClient, eventually
-from tests.metadata.place import BACKENDS, Surroundings
+from tests.hub.support.wire_client import WireClient, eventually
+from tests.metadata.support.place import BACKENDS, Surroundings
 from tests.servers import UNSYNCED, RunningServers
 
 _BOOKIES = ["bookie-1", "bookie-2", "bookie-3"]

@@ -4,9 +4,9 @@ import asyncio
 from typing import Final
 
 from hedwig.status import StatusCode
-from tests.faults.waiting import until
-from tests.hub.cluster.deployment import Deployment, liveness_of
-from tests.hub.neighbours.clients import crowded
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
+from tests.hub.neighbours.support.clients import crowded
 
 CONNECTIONS: Final = 40
 

@@ -16,14 +16,14 @@ from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.versions import Versioned
 from hedwig.wire import Answer, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
-from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.cluster.both import on_both, on_hbase, on_zookeeper_first
-from tests.hub.cluster.deployment import Deployment
+from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.cluster.support.both import on_both, on_hbase, on_zookeeper_first
+from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.wire_channel import WireChannel
-from tests.hub.wire_client import ChannelClosedError, WireClient, eventually
+from tests.hub.support.wire_channel import WireChannel
+from tests.hub.support.wire_client import ChannelClosedError, WireClient, eventually
 
 T: Final = b"t"
 U: Final = b"u"

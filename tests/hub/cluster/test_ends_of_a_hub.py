@@ -5,14 +5,14 @@ import os
 import time
 
 from hedwig.status import StatusCode
-from tests.chaos.starvation import waited_most_s, waits_s
-from tests.faults.proxy import PASS, Action, Exchange, Step
-from tests.faults.waiting import until
-from tests.hub.cluster.both import on_both, on_zookeeper_first
-from tests.hub.cluster.deployment import SESSION_S, Deployment, liveness_of
+from tests.chaos.support.starvation import waited_most_s, waits_s
+from tests.faults.support.proxy import PASS, Action, Exchange, Step
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_both, on_zookeeper_first
+from tests.hub.cluster.support.deployment import SESSION_S, Deployment, liveness_of
+from tests.hub.cluster.support.traffic import Traffic
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.cluster.traffic import Traffic
-from tests.hub.wire_client import eventually
+from tests.hub.support.wire_client import eventually
 
 TOPICS = [b"topic-%d" % number for number in range(30)]
 

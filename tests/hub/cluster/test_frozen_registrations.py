@@ -7,9 +7,9 @@ from hedwig.hub.hub import Hub
 from hedwig.metadata.freezing import StoreFreeze
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.cluster.deployment import Deployment
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.cluster.support.deployment import Deployment
 
 
 def _freeze_of(hub: Hub) -> StoreFreeze:

@@ -9,10 +9,10 @@ from hedwig.hub.hub import Hub
 from hedwig.hub.topics.topic import OwnedTopic
 from hedwig.model import HubInfo, SubscriberId, Topic
 from hedwig.versions import NEW
-from tests.faults.proxy import PASS, Action, Exchange, Step
-from tests.faults.waiting import until
-from tests.hub.cluster.both import on_both
-from tests.hub.cluster.deployment import Deployment, liveness_of
+from tests.faults.support.proxy import PASS, Action, Exchange, Step
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_both
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
 T: Final = Topic(b"t")

@@ -8,7 +8,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from tests.hub.cluster.deployment import Deployment
+from tests.hub.cluster.support.deployment import Deployment
 
 _MIB: Final = 1 << 20
 

@@ -19,8 +19,8 @@ from hedwig.errors import HedwigError
 from hedwig.metadata import format_metadata
 from hedwig.model import SubscriberId, Topic
 from tests.endings import end_all
-from tests.faults.waiting import until
-from tests.hub.running import RunningHub
+from tests.faults.support.waiting import until
+from tests.hub.support.running import RunningHub
 from tests.servers import UNSYNCED
 
 TOPICS: Final = [Topic(b"topic-%d" % number) for number in range(200)]

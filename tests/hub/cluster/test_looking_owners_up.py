@@ -11,10 +11,10 @@ from hedwig.hub.topics.known_owners import KnownOwners
 from hedwig.hub.topics.ownership import Ownership
 from hedwig.model import HubInfo, Topic
 from hedwig.status import StatusCode
-from tests.faults.proxy import Proxy
-from tests.faults.waiting import until
-from tests.hub.cluster.both import on_both, on_zookeeper_first
-from tests.hub.cluster.deployment import Deployment, liveness_of
+from tests.faults.support.proxy import Proxy
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_both, on_zookeeper_first
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
 
 _IDLE: Final = frozenset({"ping", "connect"})

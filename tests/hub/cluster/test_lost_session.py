@@ -8,13 +8,13 @@ import pytest
 from hedwig.errors import ServiceDownError
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.admin_client import AdminClient
-from tests.hub.cluster.both import on_zookeeper_first
-from tests.hub.cluster.deployment import SESSION_S, Deployment, liveness_of
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.cluster.support.both import on_zookeeper_first
+from tests.hub.cluster.support.deployment import SESSION_S, Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.wire_client import ChannelClosedError, WireClient
+from tests.hub.support.admin_client import AdminClient
+from tests.hub.support.wire_client import ChannelClosedError, WireClient
 
 
 async def _publish_until_closed(client: WireClient, topic: bytes) -> list[int]:

@@ -7,8 +7,8 @@ import pytest
 from hedwig.errors import NoSuchLedgerError
 from hedwig.hub.hub import Hub
 from hedwig.model import Topic
-from tests.faults.waiting import until
-from tests.hub.cluster.deployment import Deployment
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.deployment import Deployment
 
 T: Final = Topic(b"t")
 

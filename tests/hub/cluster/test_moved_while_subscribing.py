@@ -9,8 +9,8 @@ from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, Topic
 from hedwig.status import StatusCode
 from hedwig.wire import pubsub_pb2 as pb
-from tests.faults.waiting import until
-from tests.hub.cluster.deployment import Deployment, liveness_of
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
 
 _TOPIC: Final = Topic(b"t")
 _S: Final = SubscriberId(b"s")

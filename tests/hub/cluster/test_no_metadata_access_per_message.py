@@ -14,14 +14,14 @@ from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.model import Topic
-from tests.faults.proxy import Proxy
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.cluster.both import on_both, on_hbase
-from tests.hub.cluster.deployment import Deployment
+from tests.faults.support.proxy import Proxy
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.cluster.support.both import on_both, on_hbase
+from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_looking_owners_up import seen
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.ledgers.bookkeeper.sessions import session_with
+from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 
 _BEATS: Final = 6
 _OTHERS_ROOTS: Final = ("/hbase", "/bookkeeper", "/zookeeper")

@@ -20,11 +20,11 @@ from hedwig.wire import (
     Subscribe,
     Unsubscribe,
 )
-from tests.faults.proxy import PASS, Action, Exchange, Step
-from tests.faults.waiting import until
-from tests.hub.cluster.both import on_both
-from tests.hub.cluster.deployment import Deployment, liveness_of
-from tests.hub.cluster.lagging import Behind, BehindWire, Lag, LaggingWire
+from tests.faults.support.proxy import PASS, Action, Exchange, Step
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_both
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
+from tests.hub.cluster.support.lagging import Behind, BehindWire, Lag, LaggingWire
 
 TOPICS: Final = [b"topic-%d" % number for number in range(30)]
 

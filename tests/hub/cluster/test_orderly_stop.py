@@ -15,13 +15,13 @@ import pytest
 from hedwig.client import ClientOptions, HedwigClient, HubAddress
 from hedwig.hub.hub import Hub
 from hedwig.model import SubscriberId, Topic
-from tests.faults.proxy import PASS, Action, Exchange, Step
-from tests.faults.waiting import until
-from tests.hub.cluster.deployment import Deployment, liveness_of
+from tests.faults.support.proxy import PASS, Action, Exchange, Step
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.deployment import Deployment, liveness_of
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.running import RunningHub
-from tests.java_client.client import JavaClient
-from tests.java_client.driver import JavaClientDriver, java_client_driver
+from tests.hub.support.running import RunningHub
+from tests.java_client.support.client import JavaClient
+from tests.java_client.support.driver import JavaClientDriver, java_client_driver
 
 ANN: Final = SubscriberId(b"ann")
 TOPICS: Final = [Topic(b"topic-%d" % number) for number in range(100)]

@@ -12,11 +12,11 @@ from hedwig.hub.main import ExitCode, main
 from hedwig.hub.options.cluster_options import BookieOptions
 from hedwig.status import StatusCode
 from hedwig.wire import Message, Publish
-from tests.faults.waiting import until
-from tests.hub.admin_client import AdminClient
-from tests.hub.cluster.deployment import Deployment
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.deployment import Deployment
 from tests.hub.cluster.test_one_owner import is_owner
-from tests.hub.running import RunningHub
+from tests.hub.support.admin_client import AdminClient
+from tests.hub.support.running import RunningHub
 
 _NOBODY = "127.0.0.1:1"
 _HIGH_IDS = 1 << 30

@@ -9,13 +9,13 @@ from typing import Any, Final
 import pytest
 
 from hedwig.cli.errors import ExitCode
-from tests.cli.admin import Admin, Ran
-from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step
-from tests.faults.waiting import until
-from tests.hub.cluster.both import on_zookeeper_first
-from tests.hub.cluster.deployment import Deployment
-from tests.hub.cluster.traffic import Traffic
-from tests.hub.running import RunningHub
+from tests.cli.support.admin import Admin, Ran
+from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step
+from tests.faults.support.waiting import until
+from tests.hub.cluster.support.both import on_zookeeper_first
+from tests.hub.cluster.support.deployment import Deployment
+from tests.hub.cluster.support.traffic import Traffic
+from tests.hub.support.running import RunningHub
 
 _MOVES: Final = 200
 _TOPICS: Final = [b"moved/%d" % number for number in range(10)]

@@ -14,7 +14,7 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers import LedgerStore, LocalLedgerStore
 from tests.hub.ledgers.conftest import OpenAnyStore
-from tests.hub.ledgers.contents import fill, payload, read_all
+from tests.hub.ledgers.support.contents import fill, payload, read_all
 
 
 async def test_entries_come_back_in_order_and_unchanged(any_store: LedgerStore) -> None:

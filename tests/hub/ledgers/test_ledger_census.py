@@ -21,7 +21,7 @@ from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.hub.ledgers.census import LedgerCensus, LedgerEntry
 from hedwig.hub.ledgers.local.census import LocalLedgerCensus
-from tests.hub.ledgers.bookkeeper.sessions import session_with
+from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.servers import RunningServers
 
 RECORD: Final = LedgerMetadata(

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from hedwig.errors import CorruptEntryError, LedgerClosedError, LedgerFencedError, NoSuchLedgerError
 from hedwig.hub.ledgers import LocalLedgerOptions, LocalLedgerStore
-from tests.hub.ledgers.faulty_disk import FaultyDisk
+from tests.hub.ledgers.support.faulty_disk import FaultyDisk
 
 T = TypeVar("T")
 

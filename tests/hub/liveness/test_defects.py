@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from hedwig.errors import ServiceDownError
-from tests.faults.waiting import until
-from tests.hub.liveness.hubs import Hubs
+from tests.faults.support.waiting import until
+from tests.hub.liveness.support.hubs import Hubs
 
 
 class _Defect:

@@ -12,10 +12,10 @@ from hedwig.hub.liveness import LivenessOptions
 from hedwig.hub.liveness.boot_clock import boot_time_s
 from hedwig.hub.liveness.live_hub import decode_load
 from hedwig.model import HubInfo
-from tests.faults.proxy import Proxy
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.liveness.hubs import SESSION_S, Hubs, Member, czxid_of, hub_at
+from tests.faults.support.proxy import Proxy
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.liveness.support.hubs import SESSION_S, Hubs, Member, czxid_of, hub_at
 
 
 def _seen(member: Member) -> list[HubInfo]:

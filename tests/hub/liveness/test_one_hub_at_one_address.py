@@ -10,8 +10,8 @@ from kazoo.client import KazooClient
 from hedwig.errors import ServiceDownError
 from hedwig.hub.liveness import LivenessOptions
 from hedwig.hub.liveness.boot_clock import boot_time_s
-from tests.faults.waiting import until
-from tests.hub.liveness.hubs import SESSION_S, Hubs, czxid_of, hub_at
+from tests.faults.support.waiting import until
+from tests.hub.liveness.support.hubs import SESSION_S, Hubs, czxid_of, hub_at
 
 
 async def test_a_second_hub_waits_and_says_why_until_the_first_has_closed(

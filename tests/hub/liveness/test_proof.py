@@ -13,10 +13,20 @@ from hedwig.cli.dev import DevServers
 from hedwig.errors import ServiceDownError
 from hedwig.hub.liveness import LivenessOptions
 from hedwig.hub.liveness.boot_clock import boot_time_s
-from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step, scripted
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.liveness.hubs import SESSION_S, Apart, Hubs, Member, czxid_of, gone_at, hub_at, is_leader, proven_until
+from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step, scripted
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.liveness.support.hubs import (
+    SESSION_S,
+    Apart,
+    Hubs,
+    Member,
+    czxid_of,
+    gone_at,
+    hub_at,
+    is_leader,
+    proven_until,
+)
 
 
 async def _stop_past_the_session(apart: Apart, raw: KazooClient, options: LivenessOptions) -> None:

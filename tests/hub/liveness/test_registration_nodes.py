@@ -13,12 +13,12 @@ from hedwig.hub.topics.ownership import Liveness
 from hedwig.model import HubInfo
 from hedwig.zookeeper import Bridge, BridgeOptions
 from tests.checkout import CHECKOUT
-from tests.faults.proxy import Proxy
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.liveness.hubs import SESSION_S, Hubs, czxid_of, hub_at
+from tests.faults.support.proxy import Proxy
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.liveness.support.hubs import SESSION_S, Hubs, czxid_of, hub_at
 
-VECTORS = CHECKOUT / "tests" / "java_hedwig" / "java-hedwig-4.3.2.json"
+VECTORS = CHECKOUT / "tests" / "java_hedwig" / "support" / "java-hedwig-4.3.2.json"
 
 
 def _java_host_nodes() -> list[bytes]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.hub.liveness.hubs import SESSION_S, Hubs
+from tests.hub.liveness.support.hubs import SESSION_S, Hubs
 
 
 async def test_session_beyond_the_bounds_of_the_servers_is_said_once(

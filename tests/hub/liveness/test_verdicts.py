@@ -16,10 +16,10 @@ from hedwig.hub.liveness.live_set import LiveSet
 from hedwig.hub.liveness.paths import HubPaths
 from hedwig.hub.liveness.verdicts import Verdicts
 from hedwig.zookeeper import Bridge, BridgeOptions
-from tests.faults.proxy import Proxy
-from tests.faults.waiting import until
-from tests.faults.wires import ZooKeeperWire
-from tests.hub.liveness.hubs import Hubs, hub_at, is_leader
+from tests.faults.support.proxy import Proxy
+from tests.faults.support.waiting import until
+from tests.faults.support.wires import ZooKeeperWire
+from tests.hub.liveness.support.hubs import Hubs, hub_at, is_leader
 
 
 @dataclass

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hub.neighbours.clients import MEMORY_MAX, SETTINGS
-from tests.hub.neighbours.good_topic import GoodTopic, memory_peak
-from tests.hub.running import RunningHub
+from tests.hub.neighbours.support.clients import MEMORY_MAX, SETTINGS
+from tests.hub.neighbours.support.good_topic import GoodTopic, memory_peak
+from tests.hub.support.running import RunningHub
 
 
 @pytest.fixture

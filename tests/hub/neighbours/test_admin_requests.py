@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from tests.hub.admin_client import AdminClient
-from tests.hub.neighbours.clients import KIB, MIB, before_hub
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
+from tests.hub.neighbours.support.clients import KIB, MIB, before_hub
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.admin_client import AdminClient
+from tests.hub.support.running import RunningHub
 
 ENDLESS: Final = 10**10
 """What is offered, in bytes."""

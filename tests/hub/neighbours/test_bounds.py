@@ -9,10 +9,10 @@ from typing import Final
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, Message, Publish, Request, encode_frame, encode_request
-from tests.hub.neighbours.clients import KIB, MEMORY_MAX, MIB, SETTINGS, before_hub, open_channel
-from tests.hub.neighbours.good_topic import GoodTopic, memory_peak
-from tests.hub.running import RunningHub
-from tests.hub.wire_channel import WireChannel
+from tests.hub.neighbours.support.clients import KIB, MEMORY_MAX, MIB, SETTINGS, before_hub, open_channel
+from tests.hub.neighbours.support.good_topic import GoodTopic, memory_peak
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_channel import WireChannel
 
 SLOW_DISK: Final = """
 import time

@@ -12,10 +12,10 @@ import pytest
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Message, Publish, Request, encode_frame, encode_request
-from tests.faults.waiting import until
-from tests.hub.neighbours.clients import KIB, SETTINGS, attach, before_hub, open_channel
-from tests.hub.neighbours.good_topic import GoodTopic, memory_peak
-from tests.hub.running import RunningHub
+from tests.faults.support.waiting import until
+from tests.hub.neighbours.support.clients import KIB, SETTINGS, attach, before_hub, open_channel
+from tests.hub.neighbours.support.good_topic import GoodTopic, memory_peak
+from tests.hub.support.running import RunningHub
 
 IDLE: Final = 5000
 

@@ -11,11 +11,11 @@ import pytest
 from hedwig.status import StatusCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, encode_frame
 from hedwig.wire import pubsub_pb2 as pb
-from tests.hub.admin_client import AdminClient
-from tests.hub.neighbours.clients import crowded, open_channel
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
-from tests.hub.wire_client import raw_request
+from tests.hub.neighbours.support.clients import crowded, open_channel
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.admin_client import AdminClient
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_client import raw_request
 
 CONNECTIONS: Final = 40
 HELD_UP_S: Final = 8.0

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 
 from hedwig.model import SubscriberId, SubscriptionPreferences, Topic
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, Message, Publish, Request, Subscribe, encode_frame, encode_request
-from tests.hub.neighbours.clients import BOUNDLESS, KIB, open_channel
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
-from tests.hub.wire_channel import WireChannel
+from tests.hub.neighbours.support.clients import BOUNDLESS, KIB, open_channel
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_channel import WireChannel
 
 
 async def test_random_bytes_end_their_own_connection_only(

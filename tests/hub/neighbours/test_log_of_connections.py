@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from hedwig.wire import HUB_FRAME_BYTES_MAX
-from tests.faults.waiting import until
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
+from tests.faults.support.waiting import until
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.running import RunningHub
 
 CONNECTIONS: Final = 2_000
 AT_ONCE: Final = 20

@@ -26,10 +26,10 @@ from hedwig.wire import (
     encode_request,
 )
 from tests.endings import end_all
-from tests.hub.neighbours.clients import BOUNDLESS, KIB, SETTINGS, open_channel
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
-from tests.hub.wire_channel import WireChannel
+from tests.hub.neighbours.support.clients import BOUNDLESS, KIB, SETTINGS, open_channel
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_channel import WireChannel
 
 NOBODY: Final = SubscriberId(b"nobody")
 CONSUME: Final = Consume(subscriber=NOBODY, seq_id=MessageSeqId(1))

@@ -7,11 +7,11 @@ from hedwig.model import SubscriberId
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Subscribe
 from hedwig.wire import pubsub_pb2 as pb
-from tests.hub.neighbours.clients import BOUNDLESS, KIB, attach, flood, open_channel, received_ids
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
-from tests.hub.wire_channel import WireChannel
-from tests.hub.wire_client import raw_request
+from tests.hub.neighbours.support.clients import BOUNDLESS, KIB, attach, flood, open_channel, received_ids
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_channel import WireChannel
+from tests.hub.support.wire_client import raw_request
 
 
 async def test_subscribers_that_read_slowly_hold_up_nobody_and_get_everything_in_the_end(

@@ -18,14 +18,14 @@ from hedwig.hub.options.configuration import Configuration
 from hedwig.hub.options.options import HubOptions
 from hedwig.hub.process import start_hub
 from hedwig.status import StatusCode
-from tests.faults.waiting import until
-from tests.hub.admin_client import AdminClient
-from tests.hub.neighbours.clients import SETTINGS, before_hub
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
-from tests.hub.tls_client import make_certificate, trusting
-from tests.hub.wire_channel import WireChannel
-from tests.hub.wire_client import WireClient, eventually
+from tests.faults.support.waiting import until
+from tests.hub.neighbours.support.clients import SETTINGS, before_hub
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.admin_client import AdminClient
+from tests.hub.support.running import RunningHub
+from tests.hub.support.tls_client import make_certificate, trusting
+from tests.hub.support.wire_channel import WireChannel
+from tests.hub.support.wire_client import WireClient, eventually
 
 FEW_FILES = """
 import resource

@@ -15,14 +15,14 @@ from hedwig.hub.hub import Hub
 from hedwig.model import Topic
 from hedwig.status import StatusCode
 from hedwig.wire import HUB_FRAME_BYTES_MAX, Answer, Message, Publish, Request, encode_frame, encode_request
-from tests.faults.waiting import until
+from tests.faults.support.waiting import until
 from tests.hub.conftest import StartHub
-from tests.hub.locked_metadata import locked
-from tests.hub.neighbours.clients import KIB, MIB, SETTINGS, open_channel
-from tests.hub.neighbours.good_topic import GoodTopic
-from tests.hub.running import RunningHub
-from tests.hub.wire_channel import WireChannel
-from tests.hub.wire_client import eventually
+from tests.hub.neighbours.support.clients import KIB, MIB, SETTINGS, open_channel
+from tests.hub.neighbours.support.good_topic import GoodTopic
+from tests.hub.support.locked_metadata import locked
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_channel import WireChannel
+from tests.hub.support.wire_client import eventually
 from tests.virtual_time import VirtualTime
 
 FRAME_S: Final = 2.0

@@ -10,11 +10,11 @@ import pytest
 from hedwig.model import SubscriberId, SubscriptionPreferences
 from hedwig.status import StatusCode
 from hedwig.wire import Answer, Subscribe
-from tests.faults.waiting import until
-from tests.hub.neighbours.clients import KIB, MEMORY_MAX, MIB, attach, flood, open_channel, received_ids
-from tests.hub.neighbours.good_topic import GoodTopic, memory_peak
-from tests.hub.running import RunningHub
-from tests.hub.wire_channel import WireChannel
+from tests.faults.support.waiting import until
+from tests.hub.neighbours.support.clients import KIB, MEMORY_MAX, MIB, attach, flood, open_channel, received_ids
+from tests.hub.neighbours.support.good_topic import GoodTopic, memory_peak
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_channel import WireChannel
 
 SMALL: Final = (f"cache_bytes={4 * MIB}", f"read_bytes_max={256 * KIB}")
 ASKED: Final = 128

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.java_client.client import JavaClient
-from tests.java_client.driver import JavaClientDriver, java_client_driver
-from tests.java_hedwig.together.deployment import Deployment
-from tests.java_hedwig.together.members import Member
+from tests.java_client.support.client import JavaClient
+from tests.java_client.support.driver import JavaClientDriver, java_client_driver
+from tests.java_hedwig.together.support.deployment import Deployment
+from tests.java_hedwig.together.support.members import Member
 
 __all__ = ["ConnectJava"]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
-from tests.java_hedwig.stack import REGION_PATH
-from tests.java_hedwig.together.deployment import Deployment
+from tests.java_hedwig.support.hub_client import HubClient, RefusedByHubError
+from tests.java_hedwig.support.stack import REGION_PATH
+from tests.java_hedwig.together.support.deployment import Deployment
 
 __all__: list[str] = []
 

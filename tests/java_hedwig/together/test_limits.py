@@ -8,8 +8,8 @@ import pytest
 from hedwig.metadata import open_metadata
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionData, SubscriptionState, Topic
 from hedwig.wire import pubsub_pb2 as pb
-from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
-from tests.java_hedwig.together.deployment import Deployment
+from tests.java_hedwig.support.hub_client import HubClient, RefusedByHubError
+from tests.java_hedwig.together.support.deployment import Deployment
 
 __all__: list[str] = []
 

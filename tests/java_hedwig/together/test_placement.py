@@ -14,10 +14,10 @@ import pytest
 from hedwig.errors import ServiceError
 from hedwig.model import Topic
 from hedwig.wire import pubsub_pb2 as pb
-from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
-from tests.java_hedwig.stack import eventually
-from tests.java_hedwig.together.deployment import Deployment
-from tests.java_hedwig.together.members import Member, connect_ours
+from tests.java_hedwig.support.hub_client import HubClient, RefusedByHubError
+from tests.java_hedwig.support.stack import eventually
+from tests.java_hedwig.together.support.deployment import Deployment
+from tests.java_hedwig.together.support.members import Member, connect_ours
 
 __all__: list[str] = []
 

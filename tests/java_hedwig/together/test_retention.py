@@ -4,10 +4,10 @@ from functools import partial
 from typing import Final
 
 from hedwig.wire import pubsub_pb2 as pb
-from tests.java_hedwig.hub_client import HubClient, RefusedByHubError
-from tests.java_hedwig.stack import eventually
-from tests.java_hedwig.together.deployment import MESSAGES_PER_LEDGER, Deployment
-from tests.java_hedwig.together.members import Member
+from tests.java_hedwig.support.hub_client import HubClient, RefusedByHubError
+from tests.java_hedwig.support.stack import eventually
+from tests.java_hedwig.together.support.deployment import MESSAGES_PER_LEDGER, Deployment
+from tests.java_hedwig.together.support.members import Member
 
 __all__: list[str] = []
 

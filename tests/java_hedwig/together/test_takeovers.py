@@ -11,13 +11,13 @@ from typing import Final
 
 import pytest
 
-from tests.java_client.client import JavaSubscription
-from tests.java_hedwig.hub_client import HubClient
+from tests.java_client.support.client import JavaSubscription
+from tests.java_hedwig.support.hub_client import HubClient
 from tests.java_hedwig.together.conftest import ConnectJava
-from tests.java_hedwig.together.deployment import Deployment
-from tests.java_hedwig.together.ledgers import check_ledgers
-from tests.java_hedwig.together.members import Member
-from tests.java_hedwig.together.traffic import Traffic
+from tests.java_hedwig.together.support.deployment import Deployment
+from tests.java_hedwig.together.support.ledgers import check_ledgers
+from tests.java_hedwig.together.support.members import Member
+from tests.java_hedwig.together.support.traffic import Traffic
 
 __all__: list[str] = []
 

@@ -16,7 +16,7 @@ from hedwig.metadata.hbase.cell_blocks import CellBlock
 from hedwig.metadata.hbase.keys import split_row, topic_key
 from hedwig.metadata.hbase.schema import columns_of
 from hedwig.metadata.records.stamps import LIVE, Stamp
-from tests.metadata.hbase.blocks import Row, block_of, cell
+from tests.metadata.hbase.support.blocks import Row, block_of, cell
 
 _KINDS: Final[tuple[RecordKind[Any], ...]] = KINDS
 TAG: Final = b"h"

@@ -13,7 +13,7 @@ from hedwig.metadata.hbase.driver import HBaseDriver, ScanRange
 from hedwig.metadata.hbase.keys import topic_key
 from hedwig.metadata.hbase.tables import HBaseTable
 from hedwig.metadata.records.stamps import Stamp
-from tests.metadata.hbase.blocks import Row, block_of
+from tests.metadata.hbase.support.blocks import Row, block_of
 
 LIVE: Final = Stamp(7, b"12345678").encode()
 GONE: Final = Stamp(8, b"12345678", live=False).encode()

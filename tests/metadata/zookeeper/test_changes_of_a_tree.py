@@ -19,9 +19,9 @@ from hedwig.metadata.zookeeper.records.paths import Paths
 from hedwig.model import LedgerRanges, SubscriberId, Topic
 from hedwig.versions import ANY, NEW
 from hedwig.zookeeper import Bridge, BridgeOptions
-from tests.faults.proxy import Action, Exchange, Plan, Proxy, Step, scripted
-from tests.faults.wires import ZooKeeperWire
-from tests.metadata import samples
+from tests.faults.support.proxy import Action, Exchange, Plan, Proxy, Step, scripted
+from tests.faults.support.wires import ZooKeeperWire
+from tests.metadata.support import samples
 from tests.metadata.zookeeper.conftest import Prefix
 from tests.servers import UNSYNCED
 

@@ -10,7 +10,7 @@ from hedwig.metadata import MetadataStore, StoreOptions, open_metadata
 from hedwig.model import LedgerRanges, Topic
 from hedwig.versions import ANY, NEW
 from tests.servers import RunningServers
-from tests.zookeeper.silence import kazoo_threads, nobody_listens, paused, unanswered
+from tests.zookeeper.support.silence import kazoo_threads, nobody_listens, paused, unanswered
 
 
 async def test_unreachable_hosts_are_named_in_time() -> None:

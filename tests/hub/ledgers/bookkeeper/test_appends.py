@@ -15,7 +15,7 @@ from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.wire.codec import PAYLOAD_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from tests.hub.ledgers.bookkeeper.room import BOTH, STRIPES, TWO_OF_THREE, Room, outcome, run
+from tests.hub.ledgers.bookkeeper.support.room import BOTH, STRIPES, TWO_OF_THREE, Room, outcome, run
 
 
 def test_entries_are_acknowledged_in_order_and_carry_what_was_confirmed() -> None:

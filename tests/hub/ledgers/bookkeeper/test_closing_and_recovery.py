@@ -11,7 +11,7 @@ from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.wire.digests import Digest, DigestKind, master_key
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from tests.hub.ledgers.bookkeeper.room import BOTH, TWO_OF_THREE, Room, outcome, run
+from tests.hub.ledgers.bookkeeper.support.room import BOTH, TWO_OF_THREE, Room, outcome, run
 
 
 def test_closing_waits_for_what_is_at_hand_and_may_be_repeated() -> None:

@@ -25,7 +25,7 @@ from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLe
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
-from tests.hub.ledgers.bookkeeper.sessions import session_with
+from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.servers import UNSYNCED
 
 pytestmark = pytest.mark.timeout(600)

@@ -16,9 +16,9 @@ from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerState
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
-from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
-from tests.hub.ledgers.bookkeeper.java_ledgers import JavaError, JavaLedgers, java_payload, summary, uri
-from tests.hub.ledgers.contents import fill, payload, read_all
+from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
+from tests.hub.ledgers.bookkeeper.support.java_ledgers import JavaError, JavaLedgers, java_payload, summary, uri
+from tests.hub.ledgers.support.contents import fill, payload, read_all
 from tests.servers import RunningServers
 
 STRIPES = Quorums(ensemble=3, write=2, ack=2)

@@ -30,7 +30,7 @@ from hedwig.hub.ledgers.bookkeeper.records.zookeeper_metadata import ZookeeperLe
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from hedwig.versions import Versioned
-from tests.hub.ledgers.bookkeeper.sessions import session_with
+from tests.hub.ledgers.bookkeeper.support.sessions import session_with
 from tests.servers import RunningServers
 
 CLOCK = SystemClock()

@@ -13,7 +13,7 @@ from hedwig.hub.ledgers.bookkeeper.bookies.links import BookieLinks
 from hedwig.hub.ledgers.bookkeeper.wire.codec import FRAME_BYTES_MAX
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
 from hedwig.hub.ledgers.bookkeeper.wire.requests import AddEntry, Answer, ReadEntry
-from tests.hub.ledgers.bookkeeper.scripted_peer import ScriptedPeer, listening
+from tests.hub.ledgers.bookkeeper.support.scripted_peer import ScriptedPeer, listening
 
 LONG_S = 30.0
 

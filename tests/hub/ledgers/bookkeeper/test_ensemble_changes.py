@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from hedwig.hub.ledgers.bookkeeper.wire.outcomes import Outcome
-from tests.hub.ledgers.bookkeeper.room import BOTH, TWO_OF_THREE, Room, outcome, run, until
+from tests.hub.ledgers.bookkeeper.support.room import BOTH, TWO_OF_THREE, Room, outcome, run, until
 
 
 def test_a_dead_bookie_is_replaced_and_its_successor_gets_what_is_not_acknowledged() -> None:

@@ -22,10 +22,10 @@ from hedwig.hub.ledgers.bookkeeper.records.ledger_metadata import LedgerMetadata
 from hedwig.hub.ledgers.bookkeeper.store import BookkeeperLedgerStore
 from hedwig.hub.ledgers.bookkeeper.wire.quorums import Quorums
 from tests.checkout import CHECKOUT
-from tests.faults.sickbay import heal
-from tests.hub.ledgers.bookkeeper.bookies import bookkeeper_store
-from tests.hub.ledgers.bookkeeper.stream import Stream
-from tests.hub.ledgers.contents import payload, read_all
+from tests.faults.support.sickbay import heal
+from tests.hub.ledgers.bookkeeper.support.bookies import bookkeeper_store
+from tests.hub.ledgers.bookkeeper.support.stream import Stream
+from tests.hub.ledgers.support.contents import payload, read_all
 from tests.servers import UNSYNCED
 
 BOOKIES = 4
@@ -235,7 +235,7 @@ async def writing(zookeeper: str) -> AsyncIterator[Writer]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.hub.ledgers.bookkeeper.bookie_appender",
+        "tests.hub.ledgers.bookkeeper.support.bookie_appender",
         zookeeper,
         cwd=CHECKOUT,
         stdout=asyncio.subprocess.PIPE,

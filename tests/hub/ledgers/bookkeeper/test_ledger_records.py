@@ -9,7 +9,7 @@ from hedwig.errors import (
 )
 from hedwig.hub.ledgers.bookkeeper.options import BookkeeperOptions
 from hedwig.hub.ledgers.bookkeeper.wire.digests import DigestKind
-from tests.hub.ledgers.bookkeeper.room import TWO_OF_THREE, Room, outcome, run
+from tests.hub.ledgers.bookkeeper.support.room import TWO_OF_THREE, Room, outcome, run
 
 
 def test_ledgers_carry_what_tells_them_from_those_of_others() -> None:

@@ -16,8 +16,8 @@ from hedwig.hub.logs.recent_messages import RecentMessages
 from hedwig.hub.options.options import HubOptions
 from hedwig.metadata import TopicPersistenceManager
 from hedwig.model import Topic
-from tests.hub.ledgers.bookkeeper.model import LostCreation
-from tests.hub.ledgers.bookkeeper.room import TWO_OF_THREE, Room, run, until
+from tests.hub.ledgers.bookkeeper.support.model import LostCreation
+from tests.hub.ledgers.bookkeeper.support.room import TWO_OF_THREE, Room, run, until
 from tests.simulation.simulated_hub import VirtualClock
 
 T = Topic(b"T")

@@ -6,7 +6,7 @@ import pytest
 
 from hedwig.errors import CorruptEntryError, LedgerStoreUnavailableError
 from hedwig.hub.ledgers.bookkeeper.cluster import ClusterOptions
-from tests.hub.ledgers.bookkeeper.room import TWO_OF_THREE, Room, run
+from tests.hub.ledgers.bookkeeper.support.room import TWO_OF_THREE, Room, run
 
 
 def test_reading_goes_on_to_the_next_copy() -> None:

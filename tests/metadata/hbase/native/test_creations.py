@@ -31,11 +31,11 @@ from hedwig.metadata.hbase.tables import HBaseTable
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import OutcomeUnknownError
 from hedwig.versions import NEW
-from tests.faults.proxy import Action, Proxy, Step, scripted
-from tests.faults.wires import Request
+from tests.faults.support.proxy import Action, Proxy, Step, scripted
+from tests.faults.support.wires import Request
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
-from tests.metadata.hbase.native.rewriter import Rewriter
-from tests.metadata.hbase.native.wire import WRITE, HBaseWire, body_of
+from tests.metadata.hbase.native.support.rewriter import Rewriter
+from tests.metadata.hbase.native.support.wire import WRITE, HBaseWire, body_of
 
 MANY: Final = 300
 TOGETHER: Final = "creations"

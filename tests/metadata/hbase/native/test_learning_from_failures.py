@@ -14,7 +14,7 @@ from hedwig.metadata.hbase.native.hbase_pb2 import ExceptionResponse
 from hedwig.metadata.hbase.native.wire.regions import Server
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from tests.metadata.hbase.native.conftest import Doors, Namespace, soon
-from tests.metadata.hbase.native.rewriter import FailingServer
+from tests.metadata.hbase.native.support.rewriter import FailingServer
 
 COLUMNS: Final = (b"o:v",)
 COMPANY: Final = 100

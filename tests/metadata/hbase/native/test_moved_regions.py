@@ -19,10 +19,10 @@ from hedwig.metadata.hbase.native import NativeDriver, connect
 from hedwig.metadata.hbase.native.cluster.batching import GATHERING
 from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.outcomes import NotAppliedError
-from tests.faults.proxy import PASS, Action, Exchange, Proxy, Step, scripted
-from tests.metadata.hbase.native.administrator import Administrator
-from tests.metadata.hbase.native.wire import HBaseWire
-from tests.metadata.place import reached_at
+from tests.faults.support.proxy import PASS, Action, Exchange, Proxy, Step, scripted
+from tests.metadata.hbase.native.support.administrator import Administrator
+from tests.metadata.hbase.native.support.wire import HBaseWire
+from tests.metadata.support.place import reached_at
 from tests.servers import RunningServers
 
 OPTIONS: Final = StoreOptions(operation_timeout_s=60.0, regions=12)

@@ -10,7 +10,7 @@ from hedwig.metadata.hbase.driver import ConditionalPut
 from hedwig.metadata.hbase.native import connect
 from hedwig.metadata.hbase.native.wire.regions import Server
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
-from tests.metadata.hbase.native.rewriter import OldServer
+from tests.metadata.hbase.native.support.rewriter import OldServer
 
 
 def at(address: str) -> Server:

@@ -11,9 +11,9 @@ import pytest
 
 from hedwig.cli.dev import DevServers
 from hedwig.metadata import StoreOptions
-from tests.faults.sickbay import heal
-from tests.metadata.hbase.native.administrator import Administrator
-from tests.metadata.hbase.native.load import Load, Trouble, harm_under_load
+from tests.faults.support.sickbay import heal
+from tests.metadata.hbase.native.support.administrator import Administrator
+from tests.metadata.hbase.native.support.load import Load, Trouble, harm_under_load
 from tests.servers import RunningServers
 
 OPTIONS: Final = StoreOptions(operation_timeout_s=120.0, regions=4)

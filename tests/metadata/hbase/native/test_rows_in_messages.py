@@ -31,8 +31,8 @@ from hedwig.metadata.hbase.native.wire.codec import FATAL_CALL, varint
 from hedwig.metadata.hbase.native.wire.connection import Connection
 from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.outcomes import OutcomeUnknownError
-from tests.metadata.hbase.blocks import block_of
-from tests.metadata.hbase.native.wire import body_of
+from tests.metadata.hbase.native.support.wire import body_of
+from tests.metadata.hbase.support.blocks import block_of
 
 COLUMNS: Final = (b"o:v", b"o:d")
 KEYS: Final = [b"row-%02d" % number for number in range(11)]

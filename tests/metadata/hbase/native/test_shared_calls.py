@@ -12,8 +12,8 @@ from hedwig.metadata.hbase.native.hbase_pb2 import MultiResponse, NameBytesPair,
 from hedwig.metadata.hbase.native.wire.connection import Connection
 from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.outcomes import OutcomeUnknownError
-from tests.faults.sickbay import heal
-from tests.faults.waiting import until
+from tests.faults.support.sickbay import heal
+from tests.faults.support.waiting import until
 from tests.metadata.hbase.native.conftest import Doors, Namespace, soon
 
 REGION = Region(b"ns:table,,1.0123456789abcdef0123456789abcdef.", "ns:table", b"", b"", Server("host", 1))

@@ -15,9 +15,9 @@ from hedwig.cli.dev import DevServers
 from hedwig.metadata import StoreOptions
 from hedwig.metadata.hbase.native.wire.failures import ServerFailure
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
-from tests.faults.sickbay import heal
-from tests.metadata.hbase.native.administrator import Administrator
-from tests.metadata.hbase.native.load import Load, Trouble, harm_under_load
+from tests.faults.support.sickbay import heal
+from tests.metadata.hbase.native.support.administrator import Administrator
+from tests.metadata.hbase.native.support.load import Load, Trouble, harm_under_load
 from tests.servers import RunningServers
 
 PATIENT_S: Final = 180.0

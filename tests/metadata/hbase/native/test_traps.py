@@ -19,8 +19,8 @@ from hedwig.metadata.hbase.native.wire.regions import Region
 from hedwig.model import HubInfo, Topic
 from hedwig.outcomes import NotAppliedError, OutcomeUnknownError
 from hedwig.versions import NEW
-from tests.faults.sickbay import heal
-from tests.faults.waiting import until
+from tests.faults.support.sickbay import heal
+from tests.faults.support.waiting import until
 from tests.metadata.hbase.native.conftest import Doors, Namespace, soon
 
 

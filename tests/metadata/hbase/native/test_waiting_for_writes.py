@@ -9,9 +9,9 @@ from hedwig.metadata.calls.attempts import Attempts
 from hedwig.metadata.hbase.driver import TableSpec
 from hedwig.metadata.hbase.native.wire.regions import Region, Server
 from hedwig.outcomes import NotAppliedError
-from tests.faults.wires import Request
+from tests.faults.support.wires import Request
 from tests.metadata.hbase.native.conftest import OPTIONS, Doors, Namespace, soon
-from tests.metadata.hbase.native.rewriter import Rewriter
+from tests.metadata.hbase.native.support.rewriter import Rewriter
 
 COLUMN: Final = b"o:~"
 

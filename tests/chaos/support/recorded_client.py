@@ -1,0 +1,159 @@
+"""Our client, with a record of everything that it asks of which hub, and of everything that is delivered to it.
+
+What the record shows is what came over the wire: also what the client keeps from its application, such as redirects,
+and messages that come again after a reconnect.
+"""
+
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from hedwig.client import ClientOptions, HedwigClient, HubAddress
+from hedwig.client.attachments import Attachments
+from hedwig.client.routes import Routes
+from hedwig.client.subscription import Attachment, Subscription
+from hedwig.errors import ServiceError
+from hedwig.model import MessageSeqId, SubscriptionPreferences, Topic
+from hedwig.names import show_name
+from hedwig.wire import Action, Answer, Delivery, Event, Message, Request, Subscribe
+from tests.chaos.support.history import Attempt, ChaosHistory
+from tests.hub.support.delivery_history import Session
+
+__all__ = ["RecordedClient", "Tap"]
+
+_requests: Final = itertools.count(1)
+
+
+class RecordedClient(HedwigClient):
+    """A client that writes down what it asks, and what it is told and sent."""
+
+    def __init__(self, options: ClientOptions, history: ChaosHistory, seen: Callable[[Session, int], None]) -> None:
+        """`seen` is called with each delivery: its session, and its id."""
+        super().__init__(options)
+        self._routes = _RecordedRoutes(options, history)
+        self._attachments = _RecordedAttachments(options, self._routes, history, seen)
+
+
+class _RecordedRoutes(Routes):
+    """Routes that write down every attempt."""
+
+    def __init__(self, options: ClientOptions, history: ChaosHistory) -> None:
+        super().__init__(options)
+        self._history = history
+
+    async def carry(
+        self, topic: Topic, action: Action, ask: Callable[[HubAddress, Request, float], Awaitable[Answer]]
+    ) -> tuple[HubAddress, Answer]:
+        number = next(_requests)
+
+        async def ask_and_record(address: HubAddress, request: Request, timeout_s: float) -> Answer:
+            sent = time.monotonic()
+            came, text, local = "", "", None
+            try:
+                answer = await ask(address, request, timeout_s)
+                came, text = answer.status.name, answer.text or ""
+                local = answer.published.local if answer.published is not None else None
+            except ServiceError as exc:
+                came, text = type(exc).__name__, str(exc)
+                raise
+            finally:
+                attempt = Attempt(
+                    topic=topic,
+                    action=type(action).__name__,
+                    hub=str(address),
+                    sent=sent,
+                    ended=time.monotonic(),
+                    came=came,
+                    text=text,
+                    local=local,
+                    request=number,
+                    should_claim=request.should_claim,
+                )
+                self._history.attempts.append(attempt)
+            return answer
+
+        return await super().carry(topic, action, ask_and_record)
+
+
+class _RecordedAttachments(Attachments):
+    """Attachments that make a session of every attempt to attach that the hub answers with SUCCESS."""
+
+    def __init__(
+        self, options: ClientOptions, routes: Routes, history: ChaosHistory, seen: Callable[[Session, int], None]
+    ) -> None:
+        super().__init__(options, routes)
+        self._history = history
+        self._seen = seen
+
+    def count_dropped(self, delivery: Delivery) -> None:
+        super().count_dropped(delivery)
+        self._history.dropped.append(
+            f"topic {show_name(delivery.topic)}: message {delivery.message.seq_id} came to "
+            f"{show_name(delivery.subscriber)} out of order or unasked, and was dropped"
+        )
+
+    async def _attach(self, subscription: Subscription, action: Subscribe) -> Attachment:  # type: ignore[override]
+        tap = Tap(subscription, self._history, self._seen)
+        # A channel that serves a subscription needs of it what the tap passes on, and nothing else.
+        return _RecordedAttachment(await super()._attach(cast(Subscription, tap), action), tap)
+
+
+class Tap:
+    """A subscription as the channel knows it that serves it; the history gets its session as the hub answers."""
+
+    def __init__(self, subscription: Subscription, history: ChaosHistory, seen: Callable[[Session, int], None]) -> None:
+        self.topic = subscription.topic
+        self.subscriber = subscription.subscriber
+        now = time.monotonic()
+        self.session = Session(self.topic, self.subscriber.decode(), asked=now, attached=now)
+        self._subscription = subscription
+        self._history = history
+        self._seen = seen
+
+    def begin_session(self) -> None:
+        self.session.attached = time.monotonic()
+        self._history.sessions.append(self.session)
+        self._subscription.begin_session()
+
+    def deliver(self, message: Message) -> bool:
+        assert message.seq_id is not None, "a delivery without an id"
+        local = message.seq_id.local
+        self.session.deliveries.append((local, message.body))
+        self._seen(self.session, local)
+        return self._subscription.deliver(message)
+
+    def notify(self, event: Event) -> None:
+        self._subscription.notify(event)
+
+    def lose(self) -> None:
+        self._subscription.lose()
+
+
+class _RecordedAttachment:
+    """An Attachment that writes down what is consumed."""
+
+    def __init__(self, attachment: Attachment, tap: Tap) -> None:
+        self.preferences: SubscriptionPreferences = attachment.preferences
+        self._attachment = attachment
+        self._tap = tap
+
+    @property
+    def is_serving(self) -> bool:
+        return self._attachment.is_serving
+
+    async def consume(self, seq_id: MessageSeqId) -> None:
+        self._tap.session.consumed.append((seq_id.local, time.monotonic()))
+        await self._attachment.consume(seq_id)
+
+    def pause(self) -> None:
+        self._attachment.pause()
+
+    def resume(self) -> None:
+        self._attachment.resume()
+
+    async def detach(self) -> bool:
+        return await self._attachment.detach()
+
+    async def abandon(self) -> None:
+        await self._attachment.abandon()

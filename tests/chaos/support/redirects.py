@@ -1,0 +1,160 @@
+"""Redirects have a reason: the judgement from what clients were told, and from what hubs had seen of owner records.
+
+A hub redirects to another one because a look at the owner record showed that one as the owner, or because the record
+showed nobody that lives and it chose that one. A client that asks here first may be told from memory, for as long as
+owners are kept. One that was sent here must not be sent on by choice nor from memory, or two hubs might send it to and
+fro: only to the owner, unless this hub has just given the topic up (or is drained, which no hub is here).
+
+Which look a redirect came of is not known, so any will do that can be it: not begun after the answer, not forgotten for
+another look at the same topic before the question was sent, and not older than a look-up, and then memory, lasts.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hedwig.client import HubAddress
+from tests.chaos.support.history import Attempt
+from tests.faults.linearizability.support import versioned_register as cas
+from tests.faults.linearizability.support.operations import UNKNOWN
+from tests.faults.linearizability.support.ownership import Owner
+
+__all__ = ["Glance", "baseless_redirects", "glances_of", "long_chains"]
+
+_REDIRECTED: Final = "NOT_RESPONSIBLE_FOR_TOPIC"
+_KEPT_S: Final = 10.0
+"""For how long owners are remembered (`cluster.owners_kept_s`), and given up topics left to others."""
+_LOOKUP_S: Final = 20.0
+"""What a look-up takes at most, after its look too: a question to ZooKeeper, for 10 s, of a hub that may be paused."""
+_NS: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A call of a hub on the owner record of a topic. `ended` is infinite if it never did, as far as is known.
+
+    `is_shown`: whether it showed the record, with `owner`, None for nobody, who surely lived until `lived` at least.
+    `is_release`: whether it was to delete it.
+    """
+
+    topic: bytes
+    hub: str
+    began: float
+    ended: float
+    is_shown: bool = False
+    owner: str | None = None
+    lived: float = -math.inf
+    is_release: bool = False
+
+
+def glances_of(calls: Iterable[cas.CasOperation], hubs: Mapping[str, str]) -> list[Glance]:
+    """Return recorded calls as those of hubs. `hubs` has the address of the hub that each process was."""
+    calls = list(calls)
+    # A hub begins no claim in the name of a registration that is over; one that it has begun takes a while.
+    lived: defaultdict[Hashable, float] = defaultdict(lambda: -math.inf)
+    for call in calls:
+        if isinstance(call.input, cas.Write):
+            lived[call.input.value] = max(lived[call.input.value], call.start * _NS - _LOOKUP_S)
+    found = []
+    for call in calls:
+        record: cas.Record | None = None
+        is_shown = True
+        match call.output:
+            case cas.Found(record) | cas.Exists(record) | cas.Stale(record):
+                pass
+            case _:
+                is_shown = False
+        assert isinstance(call.key, bytes)
+        found.append(
+            Glance(
+                call.key,
+                _spelt(hubs[call.process]),
+                call.start * _NS,
+                math.inf if call.output is UNKNOWN else call.end * _NS,
+                is_shown,
+                None if record is None else _address(record.value),
+                -math.inf if record is None else lived[record.value],
+                isinstance(call.input, cas.Delete),
+            )
+        )
+    return found
+
+
+def baseless_redirects(attempts: Iterable[Attempt], glances: Iterable[Glance], hubs: Iterable[str]) -> list[str]:
+    """Return the redirects that no hub that does as it should can have given, in words; `hubs` are all addresses."""
+    seen: defaultdict[tuple[bytes, str], list[Glance]] = defaultdict(list)
+    for glance in glances:
+        seen[glance.topic, glance.hub].append(glance)
+    known = {_spelt(each) for each in hubs}
+    return [
+        f"topic {attempt.topic.decode()}: hub {attempt.hub} redirected {_whom(attempt)} to {attempt.text}, {why}"
+        for attempt in attempts
+        if attempt.came == _REDIRECTED
+        and attempt.text
+        and (why := _what_is_wrong(attempt, seen[attempt.topic, attempt.hub], known))
+    ]
+
+
+def long_chains(attempts: Iterable[Attempt], redirects_max: int) -> list[str]:
+    """Return the requests that our client took to more hubs, one after the other, than it may, in words."""
+    chains: defaultdict[int, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        chains[attempt.request].append(attempt)
+    return [
+        f"topic {chain[0].topic.decode()}: one request went {' -> '.join(each.hub for each in chain)}, "
+        f"with {redirects_max} redirects allowed"
+        for chain in chains.values()
+        if len(chain) > redirects_max + 1
+    ]
+
+
+def _whom(attempt: Attempt) -> str:
+    return f"a client that {'was sent' if attempt.should_claim else 'came'} to it"
+
+
+def _what_is_wrong(attempt: Attempt, glances: Sequence[Glance], known: set[str]) -> str:
+    """Say what is wrong with a redirect; nothing if it can be right."""
+    to = _spelt(attempt.text)
+    if to == attempt.hub:
+        return "which is itself"
+    if to not in known:
+        return "which is no hub"
+    if not any(_explains(glance, attempt, to, glances) for glance in _possible(attempt, glances)):
+        return "which it had not seen as the owner, and was not free to choose"
+    return ""
+
+
+def _possible(attempt: Attempt, glances: Sequence[Glance]) -> Iterator[Glance]:
+    """Return the looks that the answer may have come of."""
+    for glance in glances:
+        if glance.is_shown and glance.began <= attempt.ended:
+            # With each look at a topic, what was known of it before is forgotten.
+            later = (each for each in glances if glance.ended <= each.began and each is not glance)
+            if not any(each.ended <= attempt.sent for each in later):
+                yield glance
+
+
+def _explains(glance: Glance, attempt: Attempt, to: str, glances: Sequence[Glance]) -> bool:
+    age_s = attempt.sent - glance.ended
+    if glance.owner == to:
+        return age_s <= (_LOOKUP_S if attempt.should_claim else _LOOKUP_S + _KEPT_S)
+    # Nobody was the owner, or one that may have been dead: it was chosen.
+    may_choose = not attempt.should_claim or _had_given_up(glance, glances)
+    return age_s <= _LOOKUP_S and glance.lived <= attempt.ended and may_choose
+
+
+def _had_given_up(glance: Glance, glances: Sequence[Glance]) -> bool:
+    """Say whether the hub may still have left the topic to others when it looked."""
+    return any(each.is_release and 0 <= glance.began - each.began <= _KEPT_S + _LOOKUP_S for each in glances)
+
+
+def _address(owner: Hashable) -> str:
+    assert isinstance(owner, Owner)
+    return _spelt(owner.address)
+
+
+def _spelt(address: str) -> str:
+    """Return an address as clients spell it, which know of no TLS port where there is none."""
+    return str(HubAddress.parse(address))

@@ -1,0 +1,80 @@
+"""The judgement over a whole run, and the evidence that a failed one leaves behind."""
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.support.history import ChaosHistory
+from tests.chaos.support.hubs import Hubs
+from tests.chaos.support.redirects import Glance, baseless_redirects, glances_of, long_chains
+from tests.chaos.support.terms import Term, interleavings, terms_of
+from tests.chaos.support.workload import REDIRECTS_MAX
+from tests.faults.linearizability import check
+from tests.faults.linearizability.support.ownership import Ownership, as_ownership
+from tests.faults.linearizability.support.versioned_register import CasOperation, VersionedRegister
+from tests.hub.support.delivery_history import Promise, violations
+
+__all__ = ["breaches", "judge"]
+
+_PROMISE: Final = Promise(consume_interval=50, patience_s=1.0)
+_SHOWN: Final = 20
+_TOPIC: Final = re.compile(r"^topic (\S+):")
+
+
+def breaches(
+    history: ChaosHistory, terms: Iterable[Term], glances: Iterable[Glance], addresses: Iterable[str]
+) -> list[str]:
+    """Return what clients saw and hubs, at these addresses, must not do, in words; empty if all is well."""
+    return [
+        *violations(history, _PROMISE),
+        *interleavings(history.acknowledgements(), terms),
+        *baseless_redirects(history.attempts, glances, addresses),
+        *long_chains(history.attempts, REDIRECTS_MAX),
+        *history.dropped,
+    ]
+
+
+def judge(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, more: Sequence[str] = ()) -> None:
+    """Require that nothing in a run contradicts what hubs promise; `more` are breaches that were found already.
+
+    Raises: AssertionError - the breaches, with the seed, the faults, and where the evidence is kept; also if the calls
+        on owner records have no order that explains them.
+    """
+    calls = hubs.calls()
+    glances = glances_of(calls, hubs.processes)
+    found = [*more, *breaches(history, terms_of(calls), glances, hubs.addresses)]
+    if found:
+        raise AssertionError(
+            "\n".join([f"{len(found)} breaches:", *found[:_SHOWN], _keep(history, hubs, seed, directory, found)])
+        )
+    try:
+        require_linearizable(calls)
+    except AssertionError as exc:
+        raise AssertionError(f"{exc}\n{_keep(history, hubs, seed, directory, [])}") from None
+
+
+def require_linearizable(calls: Sequence[CasOperation]) -> None:
+    """Require that the calls on owner records have an order. Raises NotLinearizableError, UndecidedError."""
+    check(calls, VersionedRegister()).require()
+    check(as_ownership(calls), Ownership()).require()
+
+
+def _keep(history: ChaosHistory, hubs: Hubs, seed: int, directory: Path, found: Sequence[str]) -> str:
+    """Keep the evidence, and say where it is."""
+    kept = directory / "evidence"
+    kept.mkdir(exist_ok=True)
+    origin = min((each.sent for each in history.publishes), default=0.0)
+    faults = [each.line(origin) for each in history.faults]
+    (kept / "faults.log").write_text("".join(f"{each}\n" for each in faults))
+    (kept / "seed").write_text(f"{seed}\n")
+    (kept / "breaches").write_text("".join(f"{each}\n" for each in found))
+    topics = dict.fromkeys(named[1].encode() for each in found if (named := _TOPIC.match(each)))
+    topics |= {name.encode(): None for fault in history.faults for name in (fault.slowest, *fault.late[:1]) if name}
+    for topic in list(topics)[:_SHOWN]:
+        history.write(kept / f"{topic.decode()}.history", [topic])
+    for name, hub in hubs.hubs.items():
+        (kept / f"{name}.log").write_text(hub.log)
+    shutil.copytree(hubs.records, kept / "records", dirs_exist_ok=True)
+    return "\n".join([f"seed {seed}; evidence (faults, logs of hubs, histories of topics): {kept}", *faults])

@@ -1,0 +1,172 @@
+"""Visits: subscriptions that are made and deleted during faults, each under a name that nobody had before or after.
+
+What a client was told of one is judged as of any object: one order of the calls must explain all answers. So what was
+acknowledged exists until it is deleted, and what was deleted stays so; a call without an answer may have had its effect
+at any time since, or never. A subscription that was acknowledged and is never deleted gets all messages that were sent
+afterwards and acknowledged.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from tests.faults.linearizability import REFUSED, Model, Operation, Refused, Unanswered, check
+from tests.hub.support.delivery_history import Acknowledged, Publish
+
+__all__ = ["Do", "Existence", "Told", "Visit", "Visits"]
+
+
+class Do(StrEnum):
+    """What a visitor asks for. A subscription is made by the SUBSCRIBE that says that there is none yet."""
+
+    SUBSCRIBE = "subscribe anew"
+    ATTACH = "attach"
+    UNSUBSCRIBE = "unsubscribe"
+
+
+class Told(StrEnum):
+    """What it is answered."""
+
+    DONE = "done"
+    NOT_SUBSCRIBED = "not subscribed"
+
+
+Call: TypeAlias = Operation[Do, Told]
+
+
+@dataclass(frozen=True, slots=True)
+class Existence(Model[bool, Do, Told]):
+    """A subscription, which is there or not; at first it is not."""
+
+    @property
+    def initial(self) -> bool:
+        return False
+
+    def step(self, state: bool, input: Do, output: Told) -> bool | Refused:
+        match input, output:
+            case Do.SUBSCRIBE, Told.DONE:
+                return REFUSED if state else True
+            case Do.UNSUBSCRIBE, Told.DONE:
+                return False if state else REFUSED
+            case Do.ATTACH, Told.DONE:
+                return state or REFUSED
+            case ((Do.ATTACH | Do.UNSUBSCRIBE), Told.NOT_SUBSCRIBED):
+                return REFUSED if state else state
+        return REFUSED
+
+    def effect(self, state: bool, input: Do) -> bool | Refused:
+        match input:
+            case Do.SUBSCRIBE if not state:
+                return True
+            case Do.UNSUBSCRIBE if state:
+                return False
+        return REFUSED
+
+    def describe_state(self, state: bool) -> str:
+        return "subscribed" if state else "not subscribed"
+
+
+@dataclass(slots=True)
+class Visit:
+    """One subscription: what was asked and told of it, since when it surely existed, and the ids that it was given."""
+
+    topic: bytes
+    name: str
+    calls: list[Call] = field(default_factory=list)
+    since: float | None = None
+    got: set[int] = field(default_factory=set)
+
+    def add(self, do: Do, sent: float, told: Told | Unanswered, ended: float | None = None) -> None:
+        """Write a call down, that ended now, unless something else is said."""
+        ended = time.monotonic() if ended is None else ended
+        if do is Do.SUBSCRIBE and told is Told.DONE:
+            self.since = ended
+        self.calls.append(
+            Operation(
+                process=f"call {len(self.calls) + 1}",
+                key=(self.topic, self.name),
+                start=int(sent * 1e9),
+                end=int(ended * 1e9),
+                input=do,
+                output=told,
+            )
+        )
+
+    @property
+    def is_to_last(self) -> bool:
+        """Whether it was acknowledged, and nobody ever asked for its end."""
+        return self.since is not None and all(each.input is not Do.UNSUBSCRIBE for each in self.calls)
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it was there when it was last asked for."""
+        return bool(self.calls) and (self.calls[-1].input, self.calls[-1].output) == (Do.ATTACH, Told.DONE)
+
+
+class Visits:
+    """All visits of one run."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[bytes, str], Visit] = {}
+
+    def __iter__(self) -> Iterator[Visit]:
+        return iter(self._all.values())
+
+    def begin(self, topic: bytes, name: str) -> Visit:
+        """Return a new one, about which nothing was asked yet."""
+        assert (topic, name) not in self._all
+        return self._all.setdefault((topic, name), Visit(topic, name))
+
+    def at(self, topic: bytes, name: str) -> Visit:
+        """Return one that was begun."""
+        return self._all[topic, name]
+
+    def wrong(self, publishes: Iterable[Publish]) -> list[str]:
+        """Return what contradicts what visitors were told, in words; empty if all is well."""
+        report = check([call for each in self for call in each.calls], Existence(), all_keys=True)
+        if report.undecided:
+            report.require()
+        found = [
+            f"topic {_topic(refusal.key)}: a subscription came or went by itself: {refusal}"
+            for refusal in report.refusals
+        ]
+        acknowledged = acknowledged_of(publishes)
+        for each in self:
+            lost = missing(each, acknowledged)
+            if each.is_to_last and lost:
+                found.append(
+                    f"topic {each.topic.decode()}: subscriber {each.name}: never got {len(lost)} messages that were "
+                    f"sent after its subscription was acknowledged, the first with id {min(lost)}"
+                )
+        return found
+
+
+Published: TypeAlias = dict[bytes, list[tuple[float, int]]]
+
+
+def acknowledged_of(publishes: Iterable[Publish]) -> Published:
+    """Return for each topic when the acknowledged messages were sent, and their ids."""
+    found: Published = defaultdict(list)
+    for each in publishes:
+        if isinstance(each.outcome, Acknowledged):
+            found[each.topic].append((each.sent, each.outcome.local))
+    return found
+
+
+def missing(visit: Visit, acknowledged: Published) -> set[int]:
+    """Return the messages that a subscription should have been given, and was not."""
+    since = visit.since
+    return (
+        set()
+        if since is None
+        else {local for sent, local in acknowledged.get(visit.topic, ()) if sent > since} - visit.got
+    )
+
+
+def _topic(key: object) -> str:
+    assert isinstance(key, tuple)
+    topic: bytes = key[0]
+    return topic.decode()

@@ -1,0 +1,68 @@
+"""Prove that the hubs of a cluster are found, stay frozen after a migration, and serve from the store it filled."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
+from hedwig.client import BlockingClient, ClientOptions, HubAddress
+from hedwig.model import SubscriberId, Topic
+from tests.cli.hub.test_hubs_of_a_cluster import SESSION_S, Pair
+from tests.cli.support.admin import Admin
+from tests.cli.support.store_contents import contents
+from tests.hub.support.admin_client import AdminClient
+from tests.hub.support.running import RunningHub
+from tests.servers import RunningServers
+
+__all__: list[str] = []
+
+NEWS = Topic(b"news")
+READER = SubscriberId(b"reader")
+
+
+@pytest.fixture
+def pair(servers: RunningServers, tmp_path: Path) -> Iterator[Pair]:
+    with Pair(servers, tmp_path) as pair:
+        yield pair
+
+
+def _publish(hub: RunningHub, *bodies: bytes) -> None:
+    with BlockingClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
+        client.subscribe(NEWS, READER).close()
+        for body in bodies:
+            client.publish(NEWS, body)
+
+
+def test_cluster_is_moved_while_its_hubs_are_frozen(pair: Pair, tmp_path: Path) -> None:
+    _publish(pair.hubs[0], b"one", b"two")
+    pair.own(pair.hubs[1], 20)
+    url = f"zookeeper://{pair.zookeeper}{pair.prefix}-moved"
+    admin = Admin(tmp_path, url)
+    admin.done("metadata", "format")
+    command = ("metadata", "migrate", "--from", pair.cluster, "--to", url, "-o", "json")
+    # Nothing happens before the question was answered.
+    assert admin.run(*command, text="n\n").code != 0
+    assert not any(AdminClient(hub.admin).get("/freeze")["frozen"] for hub in pair.hubs)
+    ran = admin.done(*command, "--yes")
+    assert ran.json["verified"]
+    assert len(ran.json["hubs"]) == len(pair.hubs)
+    assert "restart each" in ran.err
+    assert all(AdminClient(hub.admin).get("/freeze")["frozen"] for hub in pair.hubs)
+    assert contents(url) == contents(pair.cluster, owners=False)
+    for hub in pair.hubs:
+        hub.kill()
+    moved = RunningHub(
+        tmp_path / "moved",
+        f"metadata={url}",
+        f"cluster.zookeeper={pair.cluster}",
+        f"cluster.session_timeout_s={SESSION_S}",
+        f"bookkeeper.zookeeper=zookeeper://{pair.zookeeper}{LEDGERS_ROOT}",
+    )
+    moved.start()
+    try:
+        told = admin.run("subscribe", "news", "reader", "--count", "2", "-o", "ndjson", HEDWIG_HUB=moved.address)
+        assert [row["body"] for row in told.rows] == ["one", "two"], told
+        _publish(moved, b"three")
+    finally:
+        moved.kill()

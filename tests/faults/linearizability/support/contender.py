@@ -1,0 +1,80 @@
+"""What a process does to contend for topics: it looks, claims, takes over and releases, and writes every call down."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from hedwig.errors import BadVersionError, MetadataUnavailableError, NoRecordError
+from hedwig.metadata import MetadataStore
+from hedwig.model import HubInfo, Topic
+from hedwig.names import as_topic
+from hedwig.versions import NEW, Version, Versioned
+from tests.faults.linearizability.support.recorder import RecordedOwnership
+
+__all__ = ["OwnerRecords", "contend", "contend_in_process"]
+
+_AT_ONCE: Final = 3
+_STALE_SHARE: Final = 0.15
+
+
+class OwnerRecords(Protocol):
+    """What a contender needs of a TopicOwnershipManager."""
+
+    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+        """Read, as the manager does."""
+
+    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+        """Write, as the manager does."""
+
+    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
+        """Delete, as the manager does."""
+
+
+async def contend(
+    records: OwnerRecords,
+    hub: HubInfo,
+    topics: list[Topic],
+    rng: random.Random,
+    *,
+    rounds: int,
+    at_once: int = _AT_ONCE,
+) -> None:
+    """Do `rounds` rounds, `at_once` at a time: each a look at a random topic and a change of its owner.
+
+    Some changes are tried with a version that was overtaken, as a hub does that slept.
+    """
+    overtaken: dict[Topic, Version] = {}
+
+    async def change(topic: Topic) -> None:
+        found = await records.read_owner_info(topic)
+        version = NEW if found is None else found.version
+        if topic in overtaken and rng.random() < _STALE_SHARE:
+            version = overtaken[topic]
+        elif found is not None and rng.random() < 0.5:
+            overtaken[topic] = found.version
+        if version != NEW and (rng.random() < 0.2 or (found is not None and found.value == hub)):
+            await records.delete_owner_info(topic, version)
+        else:
+            await records.write_owner_info(topic, hub, version)
+
+    async def go_on(share: int) -> None:
+        for _ in range(share):
+            try:
+                await change(rng.choice(topics))
+            except (BadVersionError, NoRecordError, MetadataUnavailableError):
+                continue  # It is in the record, and that is all it was for.
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(at_once):
+            group.create_task(go_on(len(range(number, rounds, at_once))))
+
+
+async def contend_in_process(store: MetadataStore, settings: dict[str, Any]) -> None:
+    """Contend as `settings` say: `worker`, `seed`, `topics`, `rounds`, and the file `record`."""
+    worker: int = settings["worker"]
+    hub = HubInfo(host=f"hub-{worker}", port=4080, epoch=worker + 1)
+    topics = [as_topic(name.encode()) for name in settings["topics"]]
+    rng = random.Random(f"{settings['seed']} {worker}")
+    with RecordedOwnership(store.ownership, f"hub-{worker}", Path(settings["record"])) as records:
+        await contend(records, hub, topics, rng, rounds=settings["rounds"])

@@ -1,0 +1,32 @@
+"""Histories made wrong, or perhaps not: one report changed, moved in time, or left out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.faults.linearizability.support.operations import NOT_APPLIED, UNKNOWN, Operation
+
+__all__ = ["WAYS", "mutated"]
+
+WAYS: Final = 5
+
+
+def mutated(history: Sequence[Operation[Any, Any]], way: int, one: int, other: int) -> list[Operation[Any, Any]]:
+    """Return a history with one report altered in one of `WAYS` ways, after the example of another report."""
+    found = list(history)
+    if not found:
+        return found
+    one, other = one % len(found), other % len(found)
+    example = found[other]
+    match way:
+        case 0:
+            found[one] = replace(found[one], output=example.output)
+        case 1:
+            found[one] = replace(found[one], start=example.start, end=example.end)
+        case 2:
+            found[one] = replace(found[one], output=UNKNOWN)
+        case 3:
+            found[one] = replace(found[one], output=NOT_APPLIED)
+        case 4:
+            del found[one]
+    return found

@@ -1,0 +1,75 @@
+"""The backends that are reached over a network, and how a proxy gets between them and a client."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hedwig.metadata import MetadataUrl
+from tests.faults.support.proxy import Plan, Proxy
+from tests.faults.support.wires import ThriftWire, Wire, ZooKeeperWire
+from tests.metadata.hbase.native.support.wire import WRITE, HBaseWire
+from tests.metadata.support.place import BACKENDS, BackendRow, Place, RoutedPlace
+
+__all__ = ["NETWORKED", "Networked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Networked:
+    """A backend over a network: its protocol, and what its conditional writes are called there.
+
+    `decisive` says, for each kind of write, which of its requests of that name is the one that may be applied; kinds
+    that are not there send others along with it. `one_connection` makes a URL ask for a single connection.
+    """
+
+    row: BackendRow
+    wire: Callable[[], Wire]
+    write: str
+    decisive: Mapping[str, int]
+    one_connection: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name the backend in a test's id."""
+        return self.row.label
+
+    def proxy(self, place: Place, plan: Plan) -> Proxy:
+        """Return a proxy to the server that `place` is at."""
+        return Proxy(MetadataUrl.parse(place.url).hosts, self.wire, plan)
+
+    def behind(self, proxy: Proxy, place: Place) -> Place:
+        """Return `place` as it is reached through `proxy`."""
+        return replace(place, url=place.url.replace(MetadataUrl.parse(place.url).hosts, proxy.address, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _NetworkedHBase(Networked):
+    """HBase without a gateway: the proxy stands before the region servers, which clients find elsewhere."""
+
+    def proxy(self, place: Place, plan: Plan) -> Proxy:
+        assert isinstance(place, RoutedPlace), "its rows make no others"
+        return Proxy(place.server, self.wire, plan)
+
+    def behind(self, proxy: Proxy, place: Place) -> Place:
+        assert isinstance(place, RoutedPlace), "its rows make no others"
+        return replace(place, route=proxy.address)
+
+
+_ROWS: Final = {row.label: row for row in BACKENDS}
+
+NETWORKED: Final = (
+    # The first creation under a topic makes the nodes above it by requests of the same name.
+    Networked(_ROWS["zookeeper"], ZooKeeperWire, "multi", {"create again": 1, "update": 1, "delete": 1}),
+    # Whoever creates a record again first tries an empty row, and learns of the tombstone that way.
+    Networked(
+        _ROWS["hbase+thrift"],
+        ThriftWire,
+        "checkAndMutate",
+        {"create": 1, "create again": 2, "update": 1, "delete": 1},
+        "?connections=1",
+    ),
+    *(
+        _NetworkedHBase(_ROWS[label], HBaseWire, WRITE, {"create": 1, "create again": 2, "update": 1, "delete": 1})
+        for label in ("hbase", "hbase-on-three")
+    ),
+)
+"""Every backend over a network."""

@@ -1,0 +1,208 @@
+"""A deployment: a prefix in ZooKeeper, a metadata store and the bookies, and the hubs that tests start on them."""
+
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from hedwig.cli.dev.servers.bookkeeper import LEDGERS_ROOT
+from hedwig.errors import TopicPersistenceInfoExistsError
+from hedwig.hub.cluster import Cluster
+from hedwig.hub.hub import Hub
+from hedwig.hub.liveness import ClusterLiveness
+from hedwig.hub.options.cluster_options import BookieOptions, ClusterOptions
+from hedwig.hub.options.configuration import Configuration
+from hedwig.hub.options.options import HubOptions
+from hedwig.hub.process import start_hub
+from hedwig.metadata import MetadataStore, StoreOptions
+from hedwig.model import HubInfo, LedgerRanges, SubscriberId, Topic
+from hedwig.versions import NEW
+from hedwig.wire import Answer, CloseSubscription
+from hedwig.wire import pubsub_pb2 as pb
+from tests.faults.support.network import NETWORKED, Networked
+from tests.faults.support.proxy import PASS, Plan, Proxy
+from tests.faults.support.waiting import until
+from tests.hub.support.running import RunningHub
+from tests.hub.support.wire_client import WireClient
+from tests.metadata.support.place import Place
+
+__all__ = ["SESSION_S", "Deployment", "liveness_of"]
+
+SESSION_S: Final = 4.0
+"""Of hubs that are to lose it: the least that a server with ticks of two seconds grants."""
+_LONG_SESSION_S: Final = 10.0
+"""Of the others, which share a busy machine, and an event loop, with what is done to those."""
+
+_NETWORKED: Final = {row.label: row for row in NETWORKED}
+
+
+class Deployment:
+    """Where the hubs of one test find each other; `backend` is that of its metadata."""
+
+    def __init__(
+        self,
+        zookeeper: str,
+        backend: str,
+        place: Place,
+        directory: Path,
+        patch: pytest.MonkeyPatch,
+        stack: AsyncExitStack,
+    ) -> None:
+        self.zookeeper = zookeeper
+        self.bookkeeper = zookeeper
+        """The ZooKeeper of the bookies."""
+        self.prefix = f"/hedwig/{uuid.uuid4().hex}"
+        self.networked: Networked = _NETWORKED[backend]
+        # As the hub opens its store.
+        self.place = replace(place, gather=True)
+        self.directory = directory
+        self.store: MetadataStore
+        self._patch = patch
+        self._stack = stack
+        self._apart = 0
+        self._made: set[bytes] = set()
+
+    async def open(self) -> None:
+        """Lay the metadata out, and open a store beside the hubs'."""
+        await self.place.format()
+        self.store = await self._stack.enter_async_context(await self.place.open())
+
+    # --------------------------------------------------------------------------------------------------- hubs
+
+    def options(
+        self, *, cluster: Mapping[str, Any] | None = None, zookeeper: str | None = None, **changes: Any
+    ) -> HubOptions:
+        """Return the options of a hub; it reaches ZooKeeper for its liveness at `zookeeper`, to be cut off there."""
+        session_s = SESSION_S if zookeeper else _LONG_SESSION_S
+        given = {"session_timeout_s": session_s, "rebalance_interval_s": 0.0, **(cluster or {})}
+        made: dict[str, Any] = {
+            "data_directory": self.directory,
+            "metadata": self.place.url,
+            "port": 0,
+            "admin_port": -1,
+            "retention_interval_s": 3600.0,
+            "cluster": ClusterOptions(zookeeper=f"zookeeper://{zookeeper or self.zookeeper}{self.prefix}", **given),
+            "bookkeeper": BookieOptions(zookeeper=f"zookeeper://{self.bookkeeper}{LEDGERS_ROOT}"),
+        }
+        return HubOptions(**{**made, **changes})
+
+    async def start(self, *, place: Place | None = None, **changes: Any) -> Hub:
+        """Start a hub in this process, with its metadata at `place`; it is closed at the end of the test."""
+        there = place or self.place
+
+        async def open_there(_url: str, options: StoreOptions | None = None) -> MetadataStore:
+            return await there.open(options)
+
+        with self._patch.context() as patch:
+            patch.setattr("hedwig.hub.hub.open_metadata", open_there)
+            hub = await start_hub(Configuration(self.options(**changes)))
+        self._stack.push_async_callback(hub.close)
+        return hub
+
+    def apart(self, *settings: str) -> RunningHub:
+        """Return a hub that is to run in a process of its own; what is left of it is killed at the end of the test."""
+        self._apart += 1
+        given = {setting.partition("=")[0] for setting in settings}
+        ours = (setting for setting in self.settings() if setting.partition("=")[0] not in given)
+        hub = RunningHub(self.directory / f"hub-{self._apart}", *ours, *settings)
+        self._stack.callback(hub.kill)
+        return hub
+
+    def settings(self) -> tuple[str, ...]:
+        """Return the settings of a hub in a process of its own."""
+        return (
+            f"metadata={self.place.url}",
+            f"cluster.zookeeper=zookeeper://{self.zookeeper}{self.prefix}",
+            f"cluster.session_timeout_s={SESSION_S:g}",
+            "cluster.rebalance_interval_s=0",
+            f"bookkeeper.zookeeper=zookeeper://{self.bookkeeper}{LEDGERS_ROOT}",
+        )
+
+    async def connect(self, hub: Hub | RunningHub) -> WireClient:
+        """Open a channel to a hub, closed at the end of the test."""
+        return await self._stack.enter_async_context(await WireClient.connect(hub.port))
+
+    # --------------------------------------------------------------------------------- in between, and past the hubs
+
+    async def behind_proxy(self, plan: Plan = lambda _: PASS) -> tuple[Proxy, Place]:
+        """Return a proxy before the metadata store, and the store as it is reached through it."""
+        proxy = self.networked.proxy(self.place, plan)
+        await self._stack.enter_async_context(proxy)
+        return proxy, self.networked.behind(proxy, self.place)
+
+    async def proxy_to_zookeeper(self, wire: Any) -> Proxy:
+        """Return a proxy before ZooKeeper, for the liveness of a hub."""
+        return await self._stack.enter_async_context(Proxy(self.zookeeper, wire))
+
+    def raw(self, zookeeper: str | None = None) -> KazooClient:
+        """Return a client of ZooKeeper past the code under test; call it between awaits, it answers at once."""
+        client = KazooClient(zookeeper or self.zookeeper)
+        client.start(30)
+        self._stack.callback(client.close)
+        self._stack.callback(client.stop)
+        return client
+
+    async def make(self, topic: bytes) -> None:
+        """Let a topic exist, if it does not, that nobody owns."""
+        if topic not in self._made:
+            with contextlib.suppress(TopicPersistenceInfoExistsError):
+                await self.store.persistence.write_topic_persistence_info(Topic(topic), LedgerRanges(), NEW)
+            self._made.add(topic)
+
+    async def ask(
+        self, client: WireClient, topic: bytes, *, should_claim: bool = True, tried: Sequence[HubInfo] = ()
+    ) -> Answer:
+        """Ask for a topic that exists, which makes a hub claim it or redirect, and does nothing else to it.
+
+        `tried` are the hubs that have redirected this request, in order.
+        """
+        await self.make(topic)
+        if not tried:
+            return await client.request(topic, CloseSubscription(SubscriberId(b"nobody")), should_claim=should_claim)
+        sent = client.send_raw(
+            topic=topic,
+            type=pb.CLOSESUBSCRIPTION,
+            shouldClaim=should_claim,
+            triedServers=[f"{hub.host}:{hub.port}".encode() for hub in tried],
+            closeSubscriptionRequest=pb.CloseSubscriptionRequest(subscriberId=b"nobody"),
+        )
+        return await client.answer(sent)
+
+    async def owner(self, topic: bytes) -> HubInfo | None:
+        """Return the hub that the owner record of a topic names."""
+        found = await self.store.ownership.read_owner_info(Topic(topic))
+        return None if found is None else found.value
+
+    def epoch_of(self, raw: KazooClient, address: str) -> int | None:
+        """Return the epoch of the hub that is registered at host:port:sslport, None if there is none."""
+        stat = raw.exists(f"{self.prefix}/hosts/{address}")
+        return None if stat is None else int(stat.czxid)
+
+    def registered_at(self, raw: KazooClient, port: int) -> HubInfo | None:
+        """Return the hub of this machine that is registered with that port."""
+        for name in raw.get_children(f"{self.prefix}/hosts"):
+            info = HubInfo.at(name, epoch=self.epoch_of(raw, name) or 0)
+            if info.port == port and info.epoch:
+                return info
+        return None
+
+    async def gone(self, raw: KazooClient, info: HubInfo, *others: Hub) -> None:
+        """Wait until ZooKeeper has let an incarnation of a hub go, and other hubs in this process have heard of it."""
+        await until(lambda: self.epoch_of(raw, info.address) != info.epoch, f"the end of hub {info.address}")
+
+        def is_forgotten() -> bool:
+            return all(info not in {hub.info for hub in liveness_of(other).live} for other in others)
+
+        await until(is_forgotten, f"news of the end of hub {info.address}")
+
+
+def liveness_of(hub: Hub) -> ClusterLiveness:
+    """Return the liveness of a hub in this process."""
+    assert isinstance(hub.shape, Cluster)
+    return hub.shape.liveness

@@ -1,0 +1,225 @@
+"""The deployment: the original's servers, its hub with owner records kept by compare-and-set, and a hub of ours."""
+
+import asyncio
+import random
+import urllib.parse
+from pathlib import Path
+from typing import Final, Self
+
+from google.protobuf import text_format
+from kazoo.exceptions import NoNodeError
+
+from hedwig.cli.dev.ports import choose_port
+from hedwig.client import BlockingClient
+from hedwig.errors import ClientNotSubscribedError, ServiceError
+from hedwig.metadata import format_metadata
+from hedwig.model import HubInfo, SubscriberId, Topic
+from hedwig.wire import pubsub_pb2 as pb
+from tests.hub.support.running import RunningHub
+from tests.java_hedwig.support.hub_client import HubClient
+from tests.java_hedwig.support.stack import REGION_PATH, JavaStack, eventually
+from tests.java_hedwig.together.support.members import Member, OriginalMember, OurMember, connect_ours
+
+__all__ = ["MESSAGES_PER_LEDGER", "QUORUMS", "Deployment"]
+
+BOOKIES: Final = 3
+MESSAGES_PER_LEDGER: Final = 4
+QUORUMS: Final = {"ensemble": 3, "write_quorum": 2, "ack_quorum": 2}
+_SESSION_S: Final = 4
+
+_PROPERTIES: Final = {
+    "max_entries_per_ledger": str(MESSAGES_PER_LEDGER),
+    "consume_interval": "1",
+    "messages_consumed_thread_run_interval": "1000",
+    "rebalance_interval_sec": "0",
+    "zk_timeout": str(_SESSION_S * 1000),
+    **{f"bk_{name}_size": str(size) for name, size in QUORUMS.items()},
+}
+
+
+class Deployment:
+    """Both hubs, and what lies under them. `with` starts the servers and the hubs, and ends them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.java = JavaStack(directory / "servers", bookies=BOOKIES, properties=_PROPERTIES)
+        self._directory = directory
+        self.ours: OurMember
+        self.original: OriginalMember
+
+    def __enter__(self) -> Self:
+        try:
+            self.java.start_stores()
+            asyncio.run(format_metadata(self.java.metadata_url))
+            self.ours = OurMember(RunningHub(self._directory / "ours", *self._settings()))
+            self.ours.start()
+            self.java.start_hub(cas_owners=True)
+            self.original = OriginalMember(self.java)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if hasattr(self, "ours"):
+            self.ours.hub.kill()
+        self.java.servers.down()
+
+    def _settings(self) -> tuple[str, ...]:
+        place = f"zookeeper://{self.java.zookeeper}"
+        return (
+            f"metadata={place}{REGION_PATH}",
+            f"cluster.zookeeper={place}{REGION_PATH}",
+            f"cluster.session_timeout_s={_SESSION_S}",
+            "cluster.rebalance_interval_s=0",
+            f"bookkeeper.zookeeper={place}/ledgers",
+            "bookkeeper.compat=4.3",
+            *(f"bookkeeper.{name}={size}" for name, size in QUORUMS.items()),
+            f"ledger_messages_max={MESSAGES_PER_LEDGER}",
+            "consume_interval=1",
+            "retention_interval_s=3600",
+            # Not any port: one for outgoing connections may be taken by such a one while the hub is down.
+            f"port={choose_port((), random.Random())}",
+        )
+
+    @property
+    def members(self) -> tuple[Member, Member]:
+        """Return both hubs."""
+        return self.ours, self.original
+
+    def other(self, member: Member) -> Member:
+        """Return the hub that `member` is not."""
+        return self.original if member is self.ours else self.ours
+
+    def named(self, address: str | None) -> Member:
+        """Return the hub at host:port:sslport."""
+        (found,) = [member for member in self.members if address is not None and member.is_at(address)]
+        return found
+
+    # -------------------------------------------------------------------------- what is done past the code under test
+
+    def address(self, member: Member) -> str:
+        """Return host:port:sslport of a hub that is registered."""
+        found = self.registered(member)
+        assert found is not None, f"{member.name} is not registered"
+        return found.address
+
+    def give(self, topic: bytes, member: Member) -> None:
+        """Let `member` own a topic that has no owner: name it in the record, as hubs of the original do, and ask it."""
+        info = self.registered(member)
+        assert info is not None, f"{member.name} is not registered"
+        text = text_format.MessageToString(pb.HubInfoData(hostname=info.address, czxid=info.epoch))
+        with self.java.znodes() as raw:
+            raw.create(f"{REGION_PATH}/topics/{topic.decode()}/hub", text.encode(), makepath=True)
+        with HubClient(member.port) as client:
+            client.close_subscription(topic, b"nobody")
+
+    def release(self, topic: bytes) -> None:
+        """Let the hub of ours release a topic that it owns."""
+        self.ours.admin.post(f"/release?{urllib.parse.urlencode({'topic': topic})}")
+        assert self.owner(topic) is None
+
+    def pointer(self, topic: bytes, subscriber: str) -> int:
+        """Return the stored consume pointer of a subscription."""
+        with self.java.znodes() as raw:
+            data, _ = raw.get(f"{REGION_PATH}/topics/{topic.decode()}/subscribers/{subscriber}")
+        return pb.SubscriptionData.FromString(data).state.msgId.localComponent
+
+    def has_consumed(self, topic: bytes, subscriber: str, local: int) -> bool:
+        """Say whether that is the stored consume pointer."""
+        return self.pointer(topic, subscriber) == local
+
+    # ------------------------------------------------------------------------ what is seen past the code under test
+
+    def registered(self, member: Member) -> HubInfo | None:
+        """Return the hub as its host node shows it, None if there is none."""
+        with self.java.znodes() as raw:
+            for name in raw.get_children(f"{REGION_PATH}/hosts"):
+                stat = raw.exists(f"{REGION_PATH}/hosts/{name}")
+                if stat is not None and member.is_at(name):
+                    return HubInfo.at(name, epoch=stat.czxid)
+        return None
+
+    def wait_gone(self, incarnation: HubInfo) -> None:
+        """Wait until ZooKeeper has forgotten an incarnation of a hub."""
+        path = f"{REGION_PATH}/hosts/{incarnation.address}"
+        with self.java.znodes() as raw:
+            eventually(
+                f"the session of hub {incarnation.address} ends",
+                lambda: (stat := raw.exists(path)) is None or stat.czxid != incarnation.epoch,
+            )
+
+    def wait_over(self, member: Member, incarnation: HubInfo) -> None:
+        """Wait until a hub that was paused has found out: it ended, or is registered anew."""
+        eventually(
+            f"{member.name} finds out that its session is over",
+            lambda: not member.is_running or self.registered(member) not in (None, incarnation),
+        )
+
+    def serving(self, topic: bytes) -> Member:
+        """Return the hub that owns a topic now, after a request that makes one of them own it."""
+        with connect_ours(self.ours) as client:
+            eventually(f"{topic!r} is served", lambda: _asked(client, topic))
+        owner = self.owner(topic)
+        assert owner is not None
+        return self.named(owner.address)
+
+    def restore(self) -> None:
+        """Let both hubs run with their usual options."""
+        for member in self.members:
+            if member.is_running and not member.is_usual:
+                member.stop()
+            if not member.is_running:
+                self.wait_unregistered(member)
+                member.start()
+
+    def stop_both(self) -> None:
+        """End both hubs in order, so that they can be started with other options, and own nothing then."""
+        for member in self.members:
+            if member.is_running:
+                member.stop()
+            self.wait_unregistered(member)
+
+    def wait_unregistered(self, member: Member) -> None:
+        """Wait until no hub is registered at the address of `member`."""
+        eventually(f"{member.name} is forgotten", lambda: self.registered(member) is None)
+
+    def loads(self) -> dict[str, int]:
+        """Return the number of topics that each hub announces, by its name."""
+        found = {}
+        with self.java.znodes() as raw:
+            for name in raw.get_children(f"{REGION_PATH}/hosts"):
+                data, _ = raw.get(f"{REGION_PATH}/hosts/{name}")
+                found[self.named(name).name] = text_format.Parse(data.decode(), pb.HubLoadData()).numTopics
+        return found
+
+    def owner(self, topic: bytes) -> HubInfo | None:
+        """Return whom the owner record of a topic names."""
+        with self.java.znodes() as raw:
+            try:
+                data, _ = raw.get(f"{REGION_PATH}/topics/{topic.decode()}/hub")
+            except NoNodeError:
+                return None
+        message = text_format.Parse(data.decode(), pb.HubInfoData())
+        return HubInfo.at(message.hostname, epoch=message.czxid)
+
+    def ranges(self, topic: bytes) -> pb.LedgerRanges:
+        """Return the range record of a topic, and nothing that is ours in it."""
+        with self.java.znodes() as raw:
+            data, _ = raw.get(f"{REGION_PATH}/topics/{topic.decode()}/ledgers")
+        found = pb.LedgerRanges.FromString(data)
+        found.ClearField("writeStamp")
+        return found
+
+
+def _asked(client: BlockingClient, topic: bytes) -> bool:
+    """Ask for a topic in a way that changes nothing; say whether a hub answered that owns it."""
+    try:
+        client.unsubscribe(Topic(topic), SubscriberId(b"nobody"))
+    except ClientNotSubscribedError:
+        return True
+    except ServiceError:
+        return False
+    return True

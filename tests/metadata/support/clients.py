@@ -1,0 +1,35 @@
+"""What a test opens of a store: clients and probes, all closed when the test ends."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from hedwig.metadata import MetadataStore, StoreOptions
+from tests.metadata.support.place import Place
+from tests.metadata.support.probe import Probe
+
+__all__ = ["Clients", "Names"]
+
+Names = Callable[[bytes], bytes]
+"""Makes a name that no other test uses out of a short one."""
+
+
+class Clients:
+    """Opens clients of stores, and closes them at the end of the test."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._alone: dict[int, MetadataStore] = {}
+
+    async def open(self, place: Place, options: StoreOptions | None = None) -> MetadataStore:
+        """Open another client of `place`; of a store that lives in one client only, return that one."""
+        if not place.kept and id(place) in self._alone:
+            return self._alone[id(place)]
+        store = await self._stack.enter_async_context(await place.open(options))
+        self._alone[id(place)] = store
+        return store
+
+    async def probe(self, place: Place, store: MetadataStore | None = None) -> Probe:
+        """Return a probe of `place`."""
+        probe = place.probe(store)
+        self._stack.push_async_callback(probe.close)
+        return probe

@@ -1,0 +1,350 @@
+"""Places: where a test keeps a store, and how it reaches it, one row for each backend.
+
+To hold another backend to the suite, add a class and a row to `BACKENDS`.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final, Protocol, Self
+
+import pytest
+
+from hedwig.metadata import MetadataStore, MetadataUrl, StoreOptions, format_metadata, open_metadata
+from hedwig.metadata.hbase import HBaseFactory
+from hedwig.metadata.hbase.native import connect
+from hedwig.metadata.hbase.native.cluster.links import Route
+from hedwig.metadata.hbase.native.wire.regions import Server
+from tests.metadata.hbase.native.support.tables import drop_tables
+from tests.metadata.support.probe import Probe
+from tests.metadata.support.probe_hbase import HBaseProbe
+from tests.metadata.support.probe_sqlite import SqliteProbe, run_in_file, run_in_memory
+from tests.metadata.support.probe_zookeeper import ZooKeeperProbe
+from tests.servers import RunningServers
+from tests.simulation.metadata_model import ModelWay, open_model, open_tables
+
+__all__ = [
+    "BACKENDS",
+    "KEPT_BACKENDS",
+    "BackendRow",
+    "Place",
+    "RoutedPlace",
+    "Surroundings",
+    "as_parameters",
+    "marks_of",
+    "reached_at",
+    "servers_of",
+]
+
+
+_FEW_REGIONS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What places are made of: the servers of the run, and a directory."""
+
+    servers: RunningServers
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One store, which nobody else uses.
+
+    `url` opens it; `kept` says whether it outlives the last client; `probe` looks at it past the code under test, and
+    takes an open store because a database in memory has no other door; `gather` opens it with that option; `regions` is
+    into how many HBase regions each table is split: few, since a test run makes many tables on one small server.
+    """
+
+    url: str
+    probe: Callable[[MetadataStore | None], Probe]
+    kept: bool = True
+    gather: bool = False
+    regions: int = _FEW_REGIONS
+
+    async def format(self, options: StoreOptions | None = None, *, wipe: bool = False) -> None:
+        """Lay the store out."""
+        await format_metadata(self.url, self._with_regions(options), wipe=wipe)
+
+    async def open(self, options: StoreOptions | None = None) -> MetadataStore:
+        """Open the store."""
+        return await open_metadata(self.url, replace(self._with_regions(options), gather=self.gather))
+
+    @contextmanager
+    def formatted(self) -> Iterator[Self]:
+        """Lay the store out, and drop it in the end. For fixtures outside an event loop."""
+        asyncio.run(self.format())
+        yield self
+        asyncio.run(self.drop())
+
+    async def drop(self) -> None:
+        """Drop what was laid out, if it would be in the way of the next tests; the run ends the rest."""
+
+    def _with_regions(self, options: StoreOptions | None) -> StoreOptions:
+        return replace(options or StoreOptions(), regions=self.regions)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedPlace(Place):
+    """A place on an HBase whose region servers, at `server`, clients of `open` reach at `route` if that is given.
+
+    Both are addresses joined by commas, one for each region server.
+    """
+
+    server: str = ""
+    route: str = ""
+
+    async def open(self, options: StoreOptions | None = None) -> MetadataStore:
+        if not self.route:
+            return await Place.open(self, options)
+        chosen, url = self._with_regions(options), MetadataUrl.parse(self.url)
+        route = reached_at(self.server, self.route)
+        factory = HBaseFactory(lambda url, options: connect(url, options, route))
+        return MetadataStore(url, await factory.open(url, chosen), chosen)
+
+    async def drop(self) -> None:
+        # Hundreds of HBase regions: for those of all places of a run the servers have not the memory.
+        if self.regions > _FEW_REGIONS:
+            await drop_tables(self.url)
+
+
+def reached_at(servers: str, routes: str) -> Route:
+    """Return how clients find their way when each of some servers is reached at an address of its own."""
+    # A server calls itself by the name of this machine, so only the port tells it from others.
+    ports = [int(address.rpartition(":")[2]) for address in servers.split(",")]
+    ways = [(host, int(port)) for host, _, port in (route.rpartition(":") for route in routes.split(","))]
+    known = {port: Server(*way) for port, way in zip(ports, ways, strict=True)}
+    return lambda server: known.get(server.port, server)
+
+
+class BackendRow(Protocol):
+    """A backend under test."""
+
+    @property
+    def quick_pairs(self) -> int:
+        """Say of how many quick pairs of a deletion and a creation none may vanish."""
+
+    @property
+    def label(self) -> str:
+        """Name the backend in a test's id."""
+
+    @property
+    def places_are_cheap(self) -> bool:
+        """Say whether every test can have a place of its own."""
+
+    @property
+    def examples(self) -> int:
+        """Say how many examples a search among sequences of operations may take."""
+
+    @property
+    def wrong_urls(self) -> tuple[str, ...]:
+        """Name URLs that can never work."""
+
+    def place(self, surroundings: Surroundings) -> Place:
+        """Choose a place for one store, and lay nothing out there."""
+
+    def url_at(self, host: str, port: int) -> str | None:
+        """Return a URL with another server's address; None if the backend needs no server."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SqliteFile:
+    label: str = "sqlite"
+    quick_pairs: int = 500
+    places_are_cheap: bool = True
+    examples: int = 20
+    wrong_urls: tuple[str, ...] = (
+        "sqlite://host/path/to/file",
+        "sqlite:///no/such/directory/at/all/file",
+        "sqlite:///no/such/directory/file?sync=off",
+        "sqlite:///no/such/directory/file?create=maybe",
+    )
+
+    def place(self, surroundings: Surroundings) -> Place:
+        path = surroundings.directory / f"{uuid.uuid4().hex}.db"
+        return Place(f"sqlite://{path}?create=false", lambda _: SqliteProbe(run_in_file(str(path))))
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _SqliteMemory:
+    label: str = "memory"
+    quick_pairs: int = 500
+    places_are_cheap: bool = True
+    examples: int = 60
+    wrong_urls: tuple[str, ...] = ("sqlite://?sync=off",)
+
+    gather: bool = False
+
+    def place(self, surroundings: Surroundings) -> Place:
+        return Place("sqlite://", _probe_memory, kept=False, gather=self.gather)
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelPlace(Place):
+    """A place in the model of a store that the simulation uses."""
+
+    async def open(self, options: StoreOptions | None = None) -> MetadataStore:
+        tables = open_tables()
+        return open_model(ModelWay(tables, Random(0), 0.0), replace(options or StoreOptions(), gather=self.gather))
+
+
+@dataclass(frozen=True, slots=True)
+class _Model(_SqliteMemory):
+    """The model, as long as nothing is lost on the way to it."""
+
+    label: str = "model"
+    wrong_urls: tuple[str, ...] = ()
+
+    def place(self, surroundings: Surroundings) -> Place:
+        return _ModelPlace("sqlite://", _probe_memory, kept=False)
+
+
+def _probe_memory(store: MetadataStore | None) -> Probe:
+    assert store is not None, "a database in memory can be looked at through an open store only"
+    return SqliteProbe(run_in_memory(store))
+
+
+@dataclass(frozen=True, slots=True)
+class _ZooKeeper:
+    label: str = "zookeeper"
+    quick_pairs: int = 500
+    places_are_cheap: bool = True
+    examples: int = 12
+    wrong_urls: tuple[str, ...] = (
+        "zookeeper:///hedwig/standalone",
+        "zookeeper://localhost:port/hedwig/standalone",
+        "zookeeper://localhost:2181,:1/hedwig/standalone",
+        "zookeeper://localhost:99999/hedwig/standalone",
+        "zookeeper://localhost:2181",
+        "zookeeper://localhost:2181/hedwig/../standalone",
+        "zookeeper://localhost:2181/hedwig//standalone",
+        "zookeeper://localhost:2181/hedwig/standalone?sync=off",
+    )
+
+    def place(self, surroundings: Surroundings) -> Place:
+        address = surroundings.servers.address("zookeeper")
+        root = f"/hedwig/{uuid.uuid4().hex}"
+        return Place(f"zookeeper://{address}{root}", lambda _: ZooKeeperProbe(address, root))
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return f"zookeeper://{host}:{port}/hedwig/standalone"
+
+
+@dataclass(frozen=True, slots=True)
+class _HBaseThrift:
+    label: str = "hbase+thrift"
+    quick_pairs: int = 2000
+    places_are_cheap: bool = False
+    examples: int = 8
+    wrong_urls: tuple[str, ...] = (
+        "hbase+thrift:///hedwig",
+        "hbase+thrift://localhost:port/hedwig",
+        "hbase+thrift://localhost:99999/hedwig",
+        "hbase+thrift://localhost:9090",
+        "hbase+thrift://localhost:9090/",
+        "hbase+thrift://localhost:9090/two/levels",
+        "hbase+thrift://localhost:9090/not:a:namespace",
+        "hbase+thrift://localhost:9090/hedwig?sync=off",
+    )
+
+    def place(self, surroundings: Surroundings) -> Place:
+        address, reader = (surroundings.servers.address(name) for name in ("thrift2", "thrift1"))
+        namespace = f"t{uuid.uuid4().hex}"
+        return Place(f"hbase+thrift://{address}/{namespace}", lambda _: HBaseProbe(reader, namespace))
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return f"hbase+thrift://{host}:{port}/hedwig"
+
+
+@dataclass(frozen=True, slots=True)
+class _HBaseNative:
+    label: str = "hbase"
+    quick_pairs: int = 2000
+    places_are_cheap: bool = False
+    examples: int = 8
+    wrong_urls: tuple[str, ...] = (
+        "hbase:///hedwig",
+        "hbase://localhost:port/hedwig",
+        "hbase://localhost:2181,:1/hedwig",
+        "hbase://localhost:99999/hedwig",
+        "hbase://localhost:2181",
+        "hbase://localhost:2181/",
+        "hbase://localhost:2181/two/levels",
+        "hbase://localhost:2181/not:a:namespace",
+        "hbase://localhost:2181/hedwig?sync=off",
+        "hbase://localhost:2181/hedwig?registry=dns",
+        "hbase://localhost:2181/hedwig?durability=none",
+        "hbase://localhost:2181/hedwig?znode=hbase",
+        "hbase://localhost:16000/hedwig?registry=rpc&znode=/hbase",
+    )
+
+    regions: int = _FEW_REGIONS
+
+    def place(self, surroundings: Surroundings) -> Place:
+        running = servers_of(self, surroundings.servers)
+        _, quorum, reader = (running.address(name) for name in ("hbase", "zookeeper", "thrift1"))
+        namespace = f"t{uuid.uuid4().hex}"
+        return RoutedPlace(
+            f"hbase://{quorum}/{namespace}",
+            lambda _: HBaseProbe(reader, namespace),
+            regions=self.regions,
+            server=running.launcher.address("regionserver"),
+        )
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return f"hbase://{host}:{port}/hedwig"
+
+
+@dataclass(frozen=True, slots=True)
+class _HBaseOnThree(_HBaseNative):
+    """The same on three region servers, with tables of many HBase regions."""
+
+    label: str = "hbase-on-three"
+    wrong_urls: tuple[str, ...] = ()
+    regions: int = 64
+
+    def url_at(self, host: str, port: int) -> str | None:
+        return None
+
+
+def servers_of(row: BackendRow, servers: RunningServers) -> RunningServers:
+    """Return those servers of a run that a backend's places are on."""
+    return servers.on_three if isinstance(row, _HBaseOnThree) else servers
+
+
+def as_parameters(rows: Iterable[BackendRow]) -> list[object]:
+    """Return backends as the parameters of a fixture."""
+    return [pytest.param(row, id=row.label, marks=marks_of(row)) for row in rows]
+
+
+def marks_of(row: BackendRow) -> list[pytest.MarkDecorator]:
+    """Return the marks of tests over a backend: one that differs from another in size only is for long runs."""
+    return [pytest.mark.full] if isinstance(row, _HBaseOnThree) else []
+
+
+BACKENDS: Final[tuple[BackendRow, ...]] = (
+    _SqliteFile(),
+    _SqliteMemory(),
+    # Gathering stands in front of any backend alike, so it is held to the suite in front of the cheapest.
+    _SqliteMemory(label="gathering", examples=30, gather=True),
+    _Model(),
+    _ZooKeeper(),
+    _HBaseThrift(),
+    _HBaseNative(),
+    _HBaseOnThree(),
+)
+"""Every backend that the suite runs over."""
+
+KEPT_BACKENDS: Final = tuple(row for row in BACKENDS if not isinstance(row, _SqliteMemory))
+"""Those whose stores outlive the last client."""
