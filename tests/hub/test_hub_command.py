@@ -51,7 +51,7 @@ def client(hub: RunningHub) -> Iterator[BlockingClient]:
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """Keep the hub from writing its metadata."""
-    with closing(sqlite3.connect(file, _DEADLINE_S, isolation_level=None)) as holder:
+    with closing(sqlite3.connect(file, timeout=_DEADLINE_S, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         yield
         holder.execute("ROLLBACK")

@@ -81,7 +81,7 @@ async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_p
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
     """Keep the hub from writing its metadata."""
-    with closing(sqlite3.connect(file, 30, isolation_level=None, check_same_thread=False)) as holder:
+    with closing(sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         yield
         holder.execute("ROLLBACK")

@@ -123,7 +123,7 @@ class Admin:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other writer out of the store, as another process can."""
-        with closing(sqlite3.connect(self.url.removeprefix("sqlite://"), DEADLINE_S, isolation_level=None)) as holder:
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite://"), timeout=DEADLINE_S, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
             yield
             holder.execute("ROLLBACK")
@@ -132,7 +132,7 @@ class Admin:
     def exclusively_locked(self) -> Iterator[None]:
         """Keep everybody else out of the store, those who only read too."""
         path = self.url.removeprefix("sqlite://")
-        with closing(sqlite3.connect(path, DEADLINE_S, isolation_level=None)) as holder:
+        with closing(sqlite3.connect(path, timeout=DEADLINE_S, isolation_level=None)) as holder:
             holder.execute("PRAGMA locking_mode = EXCLUSIVE")
             holder.execute("BEGIN EXCLUSIVE")
             yield

@@ -66,7 +66,7 @@ Start = Callable[..., Awaitable[RunHub]]
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """Keep the hub from writing its metadata."""
-    with closing(sqlite3.connect(file, 30, isolation_level=None, check_same_thread=False)) as holder:
+    with closing(sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         yield
         holder.execute("ROLLBACK")
