@@ -150,7 +150,8 @@ def connect(path: str, options: StoreOptions) -> sqlite3.Connection:
     if path != MEMORY:
         with suppress(OSError):  # SQLite finds the same, and has words for it.
             make_file(Path(path))  # What SQLite makes beside it has its mode.
-    connection = sqlite3.connect(path, timeout=options.operation_timeout_s, isolation_level=None, check_same_thread=False)
+    timeout_s = options.operation_timeout_s
+    connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
     try:
         _enter_wal(connection, options)
         connection.execute("PRAGMA synchronous = FULL")

@@ -123,7 +123,8 @@ class Admin:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other writer out of the store, as another process can."""
-        with closing(sqlite3.connect(self.url.removeprefix("sqlite://"), timeout=DEADLINE_S, isolation_level=None)) as holder:
+        path = self.url.removeprefix("sqlite://")
+        with closing(sqlite3.connect(path, timeout=DEADLINE_S, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
             yield
             holder.execute("ROLLBACK")
