@@ -210,7 +210,7 @@ class Feed:
                 async with asyncio.timeout(self._patience_s):
                     async for message in subscription:
                         self._take(dependency, message)
-                        if message.seq_id is not None and message.seq_id.local >= last:
+                        if message.seq_id.local >= last:
                             break
 
     def _take(self, dependency: Dependency, message: Message) -> bool:

@@ -1,1 +1,38 @@
-"""What every part of Hedwig shares: model, errors, versions, wire protocol."""
+"""Topic publish/subscribe with guaranteed delivery.
+
+What most programs need is here: `HedwigClient` and `BlockingClient` publish and subscribe, `open_metadata` opens a
+store of metadata, `errors` has all errors. Each is imported when it is asked for, so a client loads no store.
+"""
+
+import importlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hedwig import errors
+    from hedwig.client import BlockingClient, HedwigClient, Message
+    from hedwig.metadata import open_metadata
+    from hedwig.versions import NEW
+
+    __version__: str
+
+__all__ = ["NEW", "BlockingClient", "HedwigClient", "Message", "__version__", "errors", "open_metadata"]
+
+_HOMES: Final = {
+    "BlockingClient": "hedwig.client",
+    "HedwigClient": "hedwig.client",
+    "Message": "hedwig.client",
+    "NEW": "hedwig.versions",
+    "open_metadata": "hedwig.metadata",
+}
+
+if not TYPE_CHECKING:  # Or type checkers would take any name for one that is there.
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        if name == "errors":
+            return importlib.import_module("hedwig.errors")
+        if name == "__version__":
+            return importlib.metadata.version("hedwig")
+        raise AttributeError(f"module 'hedwig' has no attribute {name!r}")

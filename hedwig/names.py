@@ -5,14 +5,28 @@ A name is any bytes. For people, printable UTF-8 stays as it is, a backslash is 
 """
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 from hedwig.errors import InvalidArgumentError, NameLimitError
 from hedwig.model import SubscriberId, Topic
 
-__all__ = ["NAME_BYTES_MAX", "as_subscriber", "as_topic", "parse_name", "parse_text", "show_name", "show_text"]
+__all__ = [
+    "NAME_BYTES_MAX",
+    "Name",
+    "as_subscriber",
+    "as_topic",
+    "parse_name",
+    "parse_text",
+    "show_name",
+    "show_text",
+    "subscriber_of",
+    "topic_of",
+]
 
 NAME_BYTES_MAX: Final = 8192
+
+Name: TypeAlias = str | bytes
+"""A name as programs give it: bytes, or text, which is taken as UTF-8."""
 
 _ESCAPE: Final = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
 
@@ -27,6 +41,16 @@ def as_subscriber(name: bytes) -> SubscriberId:
     """Return `name` as a subscriber id. Raises NameLimitError if it is empty or longer than 8,192 bytes."""
     _check_length("subscriber id", name)
     return SubscriberId(name)
+
+
+def topic_of(name: Name) -> Topic:
+    """Return the topic of that name. Raises NameLimitError as `as_topic`; InvalidArgumentError - it is no Unicode."""
+    return as_topic(_encoded(name))
+
+
+def subscriber_of(name: Name) -> SubscriberId:
+    """Return the subscriber id of that name. Raises as `topic_of`."""
+    return as_subscriber(_encoded(name))
 
 
 def show_name(name: bytes) -> str:
@@ -63,6 +87,15 @@ def parse_text(text: str) -> str:
         return parse_name(text).decode()
     except UnicodeDecodeError as exc:
         raise InvalidArgumentError(f"the name '{_as_typed(text)}' must be UTF-8") from exc
+
+
+def _encoded(name: Name) -> bytes:
+    if isinstance(name, bytes):
+        return name
+    try:
+        return name.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidArgumentError(f"the name {name!r} is no Unicode text; give bytes instead") from exc
 
 
 def _check_length(what: str, name: bytes) -> None:

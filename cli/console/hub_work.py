@@ -72,7 +72,7 @@ def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -
 async def _receive(opened: Subscription, wanted: MessageSeqId) -> None:
     """Return once a message has come; others may have been published before it."""
     async for message in opened:
-        if message.seq_id is not None and message.seq_id.local >= wanted.local:
+        if message.seq_id.local >= wanted.local:
             return
 
 

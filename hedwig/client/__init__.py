@@ -5,10 +5,10 @@
 
 from hedwig.client.blocking import BlockingClient
 from hedwig.client.blocking_subscription import BlockingSubscription
-from hedwig.client.client import HedwigClient
+from hedwig.client.client import HedwigClient, Opening
 from hedwig.client.options import ClientOptions, HubAddress
 from hedwig.client.subscription import Subscription
-from hedwig.wire import CreateOrAttach, Message
+from hedwig.wire import CreateOrAttach, Message, Received
 
 __all__ = [
     "BlockingClient",
@@ -18,5 +18,7 @@ __all__ = [
     "HedwigClient",
     "HubAddress",
     "Message",
+    "Opening",
+    "Received",
     "Subscription",
 ]

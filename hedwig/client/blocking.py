@@ -18,6 +18,7 @@ from hedwig.client.client import HedwigClient
 from hedwig.client.options import ClientOptions
 from hedwig.errors import ClientClosedError, UncertainAnswerError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
+from hedwig.names import Name, subscriber_of, topic_of
 from hedwig.wire import CreateOrAttach, Message
 
 __all__ = ["BlockingClient"]
@@ -32,12 +33,13 @@ class BlockingClient:
     """A client of a region for scripts. Use it as a context manager, or close it; make it after forking, not before.
 
     Example:
-        with BlockingClient() as client:
-            client.publish(Topic(b"news"), b"hello")
+        with BlockingClient("127.0.0.1:4080") as client:
+            client.publish("news", b"hello")
     """
 
-    def __init__(self, options: ClientOptions | None = None) -> None:
-        self._options = options or ClientOptions()
+    def __init__(self, hub: str | ClientOptions | None = None) -> None:
+        """`hub` is the address of any hub, host:port, or the options, as of HedwigClient."""
+        self._options = ClientOptions.of(hub)
         attempts = self._options.redirects_max + 1
         self._patience_s = self._options.answer_timeout_s + attempts * self._options.connect_timeout_s + _GRACE_S
         self._loop = asyncio.new_event_loop()
@@ -80,7 +82,7 @@ class BlockingClient:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(self._patience_s)
 
-    def publish(self, topic: Topic, message: Message | bytes) -> MessageSeqId:
+    def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub keeps it safe.
 
         Raises: UncertainAnswerError - it was sent and not answered, it may have been published; ServiceError - it was
@@ -88,7 +90,7 @@ class BlockingClient:
         """
         return self._call(partial(self._client.publish, topic, message))
 
-    def publish_many(self, topic: Topic, messages: Iterable[Message | bytes]) -> Iterator[MessageSeqId]:
+    def publish_many(self, topic: Name, messages: Iterable[Message | bytes]) -> Iterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.
 
         At most `publishes_in_flight_max` are unanswered at a time, and `messages` is read, in the thread that iterates,
@@ -114,8 +116,8 @@ class BlockingClient:
 
     def subscribe(
         self,
-        topic: Topic,
-        subscriber: SubscriberId,
+        topic: Name,
+        subscriber: Name,
         *,
         mode: CreateOrAttach = CreateOrAttach.CREATE_OR_ATTACH,
         preferences: SubscriptionPreferences | None = None,
@@ -124,32 +126,30 @@ class BlockingClient:
         resubscribe: bool = True,
     ) -> BlockingSubscription:
         """Open a subscription; return it once the hub delivers to it. Arguments and errors: HedwigClient.subscribe."""
-        opened = self._call(
-            partial(
-                self._client.subscribe,
-                topic,
-                subscriber,
-                mode=mode,
-                preferences=preferences,
-                force_attach=force_attach,
-                auto_consume=auto_consume,
-                resubscribe=resubscribe,
-            )
+        opening = self._client.subscribe(
+            topic,
+            subscriber,
+            mode=mode,
+            preferences=preferences,
+            force_attach=force_attach,
+            auto_consume=auto_consume,
+            resubscribe=resubscribe,
         )
+        opened = self._call(opening.open)
         made = BlockingSubscription(opened, self._loop, self._begin, self._call, self._forget)
-        self._opened[topic, subscriber] = made
+        self._opened[opened.topic, opened.subscriber] = made
         return made
 
-    def unsubscribe(self, topic: Topic, subscriber: SubscriberId) -> None:
+    def unsubscribe(self, topic: Name, subscriber: Name) -> None:
         """Delete a subscription, after closing it if it is open here. Raises ClientNotSubscribedError, ServiceError."""
-        opened = self._opened.get((topic, subscriber))
+        opened = self._opened.get((topic_of(topic), subscriber_of(subscriber)))
         if opened is not None:
             opened.close()
         self._call(partial(self._client.unsubscribe, topic, subscriber))
 
-    def close_subscription(self, topic: Topic, subscriber: SubscriberId) -> None:
+    def close_subscription(self, topic: Name, subscriber: Name) -> None:
         """Close a subscription that is open here; it goes on to exist. Raises ClientNotSubscribedError."""
-        opened = self._opened.get((topic, subscriber))
+        opened = self._opened.get((topic_of(topic), subscriber_of(subscriber)))
         if opened is not None:
             opened.close()
         else:

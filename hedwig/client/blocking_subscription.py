@@ -12,7 +12,7 @@ from hedwig.client.background_call import BackgroundCall
 from hedwig.client.subscription import Subscription
 from hedwig.errors import ClientClosedError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
-from hedwig.wire import Message
+from hedwig.wire import Received
 
 __all__ = ["BlockingSubscription"]
 
@@ -54,8 +54,8 @@ class BlockingSubscription:
         self._on_close = on_close
         # A message that came for somebody who was interrupted must not get lost: it comes next. So each thread leaves a
         # note of what it asked for, until it has the message or has withdrawn.
-        self._asked: dict[int, BackgroundCall[Message | None]] = {}
-        self._given_back: deque[Message] = deque()
+        self._asked: dict[int, BackgroundCall[Received | None]] = {}
+        self._given_back: deque[Received] = deque()
         self._asking = asyncio.Lock()
 
     @property
@@ -82,10 +82,10 @@ class BlockingSubscription:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(last_is_finished=kind is None)
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Received]:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Received:
         """Return the next message, however long it takes; Ctrl-C ends the wait and loses nothing.
 
         Raises: StopIteration - it was closed, by any thread; and what Subscription raises.
@@ -97,7 +97,7 @@ class BlockingSubscription:
             if not self._subscription.is_open and not self._given_back:
                 raise StopIteration
 
-    def receive(self, timeout_s: float) -> Message | None:
+    def receive(self, timeout_s: float) -> Received | None:
         """Return the next message; None if none came within that many seconds, or after `close`.
 
         Raises: SubscriptionClosedError - another client took it over, or the connection was lost and it does not
@@ -120,7 +120,7 @@ class BlockingSubscription:
             if me in self._asked:
                 self._withdraw_last()
 
-    def messages(self, *, idle_s: float) -> Iterator[Message]:
+    def messages(self, *, idle_s: float) -> Iterator[Received]:
         """Iterate over the messages until none came for `idle_s` seconds."""
         while (message := self.receive(idle_s)) is not None:
             yield message
@@ -146,7 +146,7 @@ class BlockingSubscription:
         # asked for more.
         return await self._subscription.close(last_is_finished=last_is_finished and not self._given_back)
 
-    async def _next(self, timeout_s: float) -> Message | None:
+    async def _next(self, timeout_s: float) -> Received | None:
         try:
             async with asyncio.timeout(timeout_s), self._asking:
                 if self._given_back:
@@ -162,6 +162,6 @@ class BlockingSubscription:
             call.withdraw(self._give_back)
             del self._asked[me]
 
-    def _give_back(self, message: Message | None) -> None:
+    def _give_back(self, message: Received | None) -> None:
         if message is not None:
             self._given_back.append(message)

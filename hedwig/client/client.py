@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import Self
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable
+from functools import partial
+from typing import Any, Self
 
 from hedwig.client.attachments import Attachments
 from hedwig.client.channel import Channel
@@ -12,7 +13,7 @@ from hedwig.client.routes import Routes
 from hedwig.client.subscription import Attachment, Subscription
 from hedwig.errors import ClientClosedError, ClientNotSubscribedError, RemoteProtocolError, TopicBusyError
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
-from hedwig.names import as_subscriber, as_topic, show_name
+from hedwig.names import Name, show_name, subscriber_of, topic_of
 from hedwig.wire import (
     Action,
     Answer,
@@ -26,19 +27,49 @@ from hedwig.wire import (
     Unsubscribe,
 )
 
-__all__ = ["HedwigClient"]
+__all__ = ["HedwigClient", "Opening"]
+
+
+class Opening:
+    """A subscription that is to be opened: await it, or open it with `async with`, which closes it, too.
+
+    Nothing happens before that. Each `await` opens it once more.
+    """
+
+    def __init__(self, opener: Callable[[], Coroutine[Any, Any, Subscription]]) -> None:
+        self._opener = opener
+        self._opened: Subscription | None = None
+
+    async def open(self) -> Subscription:
+        """Open it; return it once the hub delivers to it. Raises as HedwigClient.subscribe."""
+        return await self._opener()
+
+    def __await__(self) -> Generator[Any, Any, Subscription]:
+        return self._opener().__await__()
+
+    async def __aenter__(self) -> Subscription:
+        self._opened = await self._opener()
+        return self._opened
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._opened is not None, "it was entered"
+        await self._opened.close(last_is_finished=kind is None)
 
 
 class HedwigClient:
     """A client of a region: it finds the owners of topics by itself. Use it as an async context manager, or close it.
 
     Example:
-        async with HedwigClient() as client:
-            await client.publish(Topic(b"news"), b"hello")
+        async with HedwigClient("127.0.0.1:4080") as client:
+            await client.publish("news", b"hello")
     """
 
-    def __init__(self, options: ClientOptions | None = None) -> None:
-        self._options = options or ClientOptions()
+    def __init__(self, hub: str | ClientOptions | None = None) -> None:
+        """`hub` is the address of any hub, host:port, or the options, if more is to be said.
+
+        Raises: ConfigurationError - it is no address.
+        """
+        self._options = ClientOptions.of(hub)
         self._routes = Routes(self._options)
         self._attachments = Attachments(self._options, self._routes)
         self._channels: dict[HubAddress, asyncio.Task[Channel]] = {}
@@ -76,22 +107,22 @@ class HedwigClient:
         """
         return self._attachments.dropped
 
-    async def publish(self, topic: Topic, message: Message | bytes) -> MessageSeqId:
+    async def publish(self, topic: Name, message: Message | bytes) -> MessageSeqId:
         """Publish a message; return its position in the topic once the hub keeps it safe.
 
         Raises: UncertainAnswerError - it was sent and not answered, it may have been published; ServiceError - it was
-            not; LocalProtocolError - it is larger than hubs take.
+            not; LocalProtocolError - it is larger than hubs take; InvalidArgumentError - `topic` can be no name.
         """
-        as_topic(topic)
+        name = topic_of(topic)
         made = message if isinstance(message, Message) else Message(message)
         async with self._in_flight:
-            answer = await self._ask(topic, Publish(made))
+            answer = await self._ask(name, Publish(made))
         if answer.published is None:
             raise RemoteProtocolError("the hub accepted a message without saying where; it is no hub of this protocol")
         return answer.published
 
     async def publish_many(
-        self, topic: Topic, messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes]
+        self, topic: Name, messages: Iterable[Message | bytes] | AsyncIterable[Message | bytes]
     ) -> AsyncIterator[MessageSeqId]:
         """Publish messages without waiting for each, and yield their positions in the order given.
 
@@ -116,36 +147,38 @@ class HedwigClient:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def subscribe(
+    def subscribe(
         self,
-        topic: Topic,
-        subscriber: SubscriberId,
+        topic: Name,
+        subscriber: Name,
         *,
         mode: CreateOrAttach = CreateOrAttach.CREATE_OR_ATTACH,
         preferences: SubscriptionPreferences | None = None,
         force_attach: bool = False,
         auto_consume: bool = True,
         resubscribe: bool = True,
-    ) -> Subscription:
-        """Open a subscription; return it once the hub delivers to it.
+    ) -> Opening:
+        """Open a subscription: `async with client.subscribe(…) as subscription`, or await it. The hub delivers then.
 
         Args: mode - whether it must be new, must exist, or either; preferences - merged into those that are stored;
             force_attach - take it over from whoever has it open; auto_consume, resubscribe - see Subscription.
         Raises: ClientAlreadySubscribedError - CREATE, but it exists; ClientNotSubscribedError - ATTACH, but it does
             not; TopicBusyError - it is open already, in this client or another; InvalidMessageFilterError - the hub has
-            no such filter; ServiceError.
+            no such filter; ServiceError; InvalidArgumentError - `topic` or `subscriber` can be no name.
         """
-        as_topic(topic)
-        as_subscriber(subscriber)
-        self._check_open()
-        await self._make_way(topic, subscriber, force=force_attach)
         first = Subscribe(
-            subscriber=subscriber,
+            subscriber=subscriber_of(subscriber),
             mode=mode,
             preferences=preferences or SubscriptionPreferences(),
             synchronous=True,
             force_attach=force_attach,
         )
+        return Opening(partial(self._open, topic_of(topic), first, auto_consume=auto_consume, resubscribe=resubscribe))
+
+    async def _open(self, topic: Topic, first: Subscribe, *, auto_consume: bool, resubscribe: bool) -> Subscription:
+        subscriber = first.subscriber
+        self._check_open()
+        await self._make_way(topic, subscriber, force=first.force_attach)
         again = Subscribe(
             subscriber=subscriber, mode=CreateOrAttach.ATTACH, preferences=first.preferences, synchronous=True
         )
@@ -169,22 +202,24 @@ class HedwigClient:
             raise
         return subscription
 
-    async def close_subscription(self, topic: Topic, subscriber: SubscriberId) -> None:
+    async def close_subscription(self, topic: Name, subscriber: Name) -> None:
         """Close a subscription that is open here, as its own `close` does; it goes on to exist.
 
         Raises: ClientNotSubscribedError - it is not open here.
         """
-        opened = self._subscriptions.get((as_topic(topic), as_subscriber(subscriber)))
+        key = topic_of(topic), subscriber_of(subscriber)
+        opened = self._subscriptions.get(key)
         if opened is None:
-            raise ClientNotSubscribedError(f"{_name(topic, subscriber)} is not open in this client")
+            raise ClientNotSubscribedError(f"{_name(*key)} is not open in this client")
         await opened.close()
 
-    async def unsubscribe(self, topic: Topic, subscriber: SubscriberId) -> None:
+    async def unsubscribe(self, topic: Name, subscriber: Name) -> None:
         """Delete a subscription, after closing it if it is open here. Raises ClientNotSubscribedError, ServiceError."""
-        opened = self._subscriptions.get((as_topic(topic), as_subscriber(subscriber)))
+        name, reader = topic_of(topic), subscriber_of(subscriber)
+        opened = self._subscriptions.get((name, reader))
         if opened is not None:
             await opened.close()
-        await self._ask(topic, Unsubscribe(subscriber))
+        await self._ask(name, Unsubscribe(reader))
 
     async def _make_way(self, topic: Topic, subscriber: SubscriberId, *, force: bool) -> None:
         """Close the same subscription if it is open here and may be: a shared channel cannot serve it twice."""

@@ -80,6 +80,16 @@ class ClientOptions:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
 
+    @classmethod
+    def of(cls, hub: "str | ClientOptions | None") -> "ClientOptions":
+        """Return the options that were given, or the default ones with the hub at that address.
+
+        Raises: ConfigurationError - it is no address.
+        """
+        if isinstance(hub, ClientOptions):
+            return hub
+        return cls() if hub is None else cls(hub=HubAddress.parse(hub))
+
     def __post_init__(self) -> None:
         times = (self.connect_timeout_s, self.answer_timeout_s, self.reconnect_pause_s, self.reconnect_pause_max_s)
         bounds = (self.publishes_in_flight_max, self.deliveries_queued_max, self.consume_every, self.keepalive_s)

@@ -16,7 +16,7 @@ from hedwig.errors import (
     SubscriptionClosedError,
 )
 from hedwig.model import MessageSeqId, SubscriberId, SubscriptionPreferences, Topic
-from hedwig.wire import Event, EventKind, Message
+from hedwig.wire import Event, EventKind, Message, Received
 
 __all__ = ["Attachment", "Subscription"]
 
@@ -91,7 +91,7 @@ class Subscription:
         self._session_last: MessageSeqId | None = None
         """The newest message that the hub delivered since it attached this subscription the last time."""
         self._preferences = SubscriptionPreferences()
-        self._queue: deque[Message] = deque()
+        self._queue: deque[Received] = deque()
         self._arrived = asyncio.Event()
         self._last_queued = 0
         self._handed_out: MessageSeqId | None = None
@@ -130,10 +130,10 @@ class Subscription:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await self.close(last_is_finished=kind is None)
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[Received]:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Received:
         """Return the next message.
 
         Raises: StopAsyncIteration - it was closed; SubscriptionClosedError - another client took it over, or the
@@ -251,7 +251,7 @@ class Subscription:
                 self._telling = asyncio.create_task(self._tell_consumed())
             return True
         self._last_queued = seq_id.local
-        self._queue.append(message)
+        self._queue.append(Received.of(message))
         self._arrived.set()
         if self._attachment is not None and len(self._queue) >= self._options.deliveries_queued_max:
             self._attachment.pause()

@@ -4,7 +4,7 @@ Generated protobuf code stays inside this package and the record codec of metada
 """
 
 from hedwig.wire.frames import CLIENT_FRAME_BYTES_MAX, HUB_FRAME_BYTES_MAX, FrameDecoder, encode_frame
-from hedwig.wire.message import Message
+from hedwig.wire.message import Message, Received
 from hedwig.wire.requests import (
     Action,
     CloseSubscription,
@@ -46,6 +46,7 @@ __all__ = [
     "Malformed",
     "Message",
     "Publish",
+    "Received",
     "Request",
     "Response",
     "Subscribe",

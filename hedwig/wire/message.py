@@ -11,7 +11,7 @@ from hedwig.model import MessageSeqId, RegionSeqId
 from hedwig.wire import pubsub_pb2 as pb
 from hedwig.wire.values import named_values, seq_id_from, seq_id_to, text_from, varint
 
-__all__ = ["Message"]
+__all__ = ["Message", "Received"]
 
 _LENGTH_DELIMITED: Final = 2
 _REGION_TAG: Final = bytes([pb.Message.SRCREGION_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
@@ -124,3 +124,18 @@ class Message:
 
     def __repr__(self) -> str:
         return f"Message({self.body[:32]!r}{'…' if len(self.body) > 32 else ''}, seq_id={self.seq_id})"
+
+
+class Received(Message):
+    """A message as a hub delivers it: it has its position in the topic."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Return a message that has a position as one that is known to have it."""
+        return cls.wrap(message._message)
+
+    @property
+    def seq_id(self) -> MessageSeqId:
+        return seq_id_from(self._message.msgId)

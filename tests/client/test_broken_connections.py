@@ -238,7 +238,7 @@ async def test_an_attempt_that_was_given_up_lets_others_attach(
     async with HedwigClient(ClientOptions(hub=wire.address, share_channels=True)) as client:
         kept = await client.subscribe(topic, BOB)
         wire.flow.clear()
-        giving_up = asyncio.create_task(client.subscribe(topic, ANN))
+        giving_up = asyncio.create_task(client.subscribe(topic, ANN).open())
         async with asyncio.timeout(PATIENCE_S):
             await wire.has(lambda: wire.subscribes == 2)
             giving_up.cancel()
@@ -388,7 +388,7 @@ async def test_a_message_at_which_the_application_failed_comes_again(client: Hed
     await _ids(client, topic, bodies(0, 3))
 
     async def fail_at(number: int) -> None:
-        async with await client.subscribe(topic, ANN) as subscription:
+        async with client.subscribe(topic, ANN) as subscription:
             await take(subscription, number)
             raise ZeroDivisionError
 

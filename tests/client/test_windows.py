@@ -45,7 +45,7 @@ def _ids() -> list[int]:
 
 async def test_all_messages_come(client: HedwigClient, window: int | None, topic: Topic) -> None:
     preferences = SubscriptionPreferences(message_window_size=window)
-    async with await client.subscribe(topic, ANN, preferences=preferences) as subscription, asyncio.timeout(PATIENCE_S):
+    async with client.subscribe(topic, ANN, preferences=preferences) as subscription, asyncio.timeout(PATIENCE_S):
         assert [each.local async for each in client.publish_many(topic, [b"message"] * MESSAGES)] == _ids()
         assert [await _next_id(subscription) for _ in range(MESSAGES)] == _ids()
 
@@ -55,7 +55,7 @@ async def test_a_wait_that_is_given_up_is_told_of_all_the_same(
 ) -> None:
     preferences = SubscriptionPreferences(message_window_size=window)
     ids: list[int] = []
-    async with await client.subscribe(topic, ANN, preferences=preferences) as subscription, asyncio.timeout(PATIENCE_S):
+    async with client.subscribe(topic, ANN, preferences=preferences) as subscription, asyncio.timeout(PATIENCE_S):
         assert [each.local async for each in client.publish_many(topic, [b"message"] * MESSAGES)] == _ids()
         while len(ids) < MESSAGES:
             asking = asyncio.create_task(_next_id(subscription))

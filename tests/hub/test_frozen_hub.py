@@ -166,7 +166,7 @@ async def test_freeze_waits_for_what_is_under_way(start_hub: StartHub, client_of
     freeze = freeze_of(hub)
     await freeze.begin()
     with locked(hub.options.data_directory / "metadata.db"):
-        subscribing = asyncio.create_task(client.subscribe(NEWS, READER))
+        subscribing = asyncio.create_task(client.subscribe(NEWS, READER).open())
         await until(lambda: _is_writing(hub), "the subscription is on its way to the store")
         freezing = asyncio.create_task(ask(hub, "POST", "/freeze"))
         await until(lambda: is_frozen(hub), "no other write begins")
@@ -188,7 +188,7 @@ async def test_write_that_the_store_did_not_take_hinders_no_freeze(start_hub: St
     freeze = freeze_of(hub)
     await freeze.begin()
     with locked(hub.options.data_directory / "metadata.db"):
-        subscribing = asyncio.create_task(client.subscribe(NEWS, READER))
+        subscribing = asyncio.create_task(client.subscribe(NEWS, READER).open())
         await until(lambda: _is_writing(hub), "the subscription is on its way to the store")
         told = await ask(hub, "POST", "/freeze")
         assert told.status == 200

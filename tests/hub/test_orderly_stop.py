@@ -50,7 +50,7 @@ async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_p
     try:
         async with HedwigClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
             for topic in topics:
-                async with await client.subscribe(topic, SubscriberId(b"reader")):
+                async with client.subscribe(topic, SubscriberId(b"reader")):
                     pass
             tasks = [
                 asyncio.create_task(publish_to_the_end(client, topic, number))
@@ -71,7 +71,7 @@ async def test_every_publish_pipelined_into_an_orderly_stop_has_an_outcome(tmp_p
         await asyncio.to_thread(hub.start)
         async with HedwigClient(ClientOptions(hub=HubAddress.parse(hub.address))) as client:
             for topic in topics:
-                async with await client.subscribe(topic, SubscriberId(b"reader")) as subscription:
+                async with client.subscribe(topic, SubscriberId(b"reader")) as subscription:
                     stored = [(await anext(subscription)).body for _ in told[topic]]
                 assert set(stored) == told[topic]
     finally:

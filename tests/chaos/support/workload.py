@@ -223,7 +223,7 @@ class Workload:
         while True:
             try:
                 client = self._clients[first % len(self._clients)]
-                async with await client.subscribe(Topic(topic), SubscriberId(name.encode())) as subscription:
+                async with client.subscribe(Topic(topic), SubscriberId(name.encode())) as subscription:
                     self.attached += is_first
                     is_first = False
                     async for _ in subscription:

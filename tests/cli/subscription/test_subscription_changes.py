@@ -135,7 +135,7 @@ def test_what_somebody_has_open_is_left_alone_unless_forced(pair: HubAndAdmin, t
         assert _stored(pair.admin, topic) == 0
 
         again = client.subscribe(Topic(topic.encode()), SubscriberId(b"reader"))
-        assert [next(again).seq_id.local for _ in range(4)] == [1, 2, 3, 4]  # type: ignore[union-attr]
+        assert [next(again).seq_id.local for _ in range(4)] == [1, 2, 3, 4]
         ended = _end_of(again)
         deleted = pair.admin.done("subscription", "delete", topic, "reader", "--yes", "--force", "-o", "json").json
         assert deleted["result"] == "deleted"

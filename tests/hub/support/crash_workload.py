@@ -135,7 +135,7 @@ class CrashWorkload:
         """Subscribe with the client that applications use: each message comes once, whatever happens to the hub."""
         async with HedwigClient(self.options()) as client:
             asked = time.monotonic()
-            async with await client.subscribe(Topic(topic), SubscriberId(name.encode())) as subscription:
+            async with client.subscribe(Topic(topic), SubscriberId(name.encode())) as subscription:
                 session = Session(topic, name, asked, time.monotonic())
                 self.history.sessions.append(session)
                 attached.set()
