@@ -56,10 +56,14 @@ class Liveness(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An owner record that names this hub. `taken_over`: from a hub that did not release the topic."""
+    """An owner record that names this hub.
+
+    `taken_over`: the record named a hub that did not release the topic. That is `former`, or None if it was this one.
+    """
 
     version: Version
     taken_over: bool
+    former: HubInfo | None = None
 
 
 class Ownership:
@@ -121,15 +125,15 @@ class Ownership:
         self._known.forget(topic)
         is_for_any = self._for_originals is None or self._for_originals(topic)
         chosen = me if (should_claim and takes) or not is_for_any else self._liveness.choose(tried)
-        version, taken_over = NEW, False
+        version, taken_over, former = NEW, False, None
         for _ in range(_TRIES_MAX):
             if chosen == me and takes:
                 try:
-                    return Claim(await self._manager.write_owner_info(topic, me, version), taken_over)
+                    return Claim(await self._manager.write_owner_info(topic, me, version), taken_over, former)
                 except (TopicOwnerInfoExistsError, BadVersionError) as refused:
                     current = refused.current
                 except NoRecordError:
-                    version, taken_over = NEW, False
+                    version, taken_over, former = NEW, False, None
                     continue
                 assert current is not None, "who refuses a version says what is there"
             else:
@@ -152,7 +156,7 @@ class Ownership:
             elif chosen != me or not takes:
                 await self._send_to(chosen, topic, current.version)
                 continue
-            version, taken_over = current.version, True
+            version, taken_over, former = current.version, True, None if _same(owner, me) else owner
         raise ServiceDownError(f"other hubs claim topic '{show_name(topic)}' at the same time; try again")
 
     def _not_together(self, topic: Topic, owner: HubInfo) -> ServiceDownError:
@@ -179,6 +183,23 @@ class Ownership:
             except (BadVersionError, NoRecordError):
                 return
         raise NotResponsibleForTopicError(chosen.address)
+
+    async def give_back(self, topic: Topic, claim: Claim) -> None:
+        """Undo a claim of a topic that this hub cannot serve.
+
+        A topic that was released has no owner again. Else the record names the hub that left it, as before: only that
+        tells the next owner to shut out what this hub may still write.
+        """
+        if not claim.taken_over:
+            await self.release(topic, claim.version)
+        elif claim.former is not None:
+            try:
+                await self._manager.write_owner_info(topic, claim.former, claim.version)
+            except (BadVersionError, NoRecordError):
+                pass
+            except MetadataError as exc:
+                # The record names this hub, which takes the topic over from itself when it is asked for it.
+                _log.warning("cannot give topic '%s' back: %s", show_name(topic), exc)
 
     async def holds(self, topic: Topic, version: Version) -> bool:
         """Say whether the owner record is the one that a claim of this hub wrote. Raises: MetadataError."""

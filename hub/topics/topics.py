@@ -322,7 +322,7 @@ class Topics:
                 "topic '%s' was claimed, but cannot be served: %s", show_name(name), exc if str(exc) else repr(exc)
             )
             if not isinstance(exc, UncertainStateError):  # Else see `_let_go`.
-                await self.ownership.release(name, claim.version)
+                await self.ownership.give_back(name, claim)
             raise
         self._left.pop(name, None)
         return OwnedTopic(self, name, claim.version, log, self.now())

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from hedwig.errors import (
+    BadVersionError,
     LedgerFencedError,
     LedgerStoreLockedError,
     MetadataUnavailableError,
@@ -14,6 +15,7 @@ from hedwig.errors import (
 from hedwig.hub import standalone
 from hedwig.hub.hub import Hub
 from hedwig.metadata import format_metadata, open_metadata
+from hedwig.metadata.managers import TablePersistenceManager
 from hedwig.model import (
     HubInfo,
     LedgerRange,
@@ -25,7 +27,7 @@ from hedwig.model import (
     Topic,
 )
 from hedwig.status import StatusCode
-from hedwig.versions import ANY, NEW
+from hedwig.versions import ANY, NEW, Version
 from hedwig.wire import Action, CloseSubscription, CreateOrAttach, Message, Publish, Subscribe, Unsubscribe
 from hedwig.wire import pubsub_pb2 as pb
 from tests.hub.conftest import Connect, StartHub
@@ -246,6 +248,31 @@ async def test_a_takeover_writes_the_ranges_even_if_nothing_changes(hub: Hub, cl
     assert before is not None
     assert after is not None
     assert (after.value, after.version == before.version) == (before.value, False)
+
+
+@pytest.mark.parametrize("former", ["another hub", "this hub"])
+async def test_a_takeover_that_fails_leaves_the_topic_to_be_taken_over(
+    hub: Hub, client: WireClient, monkeypatch: pytest.MonkeyPatch, former: str
+) -> None:
+    """Who claims it next has to shut out what its former owner may still write, and knows that by its record alone."""
+    owner = hub.me if former == "this hub" else HubInfo(host="10.1.2.3", port=4080, epoch=7)
+    await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(), NEW)
+    await hub.metadata.ownership.write_owner_info(T, owner, NEW)
+    before = await hub.metadata.persistence.read_topic_persistence_info(T)
+
+    async def refuse(*_: object) -> Version:
+        raise MetadataUnavailableError("the test refused it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TablePersistenceManager, "write_topic_persistence_info", refuse)
+        for _ in range(2):
+            assert (await client.request(T, Publish(Message(b"m")))).status is StatusCode.SERVICE_DOWN
+            assert await owner_of(hub) == owner
+    assert await client.publish(T, b"m") == 1
+    assert await owner_of(hub) == hub.me
+    assert before is not None
+    with pytest.raises(BadVersionError):
+        await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(), before.version)
 
 
 @pytest.mark.parametrize("before", [0, 5])
