@@ -359,5 +359,5 @@ def test_tables_tell_on_request_which_records_have_unknown_fields(spark: SparkSe
 def test_data_source_is_found_by_itself_and_never_trusted_blindly(spark: SparkSession, owned: str) -> None:
     fresh = spark.newSession()
     assert loaded(fresh, owned, Table.OWNERS).count() == 60
-    with pytest.raises(PySparkException, match=r"call pipeline\.datasource\.register"):
+    with pytest.raises(PySparkException, match=r"call hedwig\.pipeline\.source\.datasource\.register"):
         save(loaded(fresh, owned, Table.OWNERS), owned, Table.OWNERS, policy="overwrite", hubsStopped="true")
