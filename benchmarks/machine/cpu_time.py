@@ -42,7 +42,7 @@ class CpuTimes:
     """What the processes of each role had used, at the moments at which somebody had a look.
 
     For windows of which nobody knows when they begin and end until they are over: those of a number of operations.
-    What it holds has a bound, of less than 3 MB for three roles: from 8,192 looks on see `Downsampled`.
+    What it holds is less than 3 MB for three roles: from 8,192 looks on these are thinned (`Downsampled`).
     In windows that took so many, the time that is then taken as evenly used is a four-thousandth part.
     """
 

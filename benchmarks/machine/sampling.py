@@ -47,7 +47,7 @@ def usage_of(pid: int) -> Usage | None:
 class Sampler(Periodic):
     """Samples processes, each under a role, four times a second in `with` and at its end; those of a role add up.
 
-    What it holds has a bound: beyond 34 minutes see `Downsampled`. Those of five roles take some 10 MB
+    Beyond 34 minutes samples are thinned (`Downsampled`), which bounds them: those of five roles take some 10 MB
     at most, however many hours they are of. The most memory that a role was seen with is of all samples.
     flushes: returns how often the disk was flushed by now, if that is to be known beside them; None: it is not known.
     """

@@ -51,9 +51,9 @@ class Opening:
         self._opened = await self._opener()
         return self._opened
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         assert self._opened is not None, "it was entered"
-        await self._opened.close(last_is_finished=kind is None)
+        await self._opened.__aexit__(*raised)
 
 
 class HedwigClient:

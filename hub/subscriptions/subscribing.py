@@ -278,7 +278,7 @@ class Subscribing:
                 if outcome is not None:
                     _log.error("%s could not be detached in order", subscription, exc_info=outcome)
 
-    # ------------------------------------------------------------------------------------ for hub.interventions
+    # ----------------------------------------------------------------------------------- for operator_actions
 
     def turn(self, topic: OwnedTopic, subscriber: SubscriberId) -> AbstractAsyncContextManager[None]:
         """Wait until nothing else concerns this subscription, and have it so meanwhile."""
