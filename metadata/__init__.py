@@ -1,5 +1,6 @@
 """Metadata: topic ownership, ledger ranges and subscriptions, changed only by compare-and-set."""
 
+from hedwig import errors
 from hedwig.metadata.contract.backend import Backend, BackendFactory, StoreOptions
 from hedwig.metadata.contract.key_ranges import KeyRange
 from hedwig.metadata.contract.layout import Layout
@@ -13,12 +14,15 @@ from hedwig.metadata.contract.write_lease import WriteLease
 from hedwig.metadata.managers import Managers, SubscriptionDataManager, TopicOwnershipManager, TopicPersistenceManager
 from hedwig.metadata.standalone import StandaloneHub
 from hedwig.metadata.store import MetadataStore, format_metadata, open_metadata, read_layout
+from hedwig.versions import ANY, NEW, Version, Versioned
 
 if __name__ != "hedwig.metadata":
     # Under two names its classes exist twice, and none is an instance of the other.
     raise ImportError("metadata is imported as hedwig.metadata, by that name alone")
 
 __all__ = [
+    "ANY",
+    "NEW",
     "Backend",
     "BackendFactory",
     "Delete",
@@ -38,10 +42,13 @@ __all__ = [
     "SubscriptionDataManager",
     "TopicOwnershipManager",
     "TopicPersistenceManager",
+    "Version",
+    "Versioned",
     "VersionedTable",
     "Write",
     "WriteGate",
     "WriteLease",
+    "errors",
     "format_metadata",
     "open_metadata",
     "read_layout",

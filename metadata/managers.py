@@ -31,11 +31,11 @@ R = TypeVar("R")
 class TopicOwnershipManager(Protocol):
     """Which hub is responsible for a topic."""
 
-    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+    async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
         """Return the owner of `topic`, or None if it has none."""
         ...
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         """Record `hub` as responsible for `topic` if `version` is still current.
 
         Args: version - NEW to claim an unowned topic, else the version last read.
@@ -46,8 +46,8 @@ class TopicOwnershipManager(Protocol):
         """
         ...
 
-    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
-        """Release `topic` if `version` is still current. Raises as `write_owner_info`."""
+    async def delete(self, topic: Topic, version: Version) -> None:
+        """Release `topic` if `version` is still current. Raises as `write`."""
         ...
 
     async def apply(self, operations: Sequence[Operation[HubInfo]]) -> list[Outcome[HubInfo]]:
@@ -62,19 +62,19 @@ class TopicOwnershipManager(Protocol):
 class TopicPersistenceManager(Protocol):
     """Which ledgers hold the messages of a topic. A topic exists while it has this record."""
 
-    async def read_topic_persistence_info(self, topic: Topic) -> Versioned[LedgerRanges] | None:
+    async def read(self, topic: Topic) -> Versioned[LedgerRanges] | None:
         """Return the ledger ranges of `topic`, or None if it does not exist."""
         ...
 
-    async def write_topic_persistence_info(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+    async def write(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         """Store the ledger ranges of `topic` if `version` is still current; NEW creates the topic.
 
         Raises: TopicPersistenceInfoExistsError, BadVersionError, NoTopicPersistenceInfoError, UncertainStateError,
-            MetadataUnavailableError - each as `TopicOwnershipManager.write_owner_info`.
+            MetadataUnavailableError - each as `TopicOwnershipManager.write`.
         """
         ...
 
-    async def delete_topic_persistence_info(self, topic: Topic, version: Version) -> None:
+    async def delete(self, topic: Topic, version: Version) -> None:
         """Delete the record, and with it the topic, if `version` is still current."""
         ...
 
@@ -90,33 +90,29 @@ class TopicPersistenceManager(Protocol):
 class SubscriptionDataManager(Protocol):
     """Who subscribes to a topic, with which preferences, and how far each has consumed."""
 
-    async def create_subscription_data(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData) -> Version:
-        """Create a subscription. Raises SubscriptionStateExistsError if it exists; else as `update_…`."""
+    async def create(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData) -> Version:
+        """Create a subscription. Raises SubscriptionStateExistsError if it exists; else as `update`."""
         ...
 
-    async def update_subscription_data(
-        self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
-    ) -> Version:
+    async def update(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version) -> Version:
         """Write the parts that are present in `data`, and leave the others, if `version` is still current.
 
         Raises: BadVersionError - somebody wrote since; NoSubscriptionStateError - it is gone; UncertainStateError -
-            sent, no answer; MetadataUnavailableError - surely not written; InvalidArgumentError - NEW: use `create_…`.
+            sent, no answer; MetadataUnavailableError - surely not written; InvalidArgumentError - NEW: use `create`.
         """
         ...
 
-    async def replace_subscription_data(
+    async def replace(
         self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
     ) -> Version:
         """Write the whole record if `version` is still current: a part that is absent in `data` is gone afterwards."""
         ...
 
-    async def delete_subscription_data(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
+    async def delete(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
         """Delete a subscription if `version` is still current."""
         ...
 
-    async def read_subscription_data(
-        self, topic: Topic, subscriber: SubscriberId
-    ) -> Versioned[SubscriptionData] | None:
+    async def read(self, topic: Topic, subscriber: SubscriberId) -> Versioned[SubscriptionData] | None:
         """Return one subscription, or None."""
         ...
 
@@ -169,26 +165,26 @@ class _TableManager(Generic[R]):
 class TableOwnershipManager(_TableManager[HubInfo]):
     """A TopicOwnershipManager over any backend's table."""
 
-    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+    async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
         return await self._table.read(RecordKey(topic))
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         return await self._table.write(RecordKey(topic), hub, version)
 
-    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
+    async def delete(self, topic: Topic, version: Version) -> None:
         await self._table.delete(RecordKey(topic), version)
 
 
 class TablePersistenceManager(_TableManager[LedgerRanges]):
     """A TopicPersistenceManager over any backend's table."""
 
-    async def read_topic_persistence_info(self, topic: Topic) -> Versioned[LedgerRanges] | None:
+    async def read(self, topic: Topic) -> Versioned[LedgerRanges] | None:
         return await self._table.read(RecordKey(topic))
 
-    async def write_topic_persistence_info(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+    async def write(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         return await self._table.write(RecordKey(topic), ranges, version)
 
-    async def delete_topic_persistence_info(self, topic: Topic, version: Version) -> None:
+    async def delete(self, topic: Topic, version: Version) -> None:
         await self._table.delete(RecordKey(topic), version)
 
 
@@ -203,25 +199,21 @@ class TableSubscriptionManager(_TableManager[SubscriptionData]):
     def is_partial_update_supported(self) -> bool:
         return self._partial_update
 
-    async def create_subscription_data(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData) -> Version:
+    async def create(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData) -> Version:
         return await self._table.write(RecordKey(topic, subscriber), data, NEW)
 
-    async def update_subscription_data(
-        self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
-    ) -> Version:
+    async def update(self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version) -> Version:
         return await self._table.write(_existing(topic, subscriber, version), data, version, merge=True)
 
-    async def replace_subscription_data(
+    async def replace(
         self, topic: Topic, subscriber: SubscriberId, data: SubscriptionData, version: Version
     ) -> Version:
         return await self._table.write(_existing(topic, subscriber, version), data, version)
 
-    async def delete_subscription_data(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
+    async def delete(self, topic: Topic, subscriber: SubscriberId, version: Version) -> None:
         await self._table.delete(RecordKey(topic, subscriber), version)
 
-    async def read_subscription_data(
-        self, topic: Topic, subscriber: SubscriberId
-    ) -> Versioned[SubscriptionData] | None:
+    async def read(self, topic: Topic, subscriber: SubscriberId) -> Versioned[SubscriptionData] | None:
         return await self._table.read(RecordKey(topic, subscriber))
 
     def read_subscriptions(self, topic: Topic) -> AsyncIterator[tuple[SubscriberId, Versioned[SubscriptionData]]]:
@@ -233,5 +225,5 @@ class TableSubscriptionManager(_TableManager[SubscriptionData]):
 
 def _existing(topic: Topic, subscriber: SubscriberId, version: Version) -> RecordKey:
     if version == NEW:
-        raise InvalidArgumentError("an update or replacement takes a version or ANY; create_subscription_data creates")
+        raise InvalidArgumentError("an update or replacement takes a version or ANY; `create` creates")
     return RecordKey(topic, subscriber)

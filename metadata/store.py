@@ -118,13 +118,13 @@ class MetadataStore:
         Raises: MetadataError - that cannot be told.
         """
         # What a topic has from its first claim on, if its messages are kept. Of others, an owner may be all there is.
-        if await self.persistence.read_topic_persistence_info(topic) is not None:
+        if await self.persistence.read(topic) is not None:
             return True
         if isinstance(self._backend, CatchesUp):
             await self._backend.catch_up()
-            if await self.persistence.read_topic_persistence_info(topic) is not None:
+            if await self.persistence.read(topic) is not None:
                 return True
-        if await self.ownership.read_owner_info(topic) is not None:
+        if await self.ownership.read(topic) is not None:
             return True
         return await self.subscriptions.count_subscriptions(topic) > 0
 

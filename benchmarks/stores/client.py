@@ -135,11 +135,9 @@ async def probe(
     numbers = [owned(place) for place in topics]
     first_of = [ground.subscription(number, 0) for number in numbers]
     asked: Mapping[str, Sequence[Callable[[], Awaitable[object]]]] = {
-        "owners_ns": [partial(store.ownership.read_owner_info, ground.topic(number)) for number in numbers],
-        "ranges_ns": [partial(store.persistence.read_topic_persistence_info, ground.topic(n)) for n in numbers],
-        "subscriptions_ns": [
-            partial(store.subscriptions.read_subscription_data, key.topic, _subscriber(key)) for key in first_of
-        ],
+        "owners_ns": [partial(store.ownership.read, ground.topic(number)) for number in numbers],
+        "ranges_ns": [partial(store.persistence.read, ground.topic(n)) for n in numbers],
+        "subscriptions_ns": [partial(store.subscriptions.read, key.topic, _subscriber(key)) for key in first_of],
     }
     times_ns: dict[str, list[int]] = {name: [] for name in asked}
     deadline_ns = now_ns() + round(seconds_max * _SECOND_NS)
@@ -187,11 +185,9 @@ async def _write(store: Managers, ground: Dataset, number: int) -> bool:
     """Make a subscription and delete it; one that an attempt before has left is deleted only."""
     key = ground.new_subscription(number, 0)
     subscriptions, subscriber = store.subscriptions, _subscriber(key)
-    left = await subscriptions.read_subscription_data(key.topic, subscriber)
-    version = (
-        await subscriptions.create_subscription_data(key.topic, subscriber, DATA) if left is None else left.version
-    )
-    await subscriptions.delete_subscription_data(key.topic, subscriber, version)
+    left = await subscriptions.read(key.topic, subscriber)
+    version = await subscriptions.create(key.topic, subscriber, DATA) if left is None else left.version
+    await subscriptions.delete(key.topic, subscriber, version)
     return True
 
 

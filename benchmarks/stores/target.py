@@ -150,18 +150,18 @@ class MetadataTarget:
 
     async def _own(self, number: int, name: Topic) -> None:
         ownership = self._store.ownership
-        found = await ownership.read_owner_info(name)
+        found = await ownership.read(name)
         version: Version | None = NEW if found is None else found.version
         while True:
             try:
-                await ownership.write_owner_info(name, SUCCESSOR, version or NEW)
+                await ownership.write(name, SUCCESSOR, version or NEW)
                 return
             except BadVersionError as exc:
                 self._observer.refused(number)
                 version = exc.current_version
 
     async def _read_owner(self, place: int, number: int, topic: int) -> None:
-        if await self._store.ownership.read_owner_info(self._topic(place, number, topic)) is None:
+        if await self._store.ownership.read(self._topic(place, number, topic)) is None:
             raise BenchmarkError("an owner is missing")
 
     async def _consume(self, _place: int, number: int, _topic: int) -> None:
@@ -170,10 +170,10 @@ class MetadataTarget:
         subscriptions, subscriber = self._store.subscriptions, key.subscriber
 
         async def write(version: Version) -> Version:
-            return await subscriptions.update_subscription_data(key.topic, subscriber, _STATE_ONLY, version)
+            return await subscriptions.update(key.topic, subscriber, _STATE_ONLY, version)
 
         async def read() -> Version | None:
-            found = await subscriptions.read_subscription_data(key.topic, subscriber)
+            found = await subscriptions.read(key.topic, subscriber)
             return None if found is None else found.version
 
         await self._in_turn(key, write, read)
@@ -183,11 +183,11 @@ class MetadataTarget:
         persistence = self._store.persistence
 
         async def write(version: Version) -> Version:
-            await persistence.delete_topic_persistence_info(key.topic, version)
-            return await persistence.write_topic_persistence_info(key.topic, LedgerRanges(), NEW)
+            await persistence.delete(key.topic, version)
+            return await persistence.write(key.topic, LedgerRanges(), NEW)
 
         async def read() -> Version | None:
-            found = await persistence.read_topic_persistence_info(key.topic)
+            found = await persistence.read(key.topic)
             return None if found is None else found.version
 
         await self._in_turn(key, write, read)
@@ -195,7 +195,7 @@ class MetadataTarget:
     async def _create_subscription(self, _place: int, number: int, topic: int) -> None:
         key = self._ground.new_subscription(topic, number)
         assert key.subscriber is not None
-        create = self._store.subscriptions.create_subscription_data
+        create = self._store.subscriptions.create
         try:
             self._made[key] = await create(key.topic, key.subscriber, DATA)
         except BaseException:
@@ -210,7 +210,7 @@ class MetadataTarget:
         # Whatever becomes of it, this version may have gone.
         version = self._made.pop(key)
         try:
-            await self._store.subscriptions.delete_subscription_data(key.topic, key.subscriber, version)
+            await self._store.subscriptions.delete(key.topic, key.subscriber, version)
         except BaseException:
             self._unknown.append(key)
             raise

@@ -161,7 +161,7 @@ async def _begin(store: MetadataStore) -> dict[Topic, Version]:
 async def _probe(store: MetadataStore, versions: dict[Topic, Version], run: _Run, enough: asyncio.Event) -> None:
     async def rewrite(topic: Topic, version: Version) -> None:
         asked = run.now()
-        versions[topic] = await store.ownership.write_owner_info(topic, _OWNER, version)
+        versions[topic] = await store.ownership.write(topic, _OWNER, version)
         run.waits.append((asked, run.now() - asked))
 
     busy: dict[Topic, asyncio.Task[None]] = {}

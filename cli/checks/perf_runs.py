@@ -130,23 +130,23 @@ class PerfRuns:
         return measured
 
     async def _create(self, number: int) -> None:
-        await self._store.persistence.write_topic_persistence_info(self._topics.topic(number), LedgerRanges(), NEW)
+        await self._store.persistence.write(self._topics.topic(number), LedgerRanges(), NEW)
 
     async def _claim(self, number: int) -> None:
-        await self._store.ownership.write_owner_info(self._topics.topic(number), _HUB, NEW)
+        await self._store.ownership.write(self._topics.topic(number), _HUB, NEW)
 
     async def _read_owner(self, number: int) -> None:
-        await self._store.ownership.read_owner_info(self._topics.topic(number))
+        await self._store.ownership.read(self._topics.topic(number))
 
     async def _subscribe(self, number: int) -> None:
         data = SubscriptionData(preferences=SubscriptionPreferences(), state=SubscriptionState())
         topic = self._topics.topic(number)
-        self._subscribed[number] = await self._store.subscriptions.create_subscription_data(topic, SUBSCRIBER, data)
+        self._subscribed[number] = await self._store.subscriptions.create(topic, SUBSCRIBER, data)
 
     async def _move_pointer(self, number: int) -> None:
         data = SubscriptionData(state=SubscriptionState(MessageSeqId(number + 1)))
         topic, version = self._topics.topic(number), self._subscribed[number]
-        await self._store.subscriptions.update_subscription_data(topic, SUBSCRIBER, data, version)
+        await self._store.subscriptions.update(topic, SUBSCRIBER, data, version)
 
     async def _list(self) -> Measured:
         """List as many topics as were made, whichever those are: the prefix of ours may be anywhere in the order."""

@@ -100,7 +100,7 @@ class StoreRepair:
     async def _keep_subscription(self, key: RecordKey, record: Versioned[Any]) -> RepairResult:
         if self._topic != key.topic:
             await self.end()
-        if await self._store.persistence.read_topic_persistence_info(key.topic) is not None:
+        if await self._store.persistence.read(key.topic) is not None:
             return RepairResult.CHANGED  # Somebody has made it, and may have the subscription open.
         result = await reset_pointer(self._store, key, record)
         if result is RepairResult.REPAIRED:
@@ -115,7 +115,7 @@ class StoreRepair:
             return RepairResult.REPAIRED  # The same write mended it beside another finding of this record.
         version = self._renewals.of(key.topic, record.version)
         try:
-            await self._store.persistence.write_topic_persistence_info(key.topic, found.ranges, version)
+            await self._store.persistence.write(key.topic, found.ranges, version)
         except (BadVersionError, NoRecordError):
             return RepairResult.CHANGED
         self._written = written
@@ -131,13 +131,13 @@ class StoreRepair:
         if found.entry is None:
             return RepairResult.REPAIRED if found.finding.ledger_ids[0] in self._deleted else RepairResult.CHANGED
         assert found.topic is not None, "it is repairable"
-        owner = await self._store.ownership.read_owner_info(found.topic)
+        owner = await self._store.ownership.read(found.topic)
         state = HubState.DEAD if owner is None else await self._verdicts.of(owner.value)
         if state is HubState.UNKNOWN:
             return RepairResult.LEFT
         if state is HubState.DEAD:
             await self._renewals.renew(self._store, found.topic)
-        current = await self._store.persistence.read_topic_persistence_info(found.topic)
+        current = await self._store.persistence.read(found.topic)
         ranges = LedgerRanges() if current is None else current.value
         if any(each.ledger_id == found.entry.ledger_id for each in ranges.ranges):
             return RepairResult.CHANGED

@@ -61,7 +61,7 @@ def stored_pointer(settings: Settings, topic: Topic, subscriber: SubscriberId) -
     """Return the consume pointer that the store has. Raises: CommandError - no such subscription; MetadataError."""
 
     async def read(store: MetadataStore) -> int:
-        found = await store.subscriptions.read_subscription_data(topic, subscriber)
+        found = await store.subscriptions.read(topic, subscriber)
         if found is None:
             raise missing_subscription(topic, subscriber)
         return consumed_of(found)

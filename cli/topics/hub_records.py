@@ -53,8 +53,8 @@ def pointer_after_consume(settings: Settings, topic: Topic, subscriber: Subscrib
 
     async def look(store: MetadataStore) -> int | None:
         await FreezeWatch(store.named_records, SystemClock()).check()
-        found = await store.subscriptions.read_subscription_data(topic, subscriber)
-        if found is None or await store.ownership.read_owner_info(topic) is None:
+        found = await store.subscriptions.read(topic, subscriber)
+        if found is None or await store.ownership.read(topic) is None:
             return None
         return consumed_of(found)
 

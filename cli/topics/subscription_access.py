@@ -163,10 +163,10 @@ class SubscriptionAccess:
         """Return what the store has."""
 
         async def read(store: MetadataStore) -> StoredSubscription | None:
-            found = await store.subscriptions.read_subscription_data(self.topic, self.subscriber)
+            found = await store.subscriptions.read(self.topic, self.subscriber)
             if found is None:
                 return None
-            kept = await store.persistence.read_topic_persistence_info(self.topic)
+            kept = await store.persistence.read(self.topic)
             return StoredSubscription(found, LedgerRanges() if kept is None else kept.value)
 
         return with_store(self.settings, read)

@@ -21,7 +21,7 @@ _PAGE_ROWS: Final = 500
 
 async def check_topic(store: MetadataStore, topic: Topic) -> None:
     """Raise CommandError if there is no such topic: a misspelt one must not look like one without subscribers."""
-    if await store.persistence.read_topic_persistence_info(topic) is not None:
+    if await store.persistence.read(topic) is not None:
         return
     async for _ in store.subscriptions.read_subscriptions(topic):
         return

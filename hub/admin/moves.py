@@ -131,7 +131,7 @@ class Moves:
             raise _is_drained()
 
     async def _record(self, name: Topic) -> Versioned[HubInfo] | None:
-        return await self._hub.metadata.ownership.read_owner_info(name)
+        return await self._hub.metadata.ownership.read(name)
 
 
 def _is_drained() -> ConflictError:

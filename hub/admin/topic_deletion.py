@@ -29,7 +29,7 @@ async def delete_topic(hub: "Hub", name: Topic, version: Version) -> LedgerRange
 
 
 async def _check_unused(hub: "Hub", name: Topic) -> None:
-    owner = await hub.metadata.ownership.read_owner_info(name)
+    owner = await hub.metadata.ownership.read(name)
     if owner is not None:
         raise ConflictError(
             f"topic '{show_name(name)}' is owned by {owner.value.name}; release it first",

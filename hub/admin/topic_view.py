@@ -106,7 +106,7 @@ async def lag_of(hub: "Hub", topic: OwnedTopic, subscriber: SubscriberId) -> Map
     held = topic.subscription(subscriber)
     stored = None if held is None else held.stored
     if topic.is_durable:
-        found = await hub.metadata.subscriptions.read_subscription_data(topic.name, subscriber)
+        found = await hub.metadata.subscriptions.read(topic.name, subscriber)
         stored = None if found is None else found.value.state.consumed.local if found.value.state is not None else 0
     if stored is None:
         raise ClientNotSubscribedError(

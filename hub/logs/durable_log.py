@@ -115,10 +115,10 @@ class DurableLog:
         Raises: MetadataError; LedgerError; TimeoutError. Then the topic must not be served.
         """
         # What had an owner has a record, and a look at it costs the store less than a create that is refused does.
-        current = await store.persistence.read_topic_persistence_info(topic) if taken_over else None
+        current = await store.persistence.read(topic) if taken_over else None
         if current is None:
             try:
-                version = await store.persistence.write_topic_persistence_info(topic, _EMPTY, NEW)
+                version = await store.persistence.write(topic, _EMPTY, NEW)
                 return cls(store, topic, _EMPTY, version)
             except TopicPersistenceInfoExistsError as exists:
                 current = exists.current
@@ -128,7 +128,7 @@ class DurableLog:
         version = current.version
         if taken_over or recovered is not ranges:
             recovered = to_store(recovered)
-            version = await store.persistence.write_topic_persistence_info(topic, recovered, version)
+            version = await store.persistence.write(topic, recovered, version)
         kept = {each.ledger_id for each in recovered.ranges if holds_messages(each)}
         await store.deletions.delete(each.ledger_id for each in ranges.ranges if each.ledger_id not in kept)
         return cls(store, topic, recovered, version)

@@ -139,7 +139,7 @@ class RangeRecord:
             raise self._in_doubt(exc) from exc
 
     async def _put(self, ranges: LedgerRanges) -> Version:
-        version = await self._store.persistence.write_topic_persistence_info(self._topic, ranges, self._version)
+        version = await self._store.persistence.write(self._topic, ranges, self._version)
         self._store.recorded(each.ledger_id for each in ranges.ranges)
         return version
 

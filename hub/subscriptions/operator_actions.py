@@ -82,7 +82,7 @@ class OperatorActions:
                 for _ in range(_TRIES):
                     _check_serving(topic)
                     try:
-                        version = await self._manager.update_subscription_data(
+                        version = await self._manager.update(
                             topic.name, subscriber, _moved(found, consumed), found.version
                         )
                     except (BadVersionError, NoRecordError):
@@ -127,7 +127,7 @@ class OperatorActions:
             for _ in range(_TRIES):
                 _check_serving(topic)
                 try:
-                    await self._manager.delete_subscription_data(topic.name, subscriber, found.version)
+                    await self._manager.delete(topic.name, subscriber, found.version)
                 except (BadVersionError, NoRecordError):
                     if expected is not None:
                         raise
@@ -156,7 +156,7 @@ class OperatorActions:
         return await self._read(topic, subscriber), peer
 
     async def _read(self, topic: OwnedTopic, subscriber: SubscriberId) -> Versioned[SubscriptionData]:
-        found = await self._manager.read_subscription_data(topic.name, subscriber)
+        found = await self._manager.read(topic.name, subscriber)
         if found is None:
             raise ClientNotSubscribedError(f"there is no {_name(topic, subscriber)}")
         return found

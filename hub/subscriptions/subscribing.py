@@ -193,7 +193,7 @@ class Subscribing:
                 self.consume_attached(subscription, action.seq_id)
                 return
             self.check_not_frozen()  # What is not in memory would have to be kept there, and there are millions.
-            found = await self._manager.read_subscription_data(topic.name, action.subscriber)
+            found = await self._manager.read(topic.name, action.subscriber)
             if found is None:
                 return
             subscription = _from_record(topic, action.subscriber, found)
@@ -338,7 +338,7 @@ class Subscribing:
         """Return the stored record, or the subscription that was made, its preferences and its filter."""
         subscriber = action.subscriber
         if action.mode is CreateOrAttach.ATTACH:
-            found = await self._manager.read_subscription_data(topic.name, subscriber)
+            found = await self._manager.read(topic.name, subscriber)
             if found is None:
                 raise not_subscribed(topic.name, subscriber)
             return found
@@ -347,7 +347,7 @@ class Subscribing:
             message_filter = self._filters.make(topic.name, subscriber, action.preferences)
         except InvalidMessageFilterError:
             # What is on record may complete what was asked for.
-            found = await self._manager.read_subscription_data(topic.name, subscriber)
+            found = await self._manager.read(topic.name, subscriber)
             if found is None:
                 raise
             if action.mode is CreateOrAttach.CREATE:
@@ -355,7 +355,7 @@ class Subscribing:
             return found
         data = SubscriptionData(preferences=action.preferences, state=SubscriptionState(pointer))
         try:
-            made.version = await self._manager.create_subscription_data(topic.name, subscriber, data)
+            made.version = await self._manager.create(topic.name, subscriber, data)
         except SubscriptionStateExistsError as exists:
             if action.mode is CreateOrAttach.CREATE:
                 raise _exists(made) from exists
@@ -393,7 +393,7 @@ class Subscribing:
                 subscription.preferences = merged
                 return merged, message_filter
             try:
-                subscription.version = await self._manager.update_subscription_data(
+                subscription.version = await self._manager.update(
                     subscription.topic.name,
                     subscription.subscriber,
                     SubscriptionData(preferences=merged),
@@ -411,7 +411,7 @@ class Subscribing:
     async def _read_preferences(self, subscription: Subscription) -> SubscriptionPreferences:
         """Go on from what is on record, and return the preferences there. Raises: NoSubscriptionStateError."""
         name, subscriber = subscription.topic.name, subscription.subscriber
-        found = await self._manager.read_subscription_data(name, subscriber)
+        found = await self._manager.read(name, subscriber)
         if found is None:
             raise NoSubscriptionStateError(f"{subscription} is not on record")
         self.pointers.adopt(subscription, found)
@@ -421,12 +421,12 @@ class Subscribing:
         for _ in range(_TRIES):
             _check_serving(topic)  # Whoever owns it next may have acknowledged the subscription.
             if version is None:
-                found = await self._manager.read_subscription_data(topic.name, subscriber)
+                found = await self._manager.read(topic.name, subscriber)
                 if found is None:
                     raise not_subscribed(topic.name, subscriber)
                 version = found.version
             try:
-                await self._manager.delete_subscription_data(topic.name, subscriber, version)
+                await self._manager.delete(topic.name, subscriber, version)
                 return
             except BadVersionError as refused:
                 version = refused.current_version

@@ -129,7 +129,7 @@ class Ownership:
         for _ in range(_TRIES_MAX):
             if chosen == me and takes:
                 try:
-                    return Claim(await self._manager.write_owner_info(topic, me, version), taken_over, former)
+                    return Claim(await self._manager.write(topic, me, version), taken_over, former)
                 except (TopicOwnerInfoExistsError, BadVersionError) as refused:
                     current = refused.current
                 except NoRecordError:
@@ -138,7 +138,7 @@ class Ownership:
                 assert current is not None, "who refuses a version says what is there"
             else:
                 # Whoever is chosen may not be the owner, if there is one: that has to be read first.
-                current = await self._manager.read_owner_info(topic)
+                current = await self._manager.read(topic)
                 if current is None:
                     await self._send_to(chosen, topic, NEW)
                     continue
@@ -179,7 +179,7 @@ class Ownership:
             raise _takes_none(topic)
         if self._for_originals is not None:
             try:
-                await self._manager.write_owner_info(topic, chosen, version)
+                await self._manager.write(topic, chosen, version)
             except (BadVersionError, NoRecordError):
                 return
         raise NotResponsibleForTopicError(chosen.address)
@@ -194,7 +194,7 @@ class Ownership:
             await self.release(topic, claim.version)
         elif claim.former is not None:
             try:
-                await self._manager.write_owner_info(topic, claim.former, claim.version)
+                await self._manager.write(topic, claim.former, claim.version)
             except (BadVersionError, NoRecordError):
                 pass
             except MetadataError as exc:
@@ -203,7 +203,7 @@ class Ownership:
 
     async def holds(self, topic: Topic, version: Version) -> bool:
         """Say whether the owner record is the one that a claim of this hub wrote. Raises: MetadataError."""
-        current = await self._manager.read_owner_info(topic)
+        current = await self._manager.read(topic)
         return current is not None and current.version == version
 
     async def may_hand_over(self, target: HubInfo) -> bool:
@@ -218,7 +218,7 @@ class Ownership:
         died by then, the record names a dead owner, whose topic any hub takes over.
         """
         try:
-            await self._manager.write_owner_info(topic, target, version)
+            await self._manager.write(topic, target, version)
         except (BadVersionError, NoRecordError):
             return False  # Others found this hub dead, and have the topic.
         except MetadataError as exc:
@@ -232,7 +232,7 @@ class Ownership:
     async def release(self, topic: Topic, version: Version) -> None:
         """Delete the owner record of this hub. A record that changed meanwhile is not ours to delete."""
         try:
-            await self._manager.delete_owner_info(topic, version)
+            await self._manager.delete(topic, version)
         except (BadVersionError, NoRecordError):
             pass
         except MetadataError as exc:

@@ -457,12 +457,12 @@ class Topics:
 
     async def _delete(self, name: Topic, version: Version) -> LedgerRanges:
         persistence = self._store.persistence
-        found = await persistence.read_topic_persistence_info(name)
+        found = await persistence.read(name)
         if found is None:
             raise NoTopicPersistenceInfoError(f"there is no topic '{show_name(name)}'")
         if found.version != version:
             raise BadVersionError(f"topic '{show_name(name)}' is at version {found.version}, not {version}", found)
-        await persistence.delete_topic_persistence_info(name, version)
+        await persistence.delete(name, version)
         # Not those of a record of which it is not known whether it is gone.
         self._store.deletions.begin(each.ledger_id for each in found.value.ranges)
         return found.value

@@ -75,7 +75,7 @@ class TopicCreator:
 
     async def exists(self, key: RecordKey) -> bool:
         """Say whether the topic exists."""
-        return await self._store.persistence.read_topic_persistence_info(key.topic) is not None
+        return await self._store.persistence.read(key.topic) is not None
 
 
 class SubscriptionCreator:
@@ -107,7 +107,7 @@ class SubscriptionCreator:
     async def exists(self, key: RecordKey) -> bool:
         """Say whether the subscription exists."""
         assert key.subscriber is not None, "the key of a subscription has a subscriber"
-        return await self._store.subscriptions.read_subscription_data(key.topic, key.subscriber) is not None
+        return await self._store.subscriptions.read(key.topic, key.subscriber) is not None
 
     async def _make_topics(self, keys: Sequence[RecordKey]) -> dict[Topic, RowOutcome]:
         """Create the topics that do not exist; return the outcomes of those that cannot be."""

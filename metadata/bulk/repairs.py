@@ -59,11 +59,11 @@ class Renewals:
 
     async def renew_once(self, store: MetadataStore, topic: Topic) -> bool:
         """Try once; say whether nobody came between. A topic without ranges has nothing to renew."""
-        current = await store.persistence.read_topic_persistence_info(topic)
+        current = await store.persistence.read(topic)
         if current is None:
             return True
         try:
-            version = await store.persistence.write_topic_persistence_info(topic, current.value, current.version)
+            version = await store.persistence.write(topic, current.value, current.version)
         except (BadVersionError, NoRecordError):
             return False
         seen, by = self._replaced.get(topic, (current.version, current.version))
@@ -91,7 +91,7 @@ async def release_dead_owner(
     Raises: CorruptRecordError - the ledger ranges cannot be read; MetadataUnavailableError, UncertainStateError.
     """
     for _ in range(_TRIES):
-        current = await store.ownership.read_owner_info(topic)
+        current = await store.ownership.read(topic)
         if current is None or current.version != seen.version:
             return RepairResult.CHANGED
         if await renewals.renew_once(store, topic):
@@ -99,7 +99,7 @@ async def release_dead_owner(
     else:
         return RepairResult.CHANGED
     try:
-        await store.ownership.delete_owner_info(topic, seen.version)
+        await store.ownership.delete(topic, seen.version)
     except (BadVersionError, NoRecordError):
         return RepairResult.CHANGED
     return RepairResult.REPAIRED
@@ -113,7 +113,7 @@ async def reset_pointer(store: MetadataStore, key: RecordKey, seen: Versioned[Su
         return RepairResult.REPAIRED
     data = SubscriptionData(state=SubscriptionState(unknown=state.unknown))
     try:
-        await store.subscriptions.update_subscription_data(key.topic, key.subscriber, data, seen.version)
+        await store.subscriptions.update(key.topic, key.subscriber, data, seen.version)
     except (BadVersionError, NoRecordError):
         return RepairResult.CHANGED
     return RepairResult.REPAIRED
@@ -122,7 +122,7 @@ async def reset_pointer(store: MetadataStore, key: RecordKey, seen: Versioned[Su
 async def make_topic(store: MetadataStore, topic: Topic) -> RepairResult:
     """Make the topic, unless somebody has."""
     try:
-        await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+        await store.persistence.write(topic, LedgerRanges(), NEW)
     except TopicPersistenceInfoExistsError:
         return RepairResult.CHANGED
     return RepairResult.REPAIRED
@@ -137,9 +137,9 @@ async def delete_unreadable(
     try:
         if kind.name == OWNERSHIP.name:
             await renewals.renew(store, key.topic)
-            await store.ownership.delete_owner_info(key.topic, version)
+            await store.ownership.delete(key.topic, version)
         elif kind.name == SUBSCRIPTIONS.name and key.subscriber is not None:
-            await store.subscriptions.delete_subscription_data(key.topic, key.subscriber, version)
+            await store.subscriptions.delete(key.topic, key.subscriber, version)
         else:
             return RepairResult.LEFT
     except (BadVersionError, NoRecordError, CorruptRecordError):

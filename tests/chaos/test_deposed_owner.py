@@ -148,8 +148,8 @@ async def records(hubs: Hubs, topics: Iterable[bytes]) -> dict[bytes, tuple[Vers
     async with await open_metadata(hubs.metadata) as store:
         return {
             each: (
-                await store.ownership.read_owner_info(Topic(each)),
-                await store.persistence.read_topic_persistence_info(Topic(each)),
+                await store.ownership.read(Topic(each)),
+                await store.persistence.read(Topic(each)),
             )
             for each in topics
         }

@@ -84,9 +84,7 @@ async def test_write_with_any_has_one_deadline_for_all_its_steps(
 
 async def _fill(store: MetadataStore, topic: Topic) -> None:
     for number in range(PAGES):
-        await store.subscriptions.create_subscription_data(
-            topic, SubscriberId(b"%d" % number), samples.subscription(number)
-        )
+        await store.subscriptions.create(topic, SubscriberId(b"%d" % number), samples.subscription(number))
 
 
 async def _listed(store: MetadataStore, topic: Topic) -> int:
@@ -217,7 +215,7 @@ async def test_operation_that_waits_to_be_gathered_has_one_deadline(surroundings
 
         async def write(number: int) -> Version:
             topic = Topic(names(b"%d" % number))
-            return await store.persistence.write_topic_persistence_info(topic, samples.ranges(1), NEW)
+            return await store.persistence.write(topic, samples.ranges(1), NEW)
 
         writes: list[asyncio.Task[Version]] = []
         async with _busy_writer(store):
@@ -232,7 +230,7 @@ async def test_operation_that_waits_to_be_gathered_has_one_deadline(surroundings
         assert failed == [MetadataUnavailableError] * len(failed)
         assert 0 < len(failed) < 20
         for number, outcome in enumerate(done):
-            found = await store.persistence.read_topic_persistence_info(Topic(names(b"%d" % number)))
+            found = await store.persistence.read(Topic(names(b"%d" % number)))
             assert (found is None) == isinstance(outcome, MetadataUnavailableError)
 
 
@@ -270,10 +268,10 @@ async def test_write_that_waits_for_a_gate_has_one_deadline(surroundings: Surrou
     ) as store:
         topic = Topic(names(b"gated"))
         gate.hold()
-        write = asyncio.create_task(store.persistence.write_topic_persistence_info(topic, samples.ranges(1), NEW))
+        write = asyncio.create_task(store.persistence.write(topic, samples.ranges(1), NEW))
         await asyncio.sleep(0)
         clock.ahead_s += TIMEOUT_S
         gate.open()
         with pytest.raises(MetadataUnavailableError):
             await write
-        assert await store.persistence.read_topic_persistence_info(topic) is None
+        assert await store.persistence.read(topic) is None

@@ -32,13 +32,13 @@ async def test_each_creation_of_a_batch_ends_as_it_is_reported(
     direct = await clients.open(networked_place)
     topics = [Topic(names(f"{action.name} {cuts} {number}".encode())) for number in range(MANY)]
     standing = {
-        number: await direct.persistence.write_topic_persistence_info(topics[number], ranges(0), NEW)
+        number: await direct.persistence.write(topics[number], ranges(0), NEW)
         for number in range(MANY)
         if number % 3 < 2
     }
     for number, version in standing.items():
         if number % 3 == 1:
-            await direct.persistence.delete_topic_persistence_info(topics[number], version)
+            await direct.persistence.delete(topics[number], version)
     async with (
         networked.proxy(networked_place, scripted(networked.write, [Step(action)] * cuts)) as proxy,
         await networked.behind(proxy, networked_place).open() as store,
@@ -47,7 +47,7 @@ async def test_each_creation_of_a_batch_ends_as_it_is_reported(
         outcomes = await store.persistence.apply(writes)
     assert proxy.done[action] >= 1, "nothing was cut"
     for number, (topic, outcome) in enumerate(zip(topics, outcomes, strict=True)):
-        found = await direct.persistence.read_topic_persistence_info(topic)
+        found = await direct.persistence.read(topic)
         assert found is not None
         if number % 3 == 0:
             assert isinstance(outcome.error, TopicPersistenceInfoExistsError)

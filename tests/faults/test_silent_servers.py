@@ -36,24 +36,16 @@ async def test_every_error_names_the_server_that_was_silent(
     ranges = store.persistence
     topics = [Topic(names(b"%d" % number)) for number in range(64)]
     absent = [Topic(names(b"absent-%d" % number)) for number in range(64)]
-    versions = await asyncio.gather(
-        *(ranges.write_topic_persistence_info(topic, LedgerRanges(), NEW) for topic in topics)
-    )
+    versions = await asyncio.gather(*(ranges.write(topic, LedgerRanges(), NEW) for topic in topics))
     ports = {server.port for server in launcher.status()}
     outcomes: list[Any] = []
     await asyncio.to_thread(launcher.pause, SILENT[networked.label])
     for _ in range(3):
         outcomes += await asyncio.gather(
-            *(ranges.read_topic_persistence_info(topic) for topic in topics),
-            *(ranges.write_topic_persistence_info(topic, LedgerRanges(), NEW) for topic in absent),
-            *(
-                ranges.write_topic_persistence_info(topic, LedgerRanges(), version)
-                for topic, version in zip(topics, versions, strict=True)
-            ),
-            *(
-                ranges.delete_topic_persistence_info(topic, version)
-                for topic, version in zip(topics, versions, strict=True)
-            ),
+            *(ranges.read(topic) for topic in topics),
+            *(ranges.write(topic, LedgerRanges(), NEW) for topic in absent),
+            *(ranges.write(topic, LedgerRanges(), version) for topic, version in zip(topics, versions, strict=True)),
+            *(ranges.delete(topic, version) for topic, version in zip(topics, versions, strict=True)),
             return_exceptions=True,
         )
     # What a server has begun when it is stopped it may still answer.

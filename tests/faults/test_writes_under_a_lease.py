@@ -41,10 +41,10 @@ class _Leased:
 
     async def found(self) -> Versioned[SubscriptionData] | None:
         """Return the record as another client finds it."""
-        return await self.beside.subscriptions.read_subscription_data(self.topic, S)
+        return await self.beside.subscriptions.read(self.topic, S)
 
     async def delete(self) -> None:
-        await self.subscriptions.delete_subscription_data(self.topic, S, self.record.version)
+        await self.subscriptions.delete(self.topic, S, self.record.version)
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ async def leased(
 ) -> AsyncIterator[_Leased]:
     topic = Topic(names(b"leased"))
     beside = await clients.open(networked_place)
-    await beside.subscriptions.create_subscription_data(topic, S, samples.subscription(1))
+    await beside.subscriptions.create(topic, S, samples.subscription(1))
     async with (
         networked.proxy(networked_place, lambda _: PASS) as proxy,
         await networked.behind(proxy, networked_place).open(StoreOptions(operation_timeout_s=TIMEOUT_S)) as store,
     ):
         subscriptions = store.leased(lambda: max(0.0, made.until - time.monotonic())).subscriptions
-        found = await subscriptions.read_subscription_data(topic, S)
+        found = await subscriptions.read(topic, S)
         assert found is not None
         made = _Leased(proxy, beside, subscriptions, topic, found)
         yield made

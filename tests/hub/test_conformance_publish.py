@@ -17,7 +17,7 @@ T = Topic(b"T")
 
 async def ranges_of(hub: Hub, topic: bytes) -> tuple[LedgerRange, ...]:
     """Return the ledger ranges on record."""
-    found = await hub.metadata.persistence.read_topic_persistence_info(Topic(topic))
+    found = await hub.metadata.persistence.read(Topic(topic))
     assert found is not None
     return found.value.ranges
 
@@ -183,7 +183,7 @@ async def test_ids_go_on_after_a_release(hub: Hub, client: WireClient) -> None:
         topic = hub.topics.get(T)
         assert topic is not None
         await hub.topics.release(topic)
-        assert await hub.metadata.ownership.read_owner_info(T) is None
+        assert await hub.metadata.ownership.read(T) is None
 
 
 async def test_publishes_that_wait_for_ledgers_survive_a_release(start_hub: StartHub, connect: Connect) -> None:

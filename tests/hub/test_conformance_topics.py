@@ -38,19 +38,19 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 
 async def owner_of(hub: Hub, topic: bytes = T) -> HubInfo | None:
-    found = await hub.metadata.ownership.read_owner_info(Topic(topic))
+    found = await hub.metadata.ownership.read(Topic(topic))
     return found.value if found is not None else None
 
 
 async def ranges_of(hub: Hub) -> tuple[LedgerRange, ...]:
-    found = await hub.metadata.persistence.read_topic_persistence_info(T)
+    found = await hub.metadata.persistence.read(T)
     assert found is not None
     return found.value.ranges
 
 
 async def write_ranges(hub: Hub, *ranges: LedgerRange) -> None:
     """Write the record of the topic, as somebody else would."""
-    await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(ranges), ANY)
+    await hub.metadata.persistence.write(T, LedgerRanges(ranges), ANY)
 
 
 async def release(hub: Hub, topic: bytes = T) -> None:
@@ -63,7 +63,7 @@ async def abandon(hub: Hub) -> None:
     """Have the topic owned by a former start of the hub, which never released it, and not by this one."""
     await release(hub)
     former = HubInfo(host=hub.me.host, port=hub.me.port, epoch=hub.me.epoch - 1)
-    await hub.metadata.ownership.write_owner_info(T, former, NEW)
+    await hub.metadata.ownership.write(T, former, NEW)
 
 
 async def ledger_with(hub: Hub, first: int, last: int, *, seal: bool) -> int:
@@ -93,10 +93,10 @@ async def test_any_request_claims_a_topic_that_exists(hub: Hub, client: WireClie
         b"close": CloseSubscription(S),
     }
     for topic, action in actions.items():
-        await hub.metadata.persistence.write_topic_persistence_info(Topic(topic), LedgerRanges(), NEW)
+        await hub.metadata.persistence.write(Topic(topic), LedgerRanges(), NEW)
         await client.request(topic, action, should_claim=should_claim)
         assert await owner_of(hub, topic) == hub.me
-    await hub.metadata.persistence.write_topic_persistence_info(Topic(b"consume"), LedgerRanges(), NEW)
+    await hub.metadata.persistence.write(Topic(b"consume"), LedgerRanges(), NEW)
     client.consume(b"consume", S, 1)
     await eventually(lambda: hub.topics.get(Topic(b"consume")) is not None, "a consume claims too")
 
@@ -160,11 +160,11 @@ async def test_a_topic_of_which_anything_is_left_is_acquired_to_unsubscribe(
     hub: Hub, client: WireClient, left: str
 ) -> None:
     if left == "subscription":
-        await hub.metadata.subscriptions.create_subscription_data(T, S, SubscriptionData())
+        await hub.metadata.subscriptions.create(T, S, SubscriptionData())
     elif left == "ranges":
-        await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(), NEW)
+        await hub.metadata.persistence.write(T, LedgerRanges(), NEW)
     else:
-        await hub.metadata.ownership.write_owner_info(T, HubInfo(host="10.1.2.3", port=4080, epoch=1), NEW)
+        await hub.metadata.ownership.write(T, HubInfo(host="10.1.2.3", port=4080, epoch=1), NEW)
     expected = StatusCode.SUCCESS if left == "subscription" else StatusCode.CLIENT_NOT_SUBSCRIBED
     assert (await client.unsubscribe(T, S)).status is expected
     assert await owner_of(hub) == hub.me
@@ -195,7 +195,7 @@ async def test_a_redirect_names_the_owner_and_leaves_the_channel_open(
     client = await connect(hub)
     epoch = await hub.metadata.register_standalone("its successor", "10.1.2.3:4080:9876", replace=True)
     other = HubInfo(host="10.1.2.3", port=4080, ssl_port=9876, epoch=epoch)
-    await hub.metadata.ownership.write_owner_info(T, other, NEW)
+    await hub.metadata.ownership.write(T, other, NEW)
     for action in (Publish(Message(b"m")), Subscribe(subscriber=S), Unsubscribe(S)):
         answer = await client.request(T, action)
         assert (answer.status, answer.text) == (StatusCode.NOT_RESPONSIBLE_FOR_TOPIC, "10.1.2.3:4080:9876")
@@ -208,7 +208,7 @@ async def test_a_redirect_names_the_owner_and_leaves_the_channel_open(
 async def test_a_topic_of_a_hub_of_a_former_cluster_is_taken_over(hub: Hub, client: WireClient, epoch: int) -> None:
     """Its epoch is the number of a node in ZooKeeper, which may be less than a start count, the same, or far more."""
     other = HubInfo(host="10.1.2.3", port=4080, epoch=epoch)
-    await hub.metadata.ownership.write_owner_info(T, other, NEW)
+    await hub.metadata.ownership.write(T, other, NEW)
     assert await client.publish(T, b"m") == 1
     assert await owner_of(hub) == hub.me
 
@@ -216,10 +216,10 @@ async def test_a_topic_of_a_hub_of_a_former_cluster_is_taken_over(hub: Hub, clie
 async def test_a_topic_of_a_former_start_is_taken_over(hub: Hub, client: WireClient) -> None:
     await client.publish_many(T, b"1", b"2")
     await abandon(hub)
-    before = await hub.metadata.persistence.read_topic_persistence_info(T)
+    before = await hub.metadata.persistence.read(T)
     assert await client.publish(T, b"3") == 3
     assert await owner_of(hub) == hub.me
-    after = await hub.metadata.persistence.read_topic_persistence_info(T)
+    after = await hub.metadata.persistence.read(T)
     assert before is not None
     assert after is not None
     assert before.version != after.version
@@ -239,12 +239,12 @@ async def test_a_takeover_fences_the_open_ledger_of_the_former_owner(hub: Hub, c
 
 
 async def test_a_takeover_writes_the_ranges_even_if_nothing_changes(hub: Hub, client: WireClient) -> None:
-    await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(), NEW)
+    await hub.metadata.persistence.write(T, LedgerRanges(), NEW)
     await client.close_subscription(T, S)
     await abandon(hub)
-    before = await hub.metadata.persistence.read_topic_persistence_info(T)
+    before = await hub.metadata.persistence.read(T)
     await client.close_subscription(T, S)
-    after = await hub.metadata.persistence.read_topic_persistence_info(T)
+    after = await hub.metadata.persistence.read(T)
     assert before is not None
     assert after is not None
     assert (after.value, after.version == before.version) == (before.value, False)
@@ -256,15 +256,15 @@ async def test_a_takeover_that_fails_leaves_the_topic_to_be_taken_over(
 ) -> None:
     """Who claims it next has to shut out what its former owner may still write, and knows that by its record alone."""
     owner = hub.me if former == "this hub" else HubInfo(host="10.1.2.3", port=4080, epoch=7)
-    await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(), NEW)
-    await hub.metadata.ownership.write_owner_info(T, owner, NEW)
-    before = await hub.metadata.persistence.read_topic_persistence_info(T)
+    await hub.metadata.persistence.write(T, LedgerRanges(), NEW)
+    await hub.metadata.ownership.write(T, owner, NEW)
+    before = await hub.metadata.persistence.read(T)
 
     async def refuse(*_: object) -> Version:
         raise MetadataUnavailableError("the test refused it")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TablePersistenceManager, "write_topic_persistence_info", refuse)
+        patch.setattr(TablePersistenceManager, "write", refuse)
         for _ in range(2):
             assert (await client.request(T, Publish(Message(b"m")))).status is StatusCode.SERVICE_DOWN
             assert await owner_of(hub) == owner
@@ -272,7 +272,7 @@ async def test_a_takeover_that_fails_leaves_the_topic_to_be_taken_over(
     assert await owner_of(hub) == hub.me
     assert before is not None
     with pytest.raises(BadVersionError):
-        await hub.metadata.persistence.write_topic_persistence_info(T, LedgerRanges(), before.version)
+        await hub.metadata.persistence.write(T, LedgerRanges(), before.version)
 
 
 @pytest.mark.parametrize("before", [0, 5])
@@ -332,7 +332,7 @@ async def test_a_record_that_makes_no_sense_is_an_error_and_takes_no_topic(hub: 
     one = await ledger_with(hub, 1, 2, seal=False)
     two = await ledger_with(hub, 3, 4, seal=True)
     record = LedgerRanges((LedgerRange(ledger_id=one, start=1), LedgerRange(ledger_id=two, start=3)))
-    await hub.metadata.persistence.write_topic_persistence_info(T, record, NEW)
+    await hub.metadata.persistence.write(T, record, NEW)
     answer = await client.request(T, Publish(Message(b"m")))
     assert answer.status is StatusCode.UNEXPECTED_CONDITION
     assert await owner_of(hub) is None
@@ -341,7 +341,7 @@ async def test_a_record_that_makes_no_sense_is_an_error_and_takes_no_topic(hub: 
 
 async def test_a_ledger_that_is_gone_is_an_error_and_takes_no_topic(hub: Hub, client: WireClient) -> None:
     record = LedgerRanges((LedgerRange(ledger_id=4711, start=1),))
-    await hub.metadata.persistence.write_topic_persistence_info(T, record, NEW)
+    await hub.metadata.persistence.write(T, record, NEW)
     assert (await client.request(T, Publish(Message(b"m")))).status is StatusCode.UNEXPECTED_CONDITION
     assert await owner_of(hub) is None
 
@@ -637,8 +637,8 @@ async def test_a_non_durable_topic_delivers_to_who_is_there_and_keeps_nothing(fl
     assert await client.delivered(2) == [2, 3]
     assert await other.delivered(2) == [2, 3]
     assert (await fleeting.ledgers.stats()).ledgers == 0
-    assert await fleeting.metadata.subscriptions.read_subscription_data(Topic(b"live.1"), S) is None
-    assert await fleeting.metadata.persistence.read_topic_persistence_info(Topic(b"live.1")) is None
+    assert await fleeting.metadata.subscriptions.read(Topic(b"live.1"), S) is None
+    assert await fleeting.metadata.persistence.read(Topic(b"live.1")) is None
     assert await client.publish(b"lively", b"m") == 1
     assert (await fleeting.ledgers.stats()).ledgers == 1, "no pattern matches this one"
 

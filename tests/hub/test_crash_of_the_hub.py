@@ -207,7 +207,7 @@ async def _assert_ranges(directory: Path, load: CrashWorkload) -> None:
     """
     async with await open_metadata(f"sqlite://{directory / 'data' / 'metadata.db'}") as store:
         for number in range(TOPICS):
-            found = await store.persistence.read_topic_persistence_info(Topic(_topic(number)))
+            found = await store.persistence.read(Topic(_topic(number)))
             assert found is not None
             ranges = found.value.ranges
             assert ranges[-1].end is not None

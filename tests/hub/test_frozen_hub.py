@@ -77,7 +77,7 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def stored_pointer(hub: Hub) -> int:
-    found = await hub.metadata.subscriptions.read_subscription_data(NEWS, READER)
+    found = await hub.metadata.subscriptions.read(NEWS, READER)
     assert found is not None
     assert found.value.state is not None
     return found.value.state.consumed.local

@@ -92,7 +92,7 @@ def last_owner(hub: RunningHub) -> Any:
 
     async def read() -> Any:
         async with await open_metadata(f"sqlite://{hub.data / 'metadata.db'}") as store:
-            return await store.ownership.read_owner_info(TOPIC)
+            return await store.ownership.read(TOPIC)
 
     return asyncio.run(read())
 

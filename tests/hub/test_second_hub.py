@@ -127,7 +127,7 @@ async def test_replaced_hub_sends_clients_to_its_successor(tmp_path: Path) -> No
         epochs = [await store.register_standalone(name, f"{name}:1:-1", replace=True) for name in ("first", "second")]
         liveness = StandaloneLiveness(HubInfo(host="first", port=1, ssl_port=None, epoch=epochs[0]), store)
         successor = HubInfo(host="second", port=2, ssl_port=None, epoch=epochs[1])
-        await store.ownership.write_owner_info(Topic(T), successor, NEW)
+        await store.ownership.write(Topic(T), successor, NEW)
         with pytest.raises(NotResponsibleForTopicError, match="second:2"):
             await Ownership(store.ownership, liveness, KnownOwners(1, 0, SystemClock(), liveness.seems_alive)).claim(
                 Topic(T), should_claim=True
@@ -167,6 +167,6 @@ async def test_copy_of_a_data_directory_with_the_same_metadata_replaces_the_hub_
             bodies = [b"t of %d" % first.pid] * 3 + [b"t of %d" % copy.pid] * 2
             assert await _delivered(copy, T, b"s", 5) == list(enumerate(bodies, 1))
             async with await open_metadata(f"sqlite://{tmp_path / 'shared.db'}") as store:
-                owner = await store.ownership.read_owner_info(Topic(T))
+                owner = await store.ownership.read(Topic(T))
             assert owner is not None
             assert owner.value.port == copy.port

@@ -31,9 +31,9 @@ async def _lay_out(url: str) -> None:
     data = SubscriptionData(state=SubscriptionState(MessageSeqId(3)))
     async with await open_metadata(url) as store:
         for topic in (Topic(b"made-before-the-hub"), *ESCAPED_TOPICS):
-            await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+            await store.persistence.write(topic, LedgerRanges(), NEW)
             for name in (SubscriberId(b"s"), ESCAPED_SUBSCRIBER):
-                await store.subscriptions.create_subscription_data(topic, name, data)
+                await store.subscriptions.create(topic, name, data)
 
 
 @pytest.fixture

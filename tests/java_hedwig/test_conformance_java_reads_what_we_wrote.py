@@ -43,7 +43,7 @@ def _at(local: int, *remote: RegionSeqId) -> SubscriptionData:
 
 
 async def _ranges(store: MetadataStore, topic: Topic) -> list[tuple[int | None, int | None]]:
-    found = await store.persistence.read_topic_persistence_info(topic)
+    found = await store.persistence.read(topic)
     assert found is not None
     return [(one.start, None if one.end is None else one.end.local) for one in found.value.ranges]
 
@@ -62,12 +62,12 @@ async def test_topic_that_we_created_is_claimed_and_served(
     stack: JavaStack, shared: MetadataStore, raw: KazooClient, name: str
 ) -> None:
     topic = Topic(name.encode())
-    if await shared.persistence.read_topic_persistence_info(topic) is None:
-        await shared.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    if await shared.persistence.read(topic) is None:
+        await shared.persistence.write(topic, LedgerRanges(), NEW)
     with stack.client() as client:
         assert [client.publish(topic, b"m") for _ in range(2)] == [1, 2]
     assert await _ranges(shared, topic) == [(1, None)]
-    owner = await shared.ownership.read_owner_info(topic)
+    owner = await shared.ownership.read(topic)
     assert owner is not None
     assert owner.value == stack.hub_info(raw)
 
@@ -85,7 +85,7 @@ async def test_hub_does_not_touch_what_has_an_escaped_name(
         assert len(below) == 4
         assert all(node.czxid < born and not node.ephemeral for node in below)
         for name in (S, ESCAPED_SUBSCRIBER):
-            found = await shared.subscriptions.read_subscription_data(topic, name)
+            found = await shared.subscriptions.read(topic, name)
             assert found is not None
             assert found.value == _at(3)
     seen = {topic async for topic in shared.topics()}
@@ -97,12 +97,12 @@ async def test_console_of_the_original_reads_our_records(
 ) -> None:
     topic = Topic("console/süß".encode())
     ranges = LedgerRanges((LedgerRange(ledger_id=1 << 40, start=1, end=MessageSeqId(9, (RegionSeqId(b"east", 7),))),))
-    await shared.persistence.write_topic_persistence_info(topic, ranges, NEW)
+    await shared.persistence.write(topic, ranges, NEW)
     owner = HubInfo(host="127.0.0.7", port=4080, ssl_port=None, epoch=1 << 40)
-    await shared.ownership.write_owner_info(topic, owner, NEW)
+    await shared.ownership.write(topic, owner, NEW)
     wanted = SubscriptionPreferences(options={"k": b"v"}, message_bound=5, message_window_size=2)
     data = replace(_at(4, RegionSeqId(b"east", 6)), preferences=wanted)
-    await shared.subscriptions.create_subscription_data(topic, S, data)
+    await shared.subscriptions.create(topic, S, data)
     said = stack.console("describe", "topic", topic.decode())
     assert 'Owner : hostname: "127.0.0.7:4080:-1", czxid: 1099511627776' in said
     assert "Ledger 1099511627776 [ 1 ~ 9 ]" in said
@@ -129,8 +129,8 @@ async def test_hub_attaches_to_our_subscription_with_the_preferences_that_we_sto
         message_filter=EXISTING_FILTER,
         message_window_size=2,
     )
-    await shared.subscriptions.create_subscription_data(topic, S, replace(_at(0), preferences=wanted))
-    await shared.subscriptions.create_subscription_data(topic, SubscriberId(b"bare"), _at(0))
+    await shared.subscriptions.create(topic, S, replace(_at(0), preferences=wanted))
+    await shared.subscriptions.create(topic, SubscriberId(b"bare"), _at(0))
     with stack.client() as client, stack.client() as other:
         effective = client.subscribe(topic, S, mode=ATTACH)
         assert effective == preferences(wanted.options, 100, EXISTING_FILTER, 2)
@@ -146,8 +146,8 @@ async def test_hub_attaches_to_our_subscription_with_the_preferences_that_we_sto
 
 async def test_subscription_that_we_ended_is_unknown_to_the_hub(stack: JavaStack, shared: MetadataStore) -> None:
     topic = Topic(b"ended")
-    version = await shared.subscriptions.create_subscription_data(topic, S, _at(0))
-    await shared.subscriptions.delete_subscription_data(topic, S, version)
+    version = await shared.subscriptions.create(topic, S, _at(0))
+    await shared.subscriptions.delete(topic, S, version)
     with stack.client() as client, pytest.raises(RefusedByHubError) as refused:
         client.subscribe(topic, S, mode=ATTACH)
     assert refused.value.status == pb.CLIENT_NOT_SUBSCRIBED
@@ -161,17 +161,17 @@ async def test_delivery_starts_at_our_pointer_and_ledgers_go_on_after_ranges_tha
         assert [client.publish(topic, b"m%d" % number) for number in range(1, 7)] == [1, 2, 3, 4, 5, 6]
     stack.stop_hub()
     try:
-        written = await shared.persistence.read_topic_persistence_info(topic)
+        written = await shared.persistence.read(topic)
         assert written is not None
         assert await _ranges(shared, topic) == [(1, 4), (5, None)]
         newer = UnknownFields("protobuf", _NEWER)
         first, last = written.value.ranges
         ours = LedgerRanges((replace(first, unknown=newer), replace(last, unknown=newer)), unknown=newer)
-        await shared.persistence.write_topic_persistence_info(topic, ours, written.version)
+        await shared.persistence.write(topic, ours, written.version)
         stored = raw.get(f"{TOPICS}/continued/ledgers")[0]
         assert pb.LedgerRanges.FromString(stored).HasField("writeStamp")
         assert stored.count(_NEWER) == 3
-        await shared.subscriptions.create_subscription_data(topic, S, _at(2))
+        await shared.subscriptions.create(topic, S, _at(2))
     finally:
         stack.start_hub()
     with stack.client() as client:
@@ -180,7 +180,7 @@ async def test_delivery_starts_at_our_pointer_and_ledgers_go_on_after_ranges_tha
         assert client.publish(topic, b"m7") == 7
         assert client.deliveries(1) == [(7, b"m7")]
     assert await _ranges(shared, topic) == [(1, 4), (5, 6), (7, None)]
-    now = await shared.persistence.read_topic_persistence_info(topic)
+    now = await shared.persistence.read(topic)
     assert now is not None
     assert [one.ledger_id for one in now.value.ranges[:2]] == [one.ledger_id for one in written.value.ranges]
     # It keeps a closed range as it found it, makes the one that it closes anew, and leaves out what is beside them.
@@ -196,9 +196,9 @@ async def test_hub_drops_our_stamp_when_it_rewrites_a_record_and_our_versions_go
     stack: JavaStack, shared: MetadataStore, raw: KazooClient
 ) -> None:
     topic, path = Topic(b"restamped"), f"{TOPICS}/restamped"
-    await shared.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    await shared.persistence.write(topic, LedgerRanges(), NEW)
     wanted = SubscriptionPreferences(options={"k": b"v"})
-    await shared.subscriptions.create_subscription_data(topic, S, replace(_at(0), preferences=wanted))
+    await shared.subscriptions.create(topic, S, replace(_at(0), preferences=wanted))
     with stack.client() as client:
         client.publish(topic, b"m")
         client.subscribe(topic, S, mode=ATTACH)
@@ -208,11 +208,11 @@ async def test_hub_drops_our_stamp_when_it_rewrites_a_record_and_our_versions_go
     assert raw.get(f"{path}/subscribers/s")[0] == bytes.fromhex("0a040a020801120a0a080a060a016b120176")
     assert not pb.LedgerRanges.FromString(raw.get(f"{path}/ledgers")[0]).HasField("writeStamp")
     # What it wrote carries no token, and is a version like any other.
-    found = await shared.subscriptions.read_subscription_data(topic, S)
+    found = await shared.subscriptions.read(topic, S)
     assert found is not None
     assert found.value == replace(_at(1), preferences=wanted)
-    version = await shared.subscriptions.update_subscription_data(topic, S, _at(1), found.version)
-    again = await shared.subscriptions.read_subscription_data(topic, S)
+    version = await shared.subscriptions.update(topic, S, _at(1), found.version)
+    again = await shared.subscriptions.read(topic, S)
     assert again is not None
     assert again.version == version != found.version
     stored = pb.SubscriptionData.FromString(raw.get(f"{path}/subscribers/s")[0])
@@ -226,7 +226,7 @@ async def test_fields_unknown_to_the_hub_survive_it_inside_a_part_and_not_beside
     """A newer minor format that shares a store with Java hubs may add fields only where these keep them."""
     topic, path = Topic(b"newer"), f"{TOPICS}/newer/subscribers/s"
     data = replace(_at(0), preferences=SubscriptionPreferences())
-    await shared.subscriptions.create_subscription_data(topic, S, data)
+    await shared.subscriptions.create(topic, S, data)
     message = pb.SubscriptionData.FromString(raw.get(path)[0])
     for part in (message, message.state, message.preferences):
         part.MergeFromString(_NEWER)

@@ -94,14 +94,14 @@ def _node(stage: Stage, path: str) -> bytes:
 
 
 async def test_every_owner_is_read(store: MetadataStore, stage: Stage) -> None:
-    found = {topic: await store.ownership.read_owner_info(topic) for topic in stage.topics}
+    found = {topic: await store.ownership.read(topic) for topic in stage.topics}
     owners = {topic: one and one.value for topic, one in found.items()}
     assert owners == {topic: records.owner for topic, records in stage.topics.items()}
     assert any(owners.values())
 
 
 async def test_every_ledger_range_is_read(store: MetadataStore, stage: Stage) -> None:
-    found = {topic: await store.persistence.read_topic_persistence_info(topic) for topic in stage.topics}
+    found = {topic: await store.persistence.read(topic) for topic in stage.topics}
     assert {topic: one and one.value for topic, one in found.items()} == {
         topic: records.ranges for topic, records in stage.topics.items()
     }
@@ -112,7 +112,7 @@ async def test_every_subscription_is_read_one_by_one_and_in_a_scan(store: Metada
         scanned = {name: found async for name, found in store.subscriptions.read_subscriptions(topic)}
         assert {name: found.value for name, found in scanned.items()} == records.subscriptions
         for name in records.subscriptions:
-            assert await store.subscriptions.read_subscription_data(topic, name) == scanned[name]
+            assert await store.subscriptions.read(topic, name) == scanned[name]
 
 
 async def test_listings_name_exactly_the_topics(store: MetadataStore, stage: Stage) -> None:
@@ -130,8 +130,8 @@ async def test_listings_name_exactly_the_topics(store: MetadataStore, stage: Sta
 
 async def test_we_read_what_the_console_of_the_original_reads(store: MetadataStore, stage: Stage) -> None:
     for topic, records in stage.topics.items():
-        owner = await store.ownership.read_owner_info(topic)
-        ranges = await store.persistence.read_topic_persistence_info(topic)
+        owner = await store.ownership.read(topic)
+        ranges = await store.persistence.read(topic)
         assert ranges is not None
         shown = "NULL" if owner is None else f'hostname: "{owner.value.address}", czxid: {owner.value.epoch}'
         assert f"\nOwner : {shown}\n" in records.console
@@ -194,11 +194,11 @@ async def test_records_created_by_us_are_the_bytes_of_the_original_and_a_stamp(
     async with await open_metadata(url) as ours:
         for topic, records in stage.topics.items():
             if records.owner is not None:
-                await ours.ownership.write_owner_info(topic, records.owner, NEW)
+                await ours.ownership.write(topic, records.owner, NEW)
             assert records.ranges is not None
-            await ours.persistence.write_topic_persistence_info(topic, records.ranges, NEW)
+            await ours.persistence.write(topic, records.ranges, NEW)
             for name, data in records.subscriptions.items():
-                await ours.subscriptions.create_subscription_data(topic, name, data)
+                await ours.subscriptions.create(topic, name, data)
     # A subscription that ended leaves its parent behind; we never had it.
     for node in stage.nodes:
         if node.path.startswith("/hosts") or (node.path == "/topics/left/subscribers"):
@@ -217,17 +217,17 @@ async def test_records_written_back_by_us_are_the_bytes_of_the_original_and_a_st
 ) -> None:
     for topic in stage.topics:
         path = f"/topics/{topic.decode()}"
-        owner = await store.ownership.read_owner_info(topic)
+        owner = await store.ownership.read(topic)
         if owner is not None:
-            await store.ownership.write_owner_info(topic, owner.value, owner.version)
+            await store.ownership.write(topic, owner.value, owner.version)
             assert znodes.get(f"{root}{path}/hub")[0] == _node(stage, f"{path}/hub")
-        ranges = await store.persistence.read_topic_persistence_info(topic)
+        ranges = await store.persistence.read(topic)
         assert ranges is not None
-        await store.persistence.write_topic_persistence_info(topic, ranges.value, ranges.version)
+        await store.persistence.write(topic, ranges.value, ranges.version)
         stored, _ = znodes.get(f"{root}{path}/ledgers")
         assert _without_stamp(stored, pb.LedgerRanges()) == _node(stage, f"{path}/ledgers")
         async for name, found in store.subscriptions.read_subscriptions(topic):
-            await store.subscriptions.replace_subscription_data(topic, name, found.value, found.version)
+            await store.subscriptions.replace(topic, name, found.value, found.version)
             node = f"{path}/subscribers/{name.decode()}"
             stored, _ = znodes.get(root + node)
             assert _without_stamp(stored, pb.SubscriptionData()) == _node(stage, node)
@@ -241,27 +241,27 @@ async def test_moving_a_pointer_keeps_the_preferences_and_what_nobody_knows(
     for part in (before, before.preferences, before.state):
         part.MergeFromString(_NEWER)
     znodes.set(path, before.SerializeToString())
-    found = await store.subscriptions.read_subscription_data(ORDERS, PICKY)
+    found = await store.subscriptions.read(ORDERS, PICKY)
     assert found is not None
     moved = SubscriptionData(state=SubscriptionState(MessageSeqId(7)))
-    version = await store.subscriptions.update_subscription_data(ORDERS, PICKY, moved, found.version)
+    version = await store.subscriptions.update(ORDERS, PICKY, moved, found.version)
     stored = _without_stamp(znodes.get(path)[0], pb.SubscriptionData())
     before.state.msgId.localComponent = 7
     assert pb.SubscriptionData.FromString(stored) == before
     assert stored.count(_NEWER) == 3
-    again = await store.subscriptions.read_subscription_data(ORDERS, PICKY)
+    again = await store.subscriptions.read(ORDERS, PICKY)
     assert again is not None
     assert again.version == version
     assert again.value.preferences == stage.topics[ORDERS].subscriptions[PICKY].preferences
 
 
 async def test_changing_preferences_keeps_the_pointer(store: MetadataStore, stage: Stage) -> None:
-    found = await store.subscriptions.read_subscription_data(ORDERS, PICKY)
+    found = await store.subscriptions.read(ORDERS, PICKY)
     assert found is not None
     wanted = SubscriptionPreferences(message_window_size=1)
     data = SubscriptionData(preferences=wanted)
-    await store.subscriptions.update_subscription_data(ORDERS, PICKY, data, found.version)
-    again = await store.subscriptions.read_subscription_data(ORDERS, PICKY)
+    await store.subscriptions.update(ORDERS, PICKY, data, found.version)
+    again = await store.subscriptions.read(ORDERS, PICKY)
     assert again is not None
     assert again.value == SubscriptionData(preferences=wanted, state=stage.topics[ORDERS].subscriptions[PICKY].state)
 
@@ -273,11 +273,11 @@ async def test_ledger_ranges_of_the_original_can_be_continued(
     before = pb.LedgerRanges.FromString(znodes.get(path)[0])
     before.ranges[0].MergeFromString(_NEWER)
     znodes.set(path, before.SerializeToString())
-    found = await store.persistence.read_topic_persistence_info(ORDERS)
+    found = await store.persistence.read(ORDERS)
     assert found is not None
     *closed, last = found.value.ranges
     longer = LedgerRanges((*closed, replace(last, end=MessageSeqId(12)), LedgerRange(ledger_id=99, start=13)))
-    await store.persistence.write_topic_persistence_info(ORDERS, longer, found.version)
+    await store.persistence.write(ORDERS, longer, found.version)
     stored = pb.LedgerRanges.FromString(_without_stamp(znodes.get(path)[0], pb.LedgerRanges()))
     before.ranges[-1].endSeqIdIncluded.localComponent = 12
     before.ranges.add(ledgerId=99, startSeqIdIncluded=13)
@@ -288,28 +288,28 @@ async def test_claim_and_release_of_an_owner_that_the_original_recorded(
     store: MetadataStore, znodes: KazooClient, stage: Stage, root: str
 ) -> None:
     topic = next(name for name, records in stage.topics.items() if records.owner)
-    found = await store.ownership.read_owner_info(topic)
+    found = await store.ownership.read(topic)
     assert found is not None
     us = HubInfo(host="hub.example", port=4080, ssl_port=None, epoch=1 << 40)
-    version = await store.ownership.write_owner_info(topic, us, found.version)
+    version = await store.ownership.write(topic, us, found.version)
     path = f"{root}/topics/{topic.decode()}/hub"
     assert znodes.get(path)[0] == b'hostname: "hub.example:4080:-1"\nczxid: 1099511627776\n'
     with pytest.raises(BadVersionError):
-        await store.ownership.delete_owner_info(topic, found.version)
-    await store.ownership.delete_owner_info(topic, version)
+        await store.ownership.delete(topic, found.version)
+    await store.ownership.delete(topic, version)
     assert znodes.exists(path) is None
 
 
 async def test_subscription_that_the_original_changes_meanwhile_is_refused_to_us(
     store: MetadataStore, znodes: KazooClient, stage: Stage, root: str
 ) -> None:
-    found = await store.subscriptions.read_subscription_data(ORDERS, PICKY)
+    found = await store.subscriptions.read(ORDERS, PICKY)
     assert found is not None
     path = f"{root}/topics/orders/subscribers/picky"
     znodes.set(path, _node(stage, "/topics/orders/subscribers/picky"))  # The same bytes: only the version tells.
     moved = SubscriptionData(state=SubscriptionState(MessageSeqId(9)))
     with pytest.raises(BadVersionError):
-        await store.subscriptions.update_subscription_data(ORDERS, PICKY, moved, found.version)
+        await store.subscriptions.update(ORDERS, PICKY, moved, found.version)
     with pytest.raises(SubscriptionStateExistsError):
-        await store.subscriptions.create_subscription_data(ORDERS, PICKY, moved)
+        await store.subscriptions.create(ORDERS, PICKY, moved)
     assert znodes.get(path)[0] == _node(stage, "/topics/orders/subscribers/picky")

@@ -48,7 +48,7 @@ def _wanting(name: str) -> SubscriptionData:
 
 
 async def _subscription(store: MetadataStore, topic: Topic) -> Versioned[SubscriptionData]:
-    found = await store.subscriptions.read_subscription_data(topic, S)
+    found = await store.subscriptions.read(topic, S)
     assert found is not None
     return found
 
@@ -77,13 +77,13 @@ async def test_update_of_ours_after_one_of_the_hub_is_refused(
         client.consume(topic, S, 1)
         eventually("the hub stored the pointer", lambda: raw.exists(path).version == 1)
         with pytest.raises(BadVersionError) as refused:
-            await shared.subscriptions.update_subscription_data(topic, S, _wanting("late"), before.version)
+            await shared.subscriptions.update(topic, S, _wanting("late"), before.version)
         assert refused.value.current == await _subscription(shared, topic)
         assert _pointer(await _subscription(shared, topic)) == 1
         with pytest.raises(BadVersionError):
-            await shared.subscriptions.delete_subscription_data(topic, S, before.version)
+            await shared.subscriptions.delete(topic, S, before.version)
         with pytest.raises(SubscriptionStateExistsError):
-            await shared.subscriptions.create_subscription_data(topic, S, _at(0))
+            await shared.subscriptions.create(topic, S, _at(0))
         assert raw.exists(path).version == 1
 
 
@@ -97,7 +97,7 @@ async def test_update_of_the_hub_after_one_of_ours_is_refused_and_then_made_from
         for _ in range(2):
             client.publish(topic, b"m")
         found = await _subscription(shared, topic)
-        await shared.subscriptions.update_subscription_data(topic, S, _wanting("ours"), found.version)
+        await shared.subscriptions.update(topic, S, _wanting("ours"), found.version)
         between = raw.exists(path)
         client.consume(topic, S, 2)
         eventually("the hub stored the pointer", lambda: raw.exists(path).version == 2)
@@ -117,7 +117,7 @@ async def test_unsubscribe_at_the_hub_after_an_update_of_ours_is_refused(
         client.subscribe(topic, S)
         client.close_subscription(topic, S)
         found = await _subscription(shared, topic)
-        version = await shared.subscriptions.update_subscription_data(topic, S, _wanting("ours"), found.version)
+        version = await shared.subscriptions.update(topic, S, _wanting("ours"), found.version)
         with pytest.raises(RefusedByHubError) as refused:
             client.unsubscribe(topic, S)
     assert refused.value.status == pb.BAD_VERSION
@@ -134,9 +134,9 @@ async def test_subscription_that_the_hub_deleted_is_missing_for_us(stack: JavaSt
         client.close_subscription(topic, S)
         client.unsubscribe(topic, S)
     with pytest.raises(NoSubscriptionStateError):
-        await shared.subscriptions.update_subscription_data(topic, S, _at(1), found.version)
+        await shared.subscriptions.update(topic, S, _at(1), found.version)
     with pytest.raises(NoSubscriptionStateError):
-        await shared.subscriptions.delete_subscription_data(topic, S, found.version)
+        await shared.subscriptions.delete(topic, S, found.version)
 
 
 async def test_subscription_that_the_hub_deleted_and_made_anew_is_hit_and_we_say_that_it_is_uncertain(
@@ -152,7 +152,7 @@ async def test_subscription_that_the_hub_deleted_and_made_anew_is_hit_and_we_say
         client.subscribe(topic, S)
     assert (await _subscription(shared, topic)).version != before.version
     with pytest.raises(UncertainStateError, match="deleted and created anew"):
-        await shared.subscriptions.update_subscription_data(topic, S, _wanting("old"), before.version)
+        await shared.subscriptions.update(topic, S, _wanting("old"), before.version)
     # What the error says: it went into the new record.
     assert _options(await _subscription(shared, topic)) == {"old"}
 
@@ -167,8 +167,8 @@ async def test_delete_of_ours_through_that_window_ends_the_new_subscription(
         client.close_subscription(topic, S)
         client.unsubscribe(topic, S)
         client.subscribe(topic, S)
-    await shared.subscriptions.delete_subscription_data(topic, S, before.version)
-    assert await shared.subscriptions.read_subscription_data(topic, S) is None
+    await shared.subscriptions.delete(topic, S, before.version)
+    assert await shared.subscriptions.read(topic, S) is None
 
 
 async def test_updates_of_both_at_once_are_each_applied_or_refused(
@@ -190,7 +190,7 @@ async def test_updates_of_both_at_once_are_each_applied_or_refused(
             found = await _subscription(shared, topic)
             try:
                 data = _wanting(f"ours-{len(applied)}")
-                applied.append(await shared.subscriptions.update_subscription_data(topic, S, data, found.version))
+                applied.append(await shared.subscriptions.update(topic, S, data, found.version))
             except BadVersionError:
                 refused += 1
         await hub
@@ -213,14 +213,14 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
     stack: JavaStack, shared: MetadataStore
 ) -> None:
     topic = Topic(b"rolled")
-    await shared.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    await shared.persistence.write(topic, LedgerRanges(), NEW)
     with stack.client() as client:
         client.subscribe(topic, S)
         client.close_subscription(topic, S)
         acknowledged = {client.publish(topic, b"m0"): b"m0"}
-    found = await shared.persistence.read_topic_persistence_info(topic)
+    found = await shared.persistence.read(topic)
     assert found is not None
-    version = await shared.persistence.write_topic_persistence_info(topic, found.value, found.version)
+    version = await shared.persistence.write(topic, found.value, found.version)
     lost = 0
     for number in range(1, 12):
         body = b"m%d" % number
@@ -237,7 +237,7 @@ async def test_hub_whose_ranges_we_wrote_gives_the_topic_up_and_keeps_what_it_ac
     # When it rolled the ledger, its write of the ranges was refused; it released the topic and took it anew.
     assert 0 < lost < 6
     with pytest.raises(BadVersionError):
-        await shared.persistence.write_topic_persistence_info(topic, found.value, version)
+        await shared.persistence.write(topic, found.value, version)
     with stack.client() as client:
         client.subscribe(topic, S)
         delivered = dict(client.deliveries(max(acknowledged)))
@@ -293,7 +293,7 @@ async def test_topics_claimed_by_both_have_one_owner_each(
             # Exactly one of them won, and the other was told by whom it was beaten.
             own = f"127.0.0.1:{either_stack.hub_port}:9876"
             assert (at_the_hub, at_ours) in [(None, own), (neighbour.address, None)]
-            found = await shared.ownership.read_owner_info(topic)
+            found = await shared.ownership.read(topic)
             assert found is not None
             assert found.value.address == (at_the_hub or at_ours)
 
@@ -318,7 +318,7 @@ def _claim_by_publishing(client: HubClient, topic: Topic) -> str | None:
 async def _claim(store: MetadataStore, topic: Topic, hub: HubInfo) -> str | None:
     """Claim `topic` for `hub`; return the owner that was faster, or None if it is `hub`."""
     try:
-        await store.ownership.write_owner_info(topic, hub, NEW)
+        await store.ownership.write(topic, hub, NEW)
     except TopicOwnerInfoExistsError as refused:
         return "unread" if refused.current is None else str(refused.current.value.address)
     return None
@@ -328,18 +328,18 @@ async def test_hub_claims_what_we_released(
     either_stack: JavaStack, shared: MetadataStore, raw: KazooClient, neighbour: HubInfo
 ) -> None:
     topic = Topic(b"released-%d" % neighbour.epoch)
-    version = await shared.ownership.write_owner_info(topic, neighbour, NEW)
+    version = await shared.ownership.write(topic, neighbour, NEW)
     with either_stack.client() as client:
         with pytest.raises(RefusedByHubError) as redirect:
             client.publish(topic, b"m")
         assert redirect.value.text == neighbour.address
-        await shared.ownership.delete_owner_info(topic, version)
+        await shared.ownership.delete(topic, version)
         assert client.publish(topic, b"m") == 1
-    found = await shared.ownership.read_owner_info(topic)
+    found = await shared.ownership.read(topic)
     assert found is not None
     assert found.value.epoch not in (0, neighbour.epoch)
     with pytest.raises(BadVersionError):
-        await shared.ownership.write_owner_info(topic, neighbour, version)
+        await shared.ownership.write(topic, neighbour, version)
 
 
 @pytest.mark.parametrize("either_stack", [True], ids=["persistent owners"], indirect=True, scope="module")
@@ -349,16 +349,16 @@ async def test_hub_takes_a_topic_over_from_an_owner_of_ours_that_is_not_alive(
     """By compare-and-set, when it keeps owner records that way: an earlier run of a live address counts as dead."""
     topic = Topic(b"dead-%d" % neighbour.epoch)
     dead = replace(neighbour, epoch=neighbour.epoch - 1)
-    version = await shared.ownership.write_owner_info(topic, dead, NEW)
+    version = await shared.ownership.write(topic, dead, NEW)
     with either_stack.client() as client:
         assert client.publish(topic, b"m") == 1
-    found = await shared.ownership.read_owner_info(topic)
+    found = await shared.ownership.read(topic)
     assert found is not None
     assert found.value == either_stack.hub_info(raw)
     assert raw.exists(f"{TOPICS}/{topic.decode()}/hub").version == 1
     with pytest.raises(BadVersionError):
-        await shared.ownership.delete_owner_info(topic, version)
-    assert await shared.ownership.read_owner_info(topic) == found
+        await shared.ownership.delete(topic, version)
+    assert await shared.ownership.read(topic) == found
 
 
 @pytest.mark.parametrize("either_stack", [False], ids=["ephemeral owners"], indirect=True, scope="module")
@@ -368,7 +368,7 @@ async def test_hub_with_ephemeral_owners_redirects_to_an_owner_of_ours_that_is_n
     """To it a record is an owner that lives: only we can take such a topic over."""
     topic = Topic(b"dead-and-left-%d" % neighbour.epoch)
     dead = replace(neighbour, host="127.0.0.8", epoch=neighbour.epoch - 1)
-    version = await shared.ownership.write_owner_info(topic, dead, NEW)
+    version = await shared.ownership.write(topic, dead, NEW)
     with either_stack.client() as client:
         assert _claim_by_publishing(client, topic) == dead.address
-    await shared.ownership.write_owner_info(topic, neighbour, version)
+    await shared.ownership.write(topic, neighbour, version)

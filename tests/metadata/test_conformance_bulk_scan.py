@@ -49,7 +49,7 @@ async def _read(store: MetadataStore, item: ScannedRecord) -> Versioned[Any] | N
     (call,) = (call for call in CALLS if call.kind is item.kind)
     if item.key.subscriber is None:
         return await call.read(store, item.key)
-    return await store.subscriptions.read_subscription_data(item.key.topic, item.key.subscriber)
+    return await store.subscriptions.read(item.key.topic, item.key.subscriber)
 
 
 async def test_order_is_that_of_listings(filled: tuple[MetadataStore, Contents]) -> None:

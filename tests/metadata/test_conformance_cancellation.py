@@ -275,12 +275,12 @@ def test_interrupted_program_ends_and_leaves_the_store_sound(kept_place: Place) 
 async def _see_all(place: Place, acknowledged: dict[str, str]) -> None:
     async with await place.open() as store:
         for number, version in acknowledged.items():
-            found = await store.ownership.read_owner_info(Topic(b"topic-" + number.encode()))
+            found = await store.ownership.read(Topic(b"topic-" + number.encode()))
             assert found is not None
             assert (found.value, str(found.version)) == (samples.hub(int(number)), version)
         topic = Topic(b"afterwards")
         try:
-            written = await store.ownership.write_owner_info(topic, samples.hub(1), NEW)
+            written = await store.ownership.write(topic, samples.hub(1), NEW)
         except HedwigError as error:
             raise AssertionError("the store is not usable afterwards") from error
-        assert await store.ownership.read_owner_info(topic) == Versioned(samples.hub(1), written)
+        assert await store.ownership.read(topic) == Versioned(samples.hub(1), written)

@@ -91,7 +91,7 @@ async def test_every_way_to_change_a_record_is_told(store: MetadataStore, other:
 
 async def test_moving_a_consume_pointer_is_told(store: MetadataStore, names: Names) -> None:
     key = RecordKey(Topic(names(b"topic")), READER)
-    await store.subscriptions.create_subscription_data(key.topic, READER, samples.subscription(1))
+    await store.subscriptions.create(key.topic, READER, samples.subscription(1))
     changes = await _begun(store)
     state = SubscriptionData(state=samples.subscription(2).state)
     await store.subscriptions.apply([Write(key, state, ANY, merge=True)])
@@ -117,9 +117,9 @@ async def test_many_changes_come_in_parts(store: MetadataStore, names: Names) ->
 async def test_only_the_kinds_that_were_asked_for_are_told(store: MetadataStore, names: Names) -> None:
     changes = await _begun(store, [PERSISTENCE, SUBSCRIPTIONS])
     key = RecordKey(Topic(names(b"topic")))
-    await store.ownership.write_owner_info(key.topic, samples.hub(1), NEW)
+    await store.ownership.write(key.topic, samples.hub(1), NEW)
     assert await changes.take(_ALL) == []
-    await store.persistence.write_topic_persistence_info(key.topic, LedgerRanges(), NEW)
+    await store.persistence.write(key.topic, LedgerRanges(), NEW)
     assert await changes.take(_ALL) == [ChangedRecord(PERSISTENCE, key)]
     await changes.end()
 
@@ -141,7 +141,7 @@ async def test_two_never_take_changes_from_each_other_unnoticed(
 ) -> None:
     first, second = await _begun(store), await _begun(other)
     changed = [ChangedRecord(PERSISTENCE, RecordKey(Topic(names(b"topic"))))]
-    await store.persistence.write_topic_persistence_info(changed[0].key.topic, LedgerRanges(), NEW)
+    await store.persistence.write(changed[0].key.topic, LedgerRanges(), NEW)
     told: Sequence[ChangedRecord] = changed
     with suppress(MetadataUnavailableError):  # Where only one at a time is told, the first finds out.
         told = await first.take(_ALL)
@@ -159,13 +159,13 @@ async def test_each_write_is_told_as_soon_as_it_is_done(
     """What another client has an answer to is in the very next take: nothing has to arrive first."""
     changes = await _begun(store)
     key = RecordKey(Topic(names(b"news\x00'")))
-    version = await other.ownership.write_owner_info(key.topic, samples.hub(0), NEW)
+    version = await other.ownership.write(key.topic, samples.hub(0), NEW)
     for number in range(1, 50):
         assert await changes.take(_ALL) == [ChangedRecord(OWNERSHIP, key)]
-        found = await store.ownership.read_owner_info(key.topic)
+        found = await store.ownership.read(key.topic)
         assert found is not None
         assert found.version == version
-        version = await other.ownership.write_owner_info(key.topic, samples.hub(number), version)
+        version = await other.ownership.write(key.topic, samples.hub(number), version)
     await changes.end()
 
 

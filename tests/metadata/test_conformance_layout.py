@@ -55,7 +55,7 @@ async def test_bare_place_is_refused_with_the_command_that_formats_it(bare_place
         assert f"hedwig-admin metadata format --metadata '{bare_place.url}'" in _one_line(refusal.value)
     await bare_place.format()
     async with await bare_place.open() as store:
-        assert await store.ownership.read_owner_info(CALLS[0].key(b"topic").topic) is None
+        assert await store.ownership.read(CALLS[0].key(b"topic").topic) is None
 
 
 async def test_format_again_keeps_all_and_wipe_nothing(kept_place: Place) -> None:

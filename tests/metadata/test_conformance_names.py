@@ -205,7 +205,7 @@ async def test_random_names_are_apart(topics: set[bytes], subscribers: set[bytes
 
 async def test_topic_names_are_given_back_as_bytes(store: MetadataStore, names: Names, probe: Probe) -> None:
     topic = Topic(names(b"bytes"))
-    await store.ownership.write_owner_info(topic, samples.hub(1), NEW)
+    await store.ownership.write(topic, samples.hub(1), NEW)
     listed = await _all(store.ownership.topics(prefix=topic))
     assert listed == [topic]
     assert [type(name) for name in listed] == [bytes]

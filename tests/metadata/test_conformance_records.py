@@ -183,11 +183,11 @@ async def test_newer_fields_survive_a_partial_update(store: MetadataStore, probe
     assert subscriber is not None
     await SUBSCRIPTION.write(store, key, samples.subscription(1), NEW)
     added = await probe.add_unknown_fields(SUBSCRIPTION.kind, key)
-    found = await store.subscriptions.read_subscription_data(key.topic, subscriber)
+    found = await store.subscriptions.read(key.topic, subscriber)
     assert found is not None
     for part in ("state", "preferences"):
         update = SubscriptionData(**{part: getattr(found.value, part)})
-        version = await store.subscriptions.update_subscription_data(key.topic, subscriber, update, found.version)
+        version = await store.subscriptions.update(key.topic, subscriber, update, found.version)
         assert await probe.unknown_fields(SUBSCRIPTION.kind, key) == added
         found = replace(found, version=version)
 
@@ -277,7 +277,7 @@ async def test_update_writes_the_parts_that_are_present(store: MetadataStore, na
         (SubscriptionData(state=samples.state(5)), (4, 5)),
     ]
     for data, (preferences, state) in steps:
-        version = await store.subscriptions.update_subscription_data(key.topic, subscriber, data, version)
+        version = await store.subscriptions.update(key.topic, subscriber, data, version)
         expected = SubscriptionData(preferences=samples.preferences(preferences), state=samples.state(state))
         assert await SUBSCRIPTION.read(store, key) == Versioned(expected, version)
 
@@ -288,10 +288,10 @@ async def test_update_adds_a_part_that_was_absent(store: MetadataStore, names: N
     assert subscriber is not None
     version = await SUBSCRIPTION.write(store, key, SubscriptionData(), NEW)
     only_state = SubscriptionData(state=samples.state(1))
-    version = await store.subscriptions.update_subscription_data(key.topic, subscriber, only_state, version)
+    version = await store.subscriptions.update(key.topic, subscriber, only_state, version)
     assert await SUBSCRIPTION.read(store, key) == Versioned(only_state, version)
     empty = SubscriptionData(preferences=SubscriptionPreferences())
-    version = await store.subscriptions.update_subscription_data(key.topic, subscriber, empty, version)
+    version = await store.subscriptions.update(key.topic, subscriber, empty, version)
     expected = SubscriptionData(preferences=SubscriptionPreferences(), state=samples.state(1))
     assert await SUBSCRIPTION.read(store, key) == Versioned(expected, version)
 
@@ -304,7 +304,7 @@ async def test_update_with_any_creates_just_what_it_brings(store: MetadataStore,
     version = await SUBSCRIPTION.write(store, key, samples.subscription(1), NEW)
     await SUBSCRIPTION.delete(store, key, version)
     data = SubscriptionData(state=samples.state(2))
-    version = await store.subscriptions.update_subscription_data(key.topic, subscriber, data, ANY)
+    version = await store.subscriptions.update(key.topic, subscriber, data, ANY)
     assert await SUBSCRIPTION.read(store, key) == Versioned(data, version)
     await SUBSCRIPTION.delete(store, key, version)
     version = await SUBSCRIPTION.write(store, key, data, NEW)
@@ -322,7 +322,7 @@ async def test_replacement_removes_the_parts_that_are_absent(store: MetadataStor
         SubscriptionData(),
         samples.subscription(4),
     ):
-        version = await store.subscriptions.replace_subscription_data(key.topic, subscriber, data, version)
+        version = await store.subscriptions.replace(key.topic, subscriber, data, version)
         assert await SUBSCRIPTION.read(store, key) == Versioned(data, version)
 
 
@@ -339,7 +339,7 @@ async def test_moving_the_state_leaves_the_stored_preferences_alone(
     for number in range(2, 40):
         moved = SubscriptionData(state=samples.state(number))
         client = (store, other)[number % 2]
-        version = await client.subscriptions.update_subscription_data(key.topic, subscriber, moved, version)
+        version = await client.subscriptions.update(key.topic, subscriber, moved, version)
     # The store's own marks of time say it too, and they did move on for the state.
     assert await probe.preferences(key) == preferences
     assert await probe.state(key) != state

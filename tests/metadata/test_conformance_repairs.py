@@ -69,7 +69,7 @@ async def found(store: MetadataStore, prefix: bytes | None = None) -> list[Findi
 
 
 async def _version(store: MetadataStore) -> Version:
-    record = await store.persistence.read_topic_persistence_info(TOPIC)
+    record = await store.persistence.read(TOPIC)
     assert record is not None
     return record.version
 
@@ -82,20 +82,20 @@ async def test_sound_store_has_no_findings(empty_store: MetadataStore) -> None:
 
 
 async def store_topic(store: MetadataStore, topic: Topic, subscribers: int) -> None:
-    await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
-    await store.ownership.write_owner_info(topic, DEAD, NEW)
+    await store.persistence.write(topic, LedgerRanges(), NEW)
+    await store.ownership.write(topic, DEAD, NEW)
     for number in range(subscribers):
-        await store.subscriptions.create_subscription_data(topic, samples.subscriber(number), CONSUMED)
+        await store.subscriptions.create(topic, samples.subscriber(number), CONSUMED)
 
 
 async def test_each_fault_is_found_on_its_record_also_across_pages(clients: Clients, empty_place: Place) -> None:
     store = await clients.open(empty_place, StoreOptions(page_rows=7))
     for number in range(30):
         await store_topic(store, Topic(b"t-%02d" % number), subscribers=4)
-    await store.persistence.write_topic_persistence_info(Topic(b"u/broken"), BROKEN, NEW)
+    await store.persistence.write(Topic(b"u/broken"), BROKEN, NEW)
     lone = [SubscriberId(b"s-%02d" % number) for number in range(20)]
     for subscriber in lone:
-        await store.subscriptions.create_subscription_data(Topic(b"u/lone"), subscriber, CONSUMED)
+        await store.subscriptions.create(Topic(b"u/lone"), subscriber, CONSUMED)
     findings = await found(store)
     assert {(each.kind, each.key) for each in findings} == {
         (FindingKind.RANGE_OVERLAP, RecordKey(Topic(b"u/broken"))),
@@ -108,7 +108,7 @@ async def test_each_fault_is_found_on_its_record_also_across_pages(clients: Clie
 
 
 async def test_topic_that_was_made_after_the_scan_passed_is_no_finding(empty_store: MetadataStore) -> None:
-    await empty_store.subscriptions.create_subscription_data(TOPIC, READER, CONSUMED)
+    await empty_store.subscriptions.create(TOPIC, READER, CONSUMED)
     async with aclosing(pages(empty_store, list(FindingKind), None, lambda _: None)) as scanned:
         async for page in scanned:
             assert TOPIC in page.lone
@@ -121,7 +121,7 @@ async def test_unreadable_records_are_deleted_at_the_version_that_was_seen(
 ) -> None:
     store = empty_store
     await store_topic(store, TOPIC, 0)
-    await store.subscriptions.create_subscription_data(TOPIC, READER, CONSUMED)
+    await store.subscriptions.create(TOPIC, READER, CONSUMED)
     probe = await clients.probe(empty_place, store)
     broken: list[tuple[Any, RecordKey]] = [(OWNERSHIP, RecordKey(TOPIC)), (SUBSCRIPTIONS, KEY)]
     for kind, key in broken:
@@ -161,38 +161,38 @@ async def test_unreadable_ledger_ranges_are_never_deleted(
 async def test_release_of_a_dead_owner_shuts_out_what_it_may_have_sent(empty_store: MetadataStore) -> None:
     """A range write that the dead hub has sent is refused, as after a takeover, although the next claim is none."""
     store = empty_store
-    seen_by_the_dead = await store.persistence.write_topic_persistence_info(TOPIC, BROKEN, NEW)
-    await store.ownership.write_owner_info(TOPIC, DEAD, NEW)
-    owner = await store.ownership.read_owner_info(TOPIC)
+    seen_by_the_dead = await store.persistence.write(TOPIC, BROKEN, NEW)
+    await store.ownership.write(TOPIC, DEAD, NEW)
+    owner = await store.ownership.read(TOPIC)
     assert owner is not None
     assert await release_dead_owner(store, TOPIC, owner, Renewals()) is RepairResult.REPAIRED
-    assert await store.ownership.read_owner_info(TOPIC) is None
-    kept = await store.persistence.read_topic_persistence_info(TOPIC)
+    assert await store.ownership.read(TOPIC) is None
+    kept = await store.persistence.read(TOPIC)
     assert kept is not None
     assert kept.value == BROKEN
     with pytest.raises(BadVersionError):
-        await store.persistence.write_topic_persistence_info(TOPIC, LedgerRanges(), seen_by_the_dead)
+        await store.persistence.write(TOPIC, LedgerRanges(), seen_by_the_dead)
     assert await release_dead_owner(store, TOPIC, owner, Renewals()) is RepairResult.CHANGED
 
 
 async def test_release_leaves_an_owner_alone_that_took_over_meanwhile(empty_store: MetadataStore) -> None:
     store = empty_store
-    await store.persistence.write_topic_persistence_info(TOPIC, BROKEN, NEW)
-    await store.ownership.write_owner_info(TOPIC, DEAD, NEW)
-    owner = await store.ownership.read_owner_info(TOPIC)
+    await store.persistence.write(TOPIC, BROKEN, NEW)
+    await store.ownership.write(TOPIC, DEAD, NEW)
+    owner = await store.ownership.read(TOPIC)
     assert owner is not None
-    taken = await store.ownership.write_owner_info(TOPIC, samples.hub(3), owner.version)
+    taken = await store.ownership.write(TOPIC, samples.hub(3), owner.version)
     before = await _version(store)
     assert await release_dead_owner(store, TOPIC, owner, Renewals()) is RepairResult.CHANGED
     assert await _version(store) == before
-    now = await store.ownership.read_owner_info(TOPIC)
+    now = await store.ownership.read(TOPIC)
     assert now is not None
     assert now.version == taken
 
 
 async def test_release_of_a_topic_without_ranges_deletes_the_owner_alone(empty_store: MetadataStore) -> None:
-    await empty_store.ownership.write_owner_info(TOPIC, DEAD, NEW)
-    owner = await empty_store.ownership.read_owner_info(TOPIC)
+    await empty_store.ownership.write(TOPIC, DEAD, NEW)
+    owner = await empty_store.ownership.read(TOPIC)
     assert owner is not None
     assert await release_dead_owner(empty_store, TOPIC, owner, Renewals()) is RepairResult.REPAIRED
     assert [topic async for topic in empty_store.topics()] == []
@@ -202,11 +202,11 @@ async def test_release_of_a_topic_without_ranges_deletes_the_owner_alone(empty_s
 
 async def test_pointer_is_reset_and_nothing_else(empty_store: MetadataStore) -> None:
     store = empty_store
-    await store.subscriptions.create_subscription_data(TOPIC, READER, CONSUMED)
+    await store.subscriptions.create(TOPIC, READER, CONSUMED)
     (finding,) = await found(store)
     assert finding.record is not None
     assert await reset_pointer(store, KEY, finding.record) is RepairResult.REPAIRED
-    now = await store.subscriptions.read_subscription_data(TOPIC, READER)
+    now = await store.subscriptions.read(TOPIC, READER)
     assert now is not None
     assert now.value == Data(preferences=CONSUMED.preferences, state=State())
     # It was seen at another version than it has now.
@@ -214,20 +214,20 @@ async def test_pointer_is_reset_and_nothing_else(empty_store: MetadataStore) -> 
     assert await make_topic(store, TOPIC) is RepairResult.REPAIRED
     assert await make_topic(store, TOPIC) is RepairResult.CHANGED
     assert await found(store) == []
-    await store.subscriptions.delete_subscription_data(TOPIC, READER, now.version)
+    await store.subscriptions.delete(TOPIC, READER, now.version)
     assert await reset_pointer(store, KEY, finding.record) is RepairResult.CHANGED
     with pytest.raises(NoRecordError):
-        await store.subscriptions.delete_subscription_data(TOPIC, READER, now.version)
+        await store.subscriptions.delete(TOPIC, READER, now.version)
 
 
 async def test_renewed_ranges_are_known_to_be_as_they_were_seen(empty_store: MetadataStore) -> None:
     store, renewals = empty_store, Renewals()
-    first = await store.persistence.write_topic_persistence_info(TOPIC, BROKEN, NEW)
+    first = await store.persistence.write(TOPIC, BROKEN, NEW)
     assert renewals.of(TOPIC, first) == first
     for _ in range(2):
         assert await renewals.renew(store, TOPIC)
         assert renewals.of(TOPIC, first) == await _version(store) != first
-    written = await store.persistence.write_topic_persistence_info(TOPIC, BROKEN, await _version(store))
+    written = await store.persistence.write(TOPIC, BROKEN, await _version(store))
     assert await renewals.renew(store, TOPIC)  # Somebody wrote between: what was seen at first is not known any more.
     assert renewals.of(TOPIC, first) == first
     assert renewals.of(TOPIC, written) == await _version(store)

@@ -142,7 +142,7 @@ async def test_pages_join_without_a_gap(number: int, small_pages: MetadataStore)
     listed = await _all(small_pages.subscriptions.read_subscriptions(Topic(b"topic")))
     assert len(listed) == number
     for name, record in listed:
-        assert record == await small_pages.subscriptions.read_subscription_data(Topic(b"topic"), name)
+        assert record == await small_pages.subscriptions.read(Topic(b"topic"), name)
     assert [name for name, _ in listed] == [
         name async for name, _ in small_pages.subscriptions.read_subscriptions(Topic(b"topic"))
     ]

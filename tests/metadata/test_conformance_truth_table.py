@@ -232,7 +232,7 @@ async def test_update_and_replacement_with_new_are_no_argument(
     before = await probe.cells(subscription.kind, key)
     for refused in (key, absent):
         assert refused.subscriber is not None
-        for write in (store.subscriptions.update_subscription_data, store.subscriptions.replace_subscription_data):
+        for write in (store.subscriptions.update, store.subscriptions.replace):
             with pytest.raises(InvalidArgumentError, match="create"):
                 await write(refused.topic, refused.subscriber, subscription.value(2), NEW)
     assert await probe.cells(subscription.kind, key) == before

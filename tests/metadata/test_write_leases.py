@@ -39,9 +39,9 @@ async def test_writes_are_refused_and_reads_go_on() -> None:
     lease = Lease()
     async with await open_metadata("sqlite://", StoreOptions(gather=True)) as store:
         leased = store.leased(lease).ownership
-        version = await leased.write_owner_info(TOPIC, HUB, NEW)
+        version = await leased.write(TOPIC, HUB, NEW)
         lease.left_s = 0.0
-        for refused in (leased.write_owner_info(TOPIC, HUB, version), leased.delete_owner_info(TOPIC, version)):
+        for refused in (leased.write(TOPIC, HUB, version), leased.delete(TOPIC, version)):
             with pytest.raises(MetadataUnavailableError, match=NO_LEASE) as failure:
                 await refused
             assert failure.value.definite
@@ -51,12 +51,12 @@ async def test_writes_are_refused_and_reads_go_on() -> None:
         assert [type(each.error) for each in outcomes] == [
             type(None), MetadataUnavailableError, type(None), MetadataUnavailableError
         ]  # fmt: skip
-        found = await leased.read_owner_info(TOPIC)
+        found = await leased.read(TOPIC)
         assert found is not None
         assert outcomes[0].record == outcomes[2].record == found
         assert found.version == version
         # Nobody else's writes are held up.
-        await store.ownership.delete_owner_info(TOPIC, version)
+        await store.ownership.delete(TOPIC, version)
         assert store.conflicts == 0
 
 
@@ -66,13 +66,13 @@ async def test_a_write_that_waited_begins_under_the_lease_of_that_moment() -> No
     gate = WriteGate(clock, 30.0)
     async with await open_metadata("sqlite://", StoreOptions(gather=True, gate=gate)) as store:
         gate.hold()
-        writing = asyncio.create_task(store.leased(lease).ownership.write_owner_info(TOPIC, HUB, NEW))
-        await store.ownership.read_owner_info(TOPIC)
+        writing = asyncio.create_task(store.leased(lease).ownership.write(TOPIC, HUB, NEW))
+        await store.ownership.read(TOPIC)
         lease.left_s = 0.0
         gate.open()
         with pytest.raises(MetadataUnavailableError, match=NO_LEASE):
             await writing
-        assert await store.ownership.read_owner_info(TOPIC) is None
+        assert await store.ownership.read(TOPIC) is None
 
 
 class AttemptingTable(TableOver[HubInfo]):

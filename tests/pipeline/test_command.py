@@ -43,7 +43,7 @@ RESULTS = CHECKOUT / "benchmarks" / "results"
 def _change(store_url: str, topic: bytes, subscriber: bytes, consumed: int) -> None:
     async def change(store: MetadataStore) -> None:
         data = SubscriptionData(state=SubscriptionState(MessageSeqId(consumed)))
-        await store.subscriptions.update_subscription_data(Topic(topic), SubscriberId(subscriber), data, ANY)
+        await store.subscriptions.update(Topic(topic), SubscriberId(subscriber), data, ANY)
 
     with_store(store_url, change)
 
@@ -350,7 +350,7 @@ def test_overwriting_changes_nothing_where_any_table_is_full(run: Run, tmp_path:
 
 
 async def _subscribe(store: MetadataStore) -> None:
-    await store.subscriptions.create_subscription_data(Topic(b"lone"), SubscriberId(b"me"), SubscriptionData())
+    await store.subscriptions.create(Topic(b"lone"), SubscriberId(b"me"), SubscriptionData())
 
 
 @pytest.mark.full
@@ -386,8 +386,8 @@ def test_copies_say_what_they_lack(run: Run, tmp_path: Path) -> None:
 
     async def fill(store: MetadataStore) -> None:
         newer = LedgerRanges(unknown=UnknownFields("msgpack", packb({"zz": 1})))
-        await store.persistence.write_topic_persistence_info(Topic(b"newer"), newer, NEW)
-        await store.persistence.write_topic_persistence_info(Topic(b"plain"), LedgerRanges(), NEW)
+        await store.persistence.write(Topic(b"newer"), newer, NEW)
+        await store.persistence.write(Topic(b"plain"), LedgerRanges(), NEW)
 
     with_store(source, fill)
     lost = {"ledgers": 1}

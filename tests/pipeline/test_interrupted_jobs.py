@@ -35,7 +35,7 @@ def _filled(folder: Path) -> str:
         writes = [Write(RecordKey(Topic(b"topic-%05d" % number)), LedgerRanges(), NEW) for number in range(TOPICS)]
         for outcome in await store.persistence.apply(writes):
             outcome.check()
-        await store.ownership.write_owner_info(Topic(b"topic-00000"), HubInfo(host="h", port=1), NEW)
+        await store.ownership.write(Topic(b"topic-00000"), HubInfo(host="h", port=1), NEW)
 
     with_store(url, fill)
     return url

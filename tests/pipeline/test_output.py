@@ -28,7 +28,7 @@ def lossy(run: Run, tmp_path: Path) -> Path:
 
     async def fill(store: MetadataStore) -> None:
         newer = LedgerRanges(unknown=UnknownFields("msgpack", packb({"zz": 1})))
-        await store.persistence.write_topic_persistence_info(Topic(b"newer"), newer, NEW)
+        await store.persistence.write(Topic(b"newer"), newer, NEW)
 
     with_store(source, fill)
     run("snapshot", source, tmp_path / "lossy")

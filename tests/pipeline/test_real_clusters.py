@@ -46,7 +46,7 @@ def _registered(zookeeper: str, prefix: str) -> Iterator[HubInfo]:
 def _own(url: str, owners: dict[bytes, HubInfo]) -> None:
     async def own(store: MetadataStore) -> None:
         for topic, hub in owners.items():
-            await store.ownership.write_owner_info(Topic(topic), hub, NEW)
+            await store.ownership.write(Topic(topic), hub, NEW)
 
     with_store(url, own)
 
@@ -80,7 +80,7 @@ def test_ledgers_of_a_standalone_hub_are_held_against_its_records(run: Run, tmp_
         store, data = pair.admin.url, pair.hub.data
 
     async def forget(opened: MetadataStore) -> None:
-        await opened.persistence.delete_topic_persistence_info(Topic(b"us/forgotten"), ANY)
+        await opened.persistence.delete(Topic(b"us/forgotten"), ANY)
 
     with_store(store, forget)
     set_ranges(store, "eu/lost", ranges((1 << 63, 1, 5)))

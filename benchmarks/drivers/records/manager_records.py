@@ -30,12 +30,12 @@ class ManagerRecords:
         return Topic(topic)
 
     async def read(self, key: Topic) -> Version | None:
-        found = await self._subscriptions.read_subscription_data(key, SUBSCRIBER)
+        found = await self._subscriptions.read(key, SUBSCRIBER)
         return None if found is None else found.version
 
     async def create(self, key: Topic) -> Version | None:
         try:
-            return await self._subscriptions.create_subscription_data(key, SUBSCRIBER, DATA)
+            return await self._subscriptions.create(key, SUBSCRIBER, DATA)
         except BadVersionError:
             return None
 
@@ -43,8 +43,8 @@ class ManagerRecords:
         manager = self._subscriptions
         try:
             if part:
-                return True, await manager.update_subscription_data(key, SUBSCRIBER, _STATE_ONLY, version)
-            return True, await manager.replace_subscription_data(key, SUBSCRIBER, DATA, version)
+                return True, await manager.update(key, SUBSCRIBER, _STATE_ONLY, version)
+            return True, await manager.replace(key, SUBSCRIBER, DATA, version)
         except BadVersionError as exc:
             return False, exc.current_version
         except NoRecordError:

@@ -134,7 +134,7 @@ async def _fill(url: str, topics: int, *, is_nested: bool, progress: Progress) -
     async with await open_metadata(url, OPTIONS) as store:
         # Topics are made in this order, a few batches at a time: with the last one, all are there.
         last = topic_of(topics - 1, is_nested=is_nested)
-        if await store.persistence.read_topic_persistence_info(last) is None:
+        if await store.persistence.read(last) is None:
             progress(f"filling {url} with {topics:,} topics")
             await _load(store, topics, is_nested=is_nested, progress=progress)
 

@@ -115,7 +115,7 @@ async def _fill(url: str, workload: Workload, progress: Callable[[str], None]) -
     task = FillTask(first=0, last=workload.topics, subscribers=workload.subscribers, is_released=True)
     last = Dataset(topics=workload.topics, subscribers=workload.subscribers, drawn=1).topic(workload.topics - 1)
     async with await open_metadata(url, OPTIONS) as store:
-        if await store.persistence.read_topic_persistence_info(last) is None:
+        if await store.persistence.read(last) is None:
             progress(f"filling {url} with {task.records:,} records")
             _, why = await fill(store, task)
             if why is not None:

@@ -35,7 +35,7 @@ async def read_owners(url: str, prefix: str, topics: Iterable[int]) -> Owners:
 
         async def read(topic: int) -> HubInfo | None:
             async with room:
-                record = await store.ownership.read_owner_info(_name(prefix, topic))
+                record = await store.ownership.read(_name(prefix, topic))
             return None if record is None else record.value
 
         asked = list(topics)

@@ -149,7 +149,7 @@ ledger.add_command(delete_orphans)
 
 async def ranges_of(store: MetadataStore, topic: Topic) -> TopicPositions:
     """Return what a topic's record says of its ledgers. Raises CommandError if there is no such topic."""
-    kept = await store.persistence.read_topic_persistence_info(topic)
+    kept = await store.persistence.read(topic)
     if kept is None:
         raise missing_topic(topic)
     return TopicPositions(kept.value.ranges)

@@ -110,7 +110,7 @@ def _delete(
         return str(told["version"])
 
     async def delete(store: MetadataStore) -> None:
-        await store.subscriptions.delete_subscription_data(access.topic, access.subscriber, found.version)
+        await store.subscriptions.delete(access.topic, access.subscriber, found.version)
 
     with_store_to_write(access.settings, delete)
     return str(found.version)

@@ -97,7 +97,7 @@ def show_subscription(settings: Settings, topic: Topic, subscriber: SubscriberId
     output = settings.writer()
 
     async def show(store: MetadataStore) -> None:
-        found = await store.subscriptions.read_subscription_data(topic, subscriber)
+        found = await store.subscriptions.read(topic, subscriber)
         if found is None:
             await check_topic(store, topic)
             raise missing_subscription(topic, subscriber)
@@ -128,10 +128,10 @@ for command in (delete_subscription, reset_pointer, seek_pointer, show_lag):
 
 async def _make_topic(store: MetadataStore, topic: Topic) -> bool:
     """Create `topic` unless it exists; say whether it did not."""
-    if await store.persistence.read_topic_persistence_info(topic) is not None:
+    if await store.persistence.read(topic) is not None:
         return False
     try:
-        await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+        await store.persistence.write(topic, LedgerRanges(), NEW)
     except TopicPersistenceInfoExistsError:
         return False
     return True

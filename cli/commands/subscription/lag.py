@@ -118,7 +118,7 @@ def _write_from_hub(endpoint: AdminEndpoint, url: str, topic: Topic, selection: 
 def _write_from_store(settings: Settings, topic: Topic, selection: Selection, output: Output) -> None:
     async def write(store: MetadataStore) -> None:
         await check_topic(store, topic)
-        kept = await store.persistence.read_topic_persistence_info(topic)
+        kept = await store.persistence.read(topic)
         last_id = _last_id(topic, TopicPositions(() if kept is None else kept.value.ranges))
 
         def row(subscriber: SubscriberId, found: Versioned[SubscriptionData]) -> dict[str, Any]:

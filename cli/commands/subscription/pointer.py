@@ -164,9 +164,7 @@ def _write(access: SubscriptionAccess, stored: StoredSubscription, consumed: int
     data = SubscriptionData(state=SubscriptionState(MessageSeqId(consumed, remote)))
 
     async def write(store: MetadataStore) -> Version:
-        return await store.subscriptions.update_subscription_data(
-            access.topic, access.subscriber, data, stored.found.version
-        )
+        return await store.subscriptions.update(access.topic, access.subscriber, data, stored.found.version)
 
     return with_store_to_write(access.settings, write)
 

@@ -157,7 +157,7 @@ def _look(
     if not offline:
         owner = OwnerFinder(settings, cluster, admin).find(topic)
         return None if owner.state is OwnerState.NONE else owner
-    record = with_store(settings, lambda store: store.ownership.read_owner_info(topic))
+    record = with_store(settings, lambda store: store.ownership.read(topic))
     if record is None:
         return None
     return TopicOwner(topic=topic, exists=True, record=record, state=OwnerState.UNKNOWN, why="nobody was asked")
@@ -198,8 +198,8 @@ def _released(settings: Settings, topic: Topic) -> TopicRecords:
 async def read_topic(store: MetadataStore, topic: Topic) -> TopicRecords:
     """Read the records of `topic`, and count its subscriptions."""
     # The persistence record comes first: whatever is made after it was read makes its version stale.
-    persistence = await store.persistence.read_topic_persistence_info(topic)
-    owner = await store.ownership.read_owner_info(topic)
+    persistence = await store.persistence.read(topic)
+    owner = await store.ownership.read(topic)
     subscriptions = await store.subscriptions.count_subscriptions(topic)
     return TopicRecords(topic=topic, persistence=persistence, owner=owner, subscriptions=subscriptions)
 
@@ -229,7 +229,7 @@ class LastRecord:
                 self.endpoint = None  # It is of a release before this one.
             else:
                 return
-        await store.persistence.delete_topic_persistence_info(topic, persistence.version)
+        await store.persistence.delete(topic, persistence.version)
 
 
 async def delete_topic(
@@ -248,7 +248,7 @@ async def delete_topic(
 
 async def _delete_records(store: MetadataStore, found: TopicRecords, last: LastRecord) -> None:
     if found.owner is not None:
-        await store.ownership.delete_owner_info(found.topic, found.owner.version)
+        await store.ownership.delete(found.topic, found.owner.version)
     await last.delete(store)
 
 

@@ -150,4 +150,4 @@ def _without_owner(owner: TopicOwner) -> ReleaseResult:
 
 
 def _record_of(settings: Settings, topic: Topic) -> Versioned[HubInfo] | None:
-    return with_store(settings, lambda store: store.ownership.read_owner_info(topic))
+    return with_store(settings, lambda store: store.ownership.read(topic))

@@ -118,7 +118,7 @@ def _read_store(
     """Return the ranges of a topic, and, if wanted, the lowest consume pointer and how many subscriptions there are."""
 
     async def read(store: MetadataStore) -> tuple[Versioned[LedgerRanges] | None, int, int]:
-        kept = await store.persistence.read_topic_persistence_info(topic)
+        kept = await store.persistence.read(topic)
         lowest, count = 0, 0
         if with_subscriptions:
             async for _, found in store.subscriptions.read_subscriptions(topic):

@@ -87,7 +87,7 @@ async def test_all_clients_of_hbase_write_the_same_records(servers: RunningServe
         assert len(updated) == 20
         assert len(topics) > len(updated), "nothing was created"
         for topic in (*updated, *topics[-5:]):
-            found = await store.subscriptions.read_subscription_data(topic, SUBSCRIBER)
+            found = await store.subscriptions.read(topic, SUBSCRIBER)
             assert found is not None
             assert found.value == DATA
 

@@ -78,7 +78,7 @@ def _is_gone(pid: int) -> bool:
 async def _topics(store: Path, *, plant: bool = False) -> list[Topic]:
     async with await open_metadata(f"sqlite://{store}") as opened:
         if plant:
-            await opened.persistence.write_topic_persistence_info(PLANTED, LedgerRanges(), NEW)
+            await opened.persistence.write(PLANTED, LedgerRanges(), NEW)
         return [topic async for topic in opened.topics()]
 
 

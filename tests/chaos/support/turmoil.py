@@ -119,9 +119,9 @@ class Healing:
         options = StoreOptions(operation_timeout_s=2.0)
         async with await open_metadata(self.hubs.metadata, options) as store:
             await asyncio.gather(
-                *(store.ownership.read_owner_info(each) for each in topics),
-                *(store.persistence.read_topic_persistence_info(each) for each in topics),
-                *(store.subscriptions.read_subscription_data(each, _ANYBODY) for each in topics),
+                *(store.ownership.read(each) for each in topics),
+                *(store.persistence.read(each) for each in topics),
+                *(store.subscriptions.read(each, _ANYBODY) for each in topics),
             )
 
     async def measure(self, fault: Fault, clock_from: float) -> None:

@@ -51,7 +51,7 @@ async def test_what_is_on_its_way_when_a_run_is_cancelled_is_removed_too(tmp_pat
             if operation == "create topic":
                 await until(lambda: topics.used > used, "the run has begun")
             for _ in range(5):
-                assert await store.ownership.read_owner_info(topics.topic(0)) is None  # Its writes are on their way.
+                assert await store.ownership.read(topics.topic(0)) is None  # Its writes are on their way.
             measuring.cancel()
             # Late enough that the removal would have looked before, if it did not wait.
             asyncio.get_running_loop().call_later(0.5, other.rollback)

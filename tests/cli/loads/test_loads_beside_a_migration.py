@@ -57,7 +57,7 @@ def test_write_during_which_the_store_was_frozen_is_not_taken_for_done(url: str,
         watch = FreezeWatch(store.named_records, SystemClock())
 
         async def write() -> None:
-            await store.persistence.write_topic_persistence_info(Topic(b"news"), LedgerRanges(), NEW)
+            await store.persistence.write(Topic(b"news"), LedgerRanges(), NEW)
             await _become(store, state)
 
         with pytest.raises(StoreFrozenError, match=r"sqlite:///new\.db"):
@@ -214,7 +214,7 @@ def test_single_change_that_a_freeze_overtook_is_not_told_as_done(
         monkeypatch.setenv(name, value)
 
     async def change(store: MetadataStore) -> None:
-        await store.persistence.write_topic_persistence_info(Topic(b"news"), LedgerRanges(), NEW)
+        await store.persistence.write(Topic(b"news"), LedgerRanges(), NEW)
         await _become(store, FreezeState.FROZEN)
 
     with pytest.raises(CommandError, match="of what was under way that is not known") as refusal:

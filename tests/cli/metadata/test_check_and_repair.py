@@ -149,7 +149,7 @@ def test_prefix_and_kind_and_limit_narrow_a_check(anywhere: Admin) -> None:
 def test_owners_that_live_and_what_they_serve_is_left(anywhere: Admin, alive: HubInfo) -> None:
     async def own(store: MetadataStore) -> None:
         for name in (b"f/lone", b"f/twice"):
-            await store.ownership.write_owner_info(Topic(name), alive, NEW)
+            await store.ownership.write(Topic(name), alive, NEW)
 
     plant(anywhere.url)
     in_store(anywhere.url, own)
@@ -217,7 +217,7 @@ def test_all_formats_agree(admin: Admin, command: str) -> None:
 
 def test_check_of_odd_names_agrees_in_all_formats(admin: Admin) -> None:
     async def write(store: MetadataStore) -> None:
-        await store.ownership.write_owner_info(Topic(b"odd\x00\xff"), DEAD, NEW)
+        await store.ownership.write(Topic(b"odd\x00\xff"), DEAD, NEW)
 
     in_store(admin.url, write)
     told = json.loads(admin.run("metadata", "check", "-o", "json").out)
@@ -270,7 +270,7 @@ def test_what_cannot_be_asked_ends_in_unknown(admin: Admin) -> None:
 
 def test_warnings_alone_are_a_warning(admin: Admin) -> None:
     async def write(store: MetadataStore) -> None:
-        await store.ownership.write_owner_info(Topic(b"news"), DEAD, NEW)
+        await store.ownership.write(Topic(b"news"), DEAD, NEW)
 
     in_store(admin.url, write)
     assert check(admin).code == WARNING
@@ -283,7 +283,7 @@ def test_unreadable_records_are_repaired_only_when_that_is_asked_for(admin: Admi
     plant_sound(admin.url, 3)
     admin.done("subscription", "create", "news", "reader")
     admin.done("subscription", "create", "news", "other")
-    in_store(admin.url, lambda store: store.ownership.write_owner_info(Topic(b"news"), DEAD, NEW))
+    in_store(admin.url, lambda store: store.ownership.write(Topic(b"news"), DEAD, NEW))
     admin.query("UPDATE ownership SET record = x'ff'")
     admin.query("UPDATE subscriptions SET state = x'ff' WHERE subscriber = CAST('reader' AS BLOB)")
     admin.query("UPDATE persistence SET record = x'ff' WHERE topic = CAST('sound/1' AS BLOB)")
@@ -297,7 +297,7 @@ def test_unreadable_records_are_repaired_only_when_that_is_asked_for(admin: Admi
     ran = repair(admin, "--yes")
     assert (ran.code, ran.rows) == (CRITICAL, [])
     assert "nothing to repair; left: 3, 3 of them critical" in ran.err
-    in_store(admin.url, lambda store: store.ownership.write_owner_info(Topic(b"sound/2"), DEAD, ANY))
+    in_store(admin.url, lambda store: store.ownership.write(Topic(b"sound/2"), DEAD, ANY))
     ran = repair(admin, "--yes")
     assert (ran.code, len(ran.rows)) == (CRITICAL, 4)
     assert "repaired 1; " in ran.err
@@ -405,8 +405,8 @@ def test_repair_that_is_killed_leaves_nothing_half_done(admin: Admin) -> None:
     async def write(store: MetadataStore) -> None:
         for number in range(_MANY):
             topic = Topic(b"k/%03d" % number)
-            await store.persistence.write_topic_persistence_info(topic, ranges((1, 1, 5), (1, 1, 5), (2, 6, None)), NEW)
-            await store.ownership.write_owner_info(topic, DEAD, NEW)
+            await store.persistence.write(topic, ranges((1, 1, 5), (1, 1, 5), (2, 6, None)), NEW)
+            await store.ownership.write(topic, DEAD, NEW)
 
     in_store(admin.url, write)
     sound, twice = ranges((1, 1, 5), (2, 6, None)), ranges((1, 1, 5), (1, 1, 5), (2, 6, None))
@@ -461,7 +461,7 @@ def test_earlier_starts_of_a_standalone_hub_are_dead_wherever_its_metadata_are(a
     anywhere.environment["HEDWIG_CLUSTER"] = ""
     owner = "--kind", "dead-owner"
     with listening_hub(anywhere.url) as first:
-        in_store(anywhere.url, lambda store: store.ownership.write_owner_info(Topic(b"now"), first, NEW))
+        in_store(anywhere.url, lambda store: store.ownership.write(Topic(b"now"), first, NEW))
         assert anywhere.run("metadata", "check", *owner).code == OK
 
     async def start_again(store: MetadataStore) -> int:

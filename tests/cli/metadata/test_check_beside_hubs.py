@@ -161,7 +161,7 @@ def test_lone_subscription_gets_all_messages_of_the_topic_that_is_made_anew(pair
 
     async def write(store: MetadataStore) -> None:
         data = SubscriptionData(state=SubscriptionState(MessageSeqId(57)))
-        await store.subscriptions.create_subscription_data(Topic(topic.encode()), SubscriberId(b"reader"), data)
+        await store.subscriptions.create(Topic(topic.encode()), SubscriberId(b"reader"), data)
 
     in_store(pair.cluster, write)
     assert [row["result"] for row in _repair(pair.admin, prefix)] == ["repaired"]

@@ -284,7 +284,7 @@ async def test_ledger_that_came_on_record_after_the_look_is_kept(shelf: Shelf) -
     ledger_id = await asyncio.to_thread(shelf.put, "news")
     async with shelf.around() as around:
         (found,) = await _orphans(around)
-        await around.store.persistence.write_topic_persistence_info(Topic(b"news"), ranges((ledger_id, 1, 5)), NEW)
+        await around.store.persistence.write(Topic(b"news"), ranges((ledger_id, 1, 5)), NEW)
         repair = StoreRepair(around.store, around.verdicts, around.known)
         assert await repair.carry_out(found) is RepairResult.CHANGED
     assert await asyncio.to_thread(shelf.ids) == {ledger_id}
@@ -314,16 +314,14 @@ async def test_hub_that_slept_since_it_made_a_ledger_cannot_put_it_on_record_any
     orphan = await asyncio.to_thread(shelf.put, "news")
     async with shelf.around() as around:
         store: MetadataStore = around.store
-        known_to_the_sleeper = await store.persistence.write_topic_persistence_info(Topic(b"news"), ranges(), NEW)
+        known_to_the_sleeper = await store.persistence.write(Topic(b"news"), ranges(), NEW)
         if owner is not None:
-            await store.ownership.write_owner_info(Topic(b"news"), owner, NEW)
+            await store.ownership.write(Topic(b"news"), owner, NEW)
         (found,) = await _orphans(around)
         repair = StoreRepair(store, around.verdicts, around.known)
         assert await repair.carry_out(found) is RepairResult.REPAIRED
         with pytest.raises(BadVersionError):
-            await store.persistence.write_topic_persistence_info(
-                Topic(b"news"), ranges((orphan, 1, None)), known_to_the_sleeper
-            )
+            await store.persistence.write(Topic(b"news"), ranges((orphan, 1, None)), known_to_the_sleeper)
     assert await asyncio.to_thread(shelf.ids) == set()
 
 

@@ -65,7 +65,7 @@ class Move:
     async def create(self, name: bytes) -> None:
         """Change the source past the proxy."""
         async with await open_metadata(self.source) as store:
-            await store.persistence.write_topic_persistence_info(Topic(name), LedgerRanges(), NEW)
+            await store.persistence.write(Topic(name), LedgerRanges(), NEW)
 
 
 @pytest.fixture

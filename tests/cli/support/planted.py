@@ -87,12 +87,12 @@ def plant_sound(url: str, topics: int, owner: HubInfo | None = None) -> None:
     async def write(store: MetadataStore) -> None:
         for number in range(topics):
             topic = Topic(b"sound/%d" % number)
-            await store.persistence.write_topic_persistence_info(topic, ranges((number, 1, 5), (1000, 6, None)), NEW)
+            await store.persistence.write(topic, ranges((number, 1, 5), (1000, 6, None)), NEW)
             for index in range(number % 4):
                 data = SubscriptionData(state=SubscriptionState(MessageSeqId(index)))
-                await store.subscriptions.create_subscription_data(topic, SubscriberId(b"s-%d" % index), data)
+                await store.subscriptions.create(topic, SubscriberId(b"s-%d" % index), data)
             if owner is not None and number % 2:
-                await store.ownership.write_owner_info(topic, owner, NEW)
+                await store.ownership.write(topic, owner, NEW)
 
     in_store(url, write)
 
@@ -101,13 +101,13 @@ def plant(url: str) -> None:
     """Plant one fault of each kind that shows in the records alone; see FAULTS."""
 
     async def write(store: MetadataStore) -> None:
-        put = store.persistence.write_topic_persistence_info
+        put = store.persistence.write
         await put(Topic(b"f/dead"), ranges((1, 1, 5), (2, 6, None)), NEW)
-        await store.ownership.write_owner_info(Topic(b"f/dead"), DEAD, NEW)
-        await store.ownership.write_owner_info(Topic(b"f/dead-without-ranges"), DEAD, NEW)
+        await store.ownership.write(Topic(b"f/dead"), DEAD, NEW)
+        await store.ownership.write(Topic(b"f/dead-without-ranges"), DEAD, NEW)
         for subscriber, consumed in ((b"consumed", 57), (b"fresh", 0)):
             data = SubscriptionData(state=SubscriptionState(MessageSeqId(consumed)))
-            await store.subscriptions.create_subscription_data(Topic(b"f/lone"), SubscriberId(subscriber), data)
+            await store.subscriptions.create(Topic(b"f/lone"), SubscriberId(subscriber), data)
         await put(Topic(b"f/overlap"), ranges((3, 1, 5), (4, 5, None)), NEW)
         await put(Topic(b"f/gap"), ranges((5, 1, 5), (6, 8, None)), NEW)
         await put(Topic(b"f/twice"), ranges((7, 1, 5), (7, 1, 5), (8, 6, None)), NEW)
@@ -136,6 +136,6 @@ def set_ranges(url: str, topic: str, record: LedgerRanges) -> None:
     """Write the ranges of a topic, whatever is there."""
 
     async def write(store: MetadataStore) -> Any:
-        return await store.persistence.write_topic_persistence_info(Topic(topic.encode()), record, ANY)
+        return await store.persistence.write(Topic(topic.encode()), record, ANY)
 
     in_store(url, write)

@@ -105,8 +105,8 @@ def _record(url: str, topic: str, owner: HubInfo, starts_at: str | None) -> None
         async with await open_metadata(url) as store:
             if starts_at is not None:
                 await store.register_standalone("hub", starts_at)
-            await store.persistence.write_topic_persistence_info(Topic(topic.encode()), LedgerRanges(), NEW)
-            await store.ownership.write_owner_info(Topic(topic.encode()), owner, NEW)
+            await store.persistence.write(Topic(topic.encode()), LedgerRanges(), NEW)
+            await store.ownership.write(Topic(topic.encode()), owner, NEW)
 
     asyncio.run(write())
 

@@ -33,7 +33,7 @@ def topic() -> str:
 async def _own(url: str, name: str, hub: HubInfo) -> None:
     """Write an owner record, as a hub does that then dies."""
     async with await open_metadata(url) as store:
-        await store.ownership.write_owner_info(Topic(name.encode()), hub, NEW)
+        await store.ownership.write(Topic(name.encode()), hub, NEW)
 
 
 # --------------------------------------------------------------------------------------------------------------- owner

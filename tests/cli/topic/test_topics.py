@@ -41,8 +41,8 @@ def _store(admin: Admin, work: Callable[[MetadataStore], Awaitable[Any]]) -> Any
 async def _populate(store: MetadataStore) -> None:
     closed = LedgerRange(ledger_id=3, start=1, end=MessageSeqId(10))
     ranges = LedgerRanges((closed, LedgerRange(ledger_id=4, start=11)))
-    await store.persistence.write_topic_persistence_info(NEWS, ranges, NEW)
-    await store.ownership.write_owner_info(NEWS, HUB, NEW)
+    await store.persistence.write(NEWS, ranges, NEW)
+    await store.ownership.write(NEWS, HUB, NEW)
     data = SubscriptionData(state=SubscriptionState(MessageSeqId(1)))
     keys = [RecordKey(NEWS, SubscriberId(b"s%03d" % number)) for number in range(600)]
     for outcome in await store.subscriptions.apply([Write(key, data, NEW) for key in keys]):
@@ -54,7 +54,7 @@ async def _populate(store: MetadataStore) -> None:
 
 def test_create_writes_an_empty_persistence_record_and_prints_its_version(admin: Admin) -> None:
     (row,) = admin.done("topic", "create", "news", "-o", "json").json["topics"]
-    found = _store(admin, lambda store: store.persistence.read_topic_persistence_info(NEWS))
+    found = _store(admin, lambda store: store.persistence.read(NEWS))
     assert found.value == LedgerRanges()
     assert row == {"topic": "news", "result": "created", "version": str(found.version)}
 
@@ -75,7 +75,7 @@ def test_show_names_everything_a_topic_has(admin: Admin) -> None:
     _store(admin, _populate)
     shown = admin.done("topic", "show", "news", "-o", "json", "--subscriptions", "2").json
     assert (shown["owner"], shown["owner_ssl_port"], shown["owner_epoch"]) == ("hub.example:4080", 9876, 7)
-    found = _store(admin, lambda store: store.ownership.read_owner_info(NEWS))
+    found = _store(admin, lambda store: store.ownership.read(NEWS))
     assert shown["owner_version"] == str(found.version)
     assert shown["ledgers"] == [{"ledger_id": 3, "start": 1, "end": 10}, {"ledger_id": 4, "start": 11, "end": None}]
     assert (shown["ledger_count"], shown["subscription_count"]) == (2, 600)
@@ -180,7 +180,7 @@ def test_delete_of_what_is_absent(admin: Admin) -> None:
 
 def test_delete_by_a_version_refuses_a_topic_that_changed(admin: Admin) -> None:
     (row,) = admin.done("topic", "create", "news", "-o", "ndjson").rows
-    _store(admin, lambda store: store.persistence.write_topic_persistence_info(NEWS, LedgerRanges(), ANY))
+    _store(admin, lambda store: store.persistence.write(NEWS, LedgerRanges(), ANY))
     ran = admin.run("topic", "delete", "news", "--yes", "--expected-version", row["version"])
     assert ran.code == 4
     current = admin.done("topic", "show", "news", "--columns", "version", "--no-header").out.strip()
@@ -189,7 +189,7 @@ def test_delete_by_a_version_refuses_a_topic_that_changed(admin: Admin) -> None:
 
 
 def test_leftovers_of_a_topic_can_be_seen_and_deleted(admin: Admin) -> None:
-    _store(admin, lambda store: store.ownership.write_owner_info(NEWS, HUB, NEW))
+    _store(admin, lambda store: store.ownership.write(NEWS, HUB, NEW))
     assert admin.done("topic", "show", "news", "-o", "json").json["version"] is None
     assert admin.done("topic", "list", "-o", "ndjson", "--columns", "topic,owner,ledgers,version").rows == [
         {"topic": "news", "owner": "hub.example:4080", "ledgers": None, "version": None}
@@ -227,12 +227,12 @@ def test_hub_that_claims_the_topic_meanwhile_keeps_it(admin: Admin, change: str)
         await _populate(store)
         found = await read_topic(store, NEWS)
         if change == "claim":
-            await store.ownership.write_owner_info(NEWS, HUB, ANY)
+            await store.ownership.write(NEWS, HUB, ANY)
         else:
-            await store.persistence.write_topic_persistence_info(NEWS, LedgerRanges(), ANY)
+            await store.persistence.write(NEWS, LedgerRanges(), ANY)
         with pytest.raises(BadVersionError):
             await delete_topic(store, found, _watch(store))
-        assert await store.persistence.read_topic_persistence_info(NEWS) is not None
+        assert await store.persistence.read(NEWS) is not None
 
     _store(admin, race)
 
@@ -246,9 +246,9 @@ def test_subscription_that_moves_meanwhile_is_deleted_where_it_stands(admin: Adm
         moves = 0
         for subscriber in [SubscriberId(b"s%03d" % number) for number in range(599, -1, -1)]:
             try:
-                current = await store.subscriptions.read_subscription_data(NEWS, subscriber)
+                current = await store.subscriptions.read(NEWS, subscriber)
                 if current is not None:
-                    await store.subscriptions.update_subscription_data(NEWS, subscriber, moved, current.version)
+                    await store.subscriptions.update(NEWS, subscriber, moved, current.version)
                     moves += 1
             except (BadVersionError, NoRecordError):
                 continue

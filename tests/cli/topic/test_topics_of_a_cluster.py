@@ -57,7 +57,7 @@ def _claim(pair: Pair, topic: str, hub: RunningHub) -> None:
 
 async def _own(url: str, name: str, hub: HubInfo) -> None:
     async with await open_metadata(url) as store:
-        await store.ownership.write_owner_info(Topic(name.encode()), hub, NEW)
+        await store.ownership.write(Topic(name.encode()), hub, NEW)
 
 
 def test_move_takes_a_topic_to_another_hub_and_back(pair: Pair, topic: str) -> None:

@@ -101,14 +101,14 @@ class PassedOn:
         self._rng = rng
         self.faults = 0
 
-    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
-        return await self._manager.read_owner_info(topic)
+    async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
+        return await self._manager.read(topic)
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
-        return await self._manager.write_owner_info(topic, hub, version)
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+        return await self._manager.write(topic, hub, version)
 
-    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
-        await self._manager.delete_owner_info(topic, version)
+    async def delete(self, topic: Topic, version: Version) -> None:
+        await self._manager.delete(topic, version)
 
     async def apply(self, operations: Sequence[Operation[HubInfo]]) -> list[Outcome[HubInfo]]:
         return await self._manager.apply(operations)
@@ -125,8 +125,8 @@ class PassedOn:
 class IgnoresVersions(PassedOn):
     """Writes whatever the version, at times."""
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
-        return await self._manager.write_owner_info(topic, hub, ANY if self._errs() else version)
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+        return await self._manager.write(topic, hub, ANY if self._errs() else version)
 
 
 class ReadsOfOld(PassedOn):
@@ -136,8 +136,8 @@ class ReadsOfOld(PassedOn):
         super().__init__(manager, rng)
         self._before: dict[Topic, Versioned[HubInfo] | None] = {}
 
-    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
-        found = await self._manager.read_owner_info(topic)
+    async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
+        found = await self._manager.read(topic)
         before = self._before.setdefault(topic, found)
         self._before[topic] = found
         return before if self._errs() else found
@@ -146,8 +146,8 @@ class ReadsOfOld(PassedOn):
 class DeniesWhatItDid(PassedOn):
     """Writes, and then says that it surely did not, at times."""
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
-        written = await self._manager.write_owner_info(topic, hub, version)
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+        written = await self._manager.write(topic, hub, version)
         if self._errs():
             raise MetadataUnavailableError("the store could not be asked")
         return written
@@ -156,22 +156,22 @@ class DeniesWhatItDid(PassedOn):
 class ForgetsWhatItDid(PassedOn):
     """Releases what it has just written, at times, and tells nobody."""
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
-        written = await self._manager.write_owner_info(topic, hub, version)
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+        written = await self._manager.write(topic, hub, version)
         if self._errs():
-            await self._manager.delete_owner_info(topic, written)
+            await self._manager.delete(topic, written)
         return written
 
 
 class LosesAnswers(PassedOn):
     """Writes or does not, and says that it does not know, at times. That is no fault."""
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         if self._errs():
             if self._rng.random() < 0.5:
-                await self._manager.write_owner_info(topic, hub, version)
+                await self._manager.write(topic, hub, version)
             raise UncertainStateError("sent, no answer")
-        return await self._manager.write_owner_info(topic, hub, version)
+        return await self._manager.write(topic, hub, version)
 
 
 async def _history_over(make: Callable[[TopicOwnershipManager, random.Random], PassedOn], directory: Path) -> Any:
@@ -215,10 +215,10 @@ class Answers(PassedOn):
 
     error: BaseException | None = None
 
-    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+    async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
         if self.error is not None:
             raise self.error
-        return await super().read_owner_info(topic)
+        return await super().read(topic)
 
 
 @pytest.fixture
@@ -238,22 +238,22 @@ async def test_every_answer_is_written_down_as_what_it_was(store: MetadataStore,
     path = tmp_path / "record"
     manager = Answers(store.ownership, random.Random(1))
     with RecordedOwnership(manager, "p", path) as records:
-        first = await records.write_owner_info(topic, me, NEW)
+        first = await records.write(topic, me, NEW)
         with pytest.raises(BadVersionError):
-            await records.write_owner_info(topic, other, NEW)
-        second = await records.write_owner_info(topic, other, first)
+            await records.write(topic, other, NEW)
+        second = await records.write(topic, other, first)
         outcomes = await records.apply(
             [Read(RecordKey(topic)), Write(RecordKey(topic), me, first), Delete(RecordKey(topic), first)]
         )
         assert [outcome.error is None for outcome in outcomes] == [True, False, False]
-        await records.delete_owner_info(topic, second)
+        await records.delete(topic, second)
         [gone] = await records.apply([Delete(RecordKey(topic), second)])
         assert gone.error is not None
-        assert await records.read_owner_info(topic) is None
+        assert await records.read(topic) is None
         for error in (MetadataUnavailableError("no"), UncertainStateError("who knows"), asyncio.CancelledError()):
             manager.error = error
             with pytest.raises(type(error)):
-                await records.read_owner_info(topic)
+                await records.read(topic)
         manager.error = None
         assert [name async for name in records.topics()] == []
     owner = Owner("other:2:5", 0)
@@ -276,7 +276,7 @@ async def test_half_a_line_of_a_killed_process_counts_as_not_written(store: Meta
     path = tmp_path / "record"
     topic, me = as_topic(b"t"), HubInfo(host="me", port=1)
     with RecordedOwnership(store.ownership, "p", path) as records:
-        await records.write_owner_info(topic, me, NEW)
+        await records.write(topic, me, NEW)
     whole = path.read_bytes()
     for size in range(len(whole) + 1):
         path.write_bytes(whole[:size])

@@ -264,7 +264,7 @@ async def test_a_topic_is_released_and_owned_anew_when_it_is_used(start: Start) 
     run = await start()
     await run.client.publish(NAMES[2], b"first")
     assert await run.post("/release?topic=news") == {"topic": "news", "released": True}
-    assert await run.hub.metadata.ownership.read_owner_info(NAMES[2]) is None
+    assert await run.hub.metadata.ownership.read(NAMES[2]) is None
     told = await run.ask("GET", "/topics/news")
     assert (told.status, "does not own topic 'news'" in told.json["error"]) == (404, True)
     assert (await run.client.publish(NAMES[2], b"second")).local == 2
@@ -286,22 +286,22 @@ async def test_a_topic_is_deleted_with_the_ledgers_on_its_record_and_no_others(s
         assert (told.status, told.json["reason"]) == (404 if reason == "no topic" else 409, reason), told
 
     before = await ledgers()
-    found = await persistence.read_topic_persistence_info(NAMES[0])
+    found = await persistence.read(NAMES[0])
     assert found is not None
     await refused(found.version, "owned")
     await run.post("/release?topic=a")
-    former, found = found, await persistence.read_topic_persistence_info(NAMES[0])
+    former, found = found, await persistence.read(NAMES[0])
     assert found is not None
     await refused(found.version, "subscribed")
     assert await ledgers() == before
     subscriptions = run.hub.metadata.subscriptions
     ((subscriber, subscription),) = [each async for each in subscriptions.read_subscriptions(NAMES[0])]
-    await subscriptions.delete_subscription_data(NAMES[0], subscriber, subscription.version)
+    await subscriptions.delete(NAMES[0], subscriber, subscription.version)
     await refused(former.version, "version")  # The release wrote where its ledger ends.
     assert await ledgers() == before
     told = await run.post(f"/delete-topic?topic=a&version={found.version}")
     assert told == {"topic": "a", "deleted": True, "ledgers": 1}
-    assert await persistence.read_topic_persistence_info(NAMES[0]) is None
+    assert await persistence.read(NAMES[0]) is None
     await until(lambda: run.hub.deletions.waiting == 0, "the deletions")
     assert await ledgers() == before - {found.value.ranges[0].ledger_id}
     await refused(found.version, "no topic")
@@ -315,7 +315,7 @@ async def test_who_publishes_while_a_topic_is_deleted_finds_the_old_one_or_a_new
         topic = Topic(b"news/%d" % number)
         await run.client.publish(topic, b"message")
         await run.post(f"/release?topic=news/{number}")
-        found = await run.hub.metadata.persistence.read_topic_persistence_info(topic)
+        found = await run.hub.metadata.persistence.read(topic)
         assert found is not None
         asked = asyncio.create_task(run.ask("POST", f"/delete-topic?topic=news/{number}&version={found.version}"))
         for _ in range(number):
@@ -330,13 +330,13 @@ async def test_a_topic_is_not_deleted_while_nothing_may_be_written(start: Start)
     run = await start()
     await run.client.publish(NAMES[0], b"message")
     await run.post("/release?topic=a")
-    found = await run.hub.metadata.persistence.read_topic_persistence_info(NAMES[0])
+    found = await run.hub.metadata.persistence.read(NAMES[0])
     assert found is not None
     run.hub.freezing._gate.close("frozen for a test")
     told = await run.ask("POST", f"/delete-topic?topic=a&version={found.version}")
     run.hub.freezing._gate.open()
     assert (told.status, told.json["error"]) == (503, "frozen for a test")
-    assert await run.hub.metadata.persistence.read_topic_persistence_info(NAMES[0]) == found
+    assert await run.hub.metadata.persistence.read(NAMES[0]) == found
 
 
 async def test_only_ledgers_that_no_record_names_or_will_are_deleted_when_asked(start: Start) -> None:

@@ -67,7 +67,7 @@ async def _next_ids(opened: Subscription, count: int) -> list[int]:
 
 
 async def _stored(run: RunHub) -> int:
-    found = await run.hub.metadata.subscriptions.read_subscription_data(T, S)
+    found = await run.hub.metadata.subscriptions.read(T, S)
     assert found is not None
     assert found.value.state is not None
     return found.value.state.consumed.local
@@ -92,7 +92,7 @@ async def test_a_subscription_goes_on_where_it_was_put(start: Start, to: str, co
     run = await start()
     await _with_a_detached_reader(run, 5, 3)
     told = await run.post(f"{SEEK}&to={to}")
-    found = await run.hub.metadata.subscriptions.read_subscription_data(T, S)
+    found = await run.hub.metadata.subscriptions.read(T, S)
     assert found is not None
     assert told == {
         "topic": "news",
@@ -168,7 +168,7 @@ async def test_a_pointer_that_could_not_be_stored_is_not_written_over_a_seek(sta
     await opened.consume(MessageSeqId(5))
     await run.wait("/lag?topic=news", lambda lag: lag["subscriptions"][0]["consumed"] == 5, "it is consumed")
     state = SubscriptionData(state=SubscriptionState(MessageSeqId(1)))
-    await run.hub.metadata.subscriptions.update_subscription_data(T, S, state, ANY)
+    await run.hub.metadata.subscriptions.update(T, S, state, ANY)
     assert (await run.post(f"{SEEK}&to=2&force=on"))["consumed"] == 2
     await run.post("/release?topic=news")
     assert await _stored(run) == 2
@@ -291,7 +291,7 @@ async def test_a_subscription_is_deleted_and_its_reader_told(start: Start) -> No
     assert (await run.post(f"{path}&force=on"))["deleted"] is True
     with pytest.raises(SubscriptionClosedError):
         await _next_ids(opened, 10)
-    assert await run.hub.metadata.subscriptions.read_subscription_data(T, S) is None
+    assert await run.hub.metadata.subscriptions.read(T, S) is None
     assert (await run.get("/lag?topic=news"))["count"] == 0
     assert (await run.ask("POST", path)).status == 404
 
@@ -302,7 +302,7 @@ async def test_a_subscription_is_deleted_and_its_reader_told(start: Start) -> No
 async def test_a_hub_claims_a_topic_when_it_is_asked(start: Start) -> None:
     run = await start()
     told = await run.post("/claim?topic=news")
-    found = await run.hub.metadata.ownership.read_owner_info(T)
+    found = await run.hub.metadata.ownership.read(T)
     assert found is not None
     assert told == {"topic": "news", "claimed": True, "owner": run.hub.me.address, "owner_version": str(found.version)}
     assert await run.post("/claim?topic=news") == told

@@ -84,7 +84,7 @@ async def test_message_that_another_hub_recovered_is_delivered_where_its_publish
     await until(lambda: not len(first.topics), "the topic is given up")
     assert (await first.ledgers.stats()).open_ledgers == 0
     await asyncio.to_thread(heal, ward)
-    record = await deployment.store.persistence.read_topic_persistence_info(Topic(b"t"))
+    record = await deployment.store.persistence.read(Topic(b"t"))
     assert record is not None
     (only,) = record.value.ranges
 
@@ -318,9 +318,9 @@ async def test_writers_of_topics_that_were_given_up_do_not_stay(
     for name in names:
         topic = hub.topics.get(Topic(name))
         assert topic is not None
-        found = await deployment.store.persistence.read_topic_persistence_info(Topic(name))
+        found = await deployment.store.persistence.read(Topic(name))
         assert found is not None
-        await deployment.store.persistence.write_topic_persistence_info(Topic(name), found.value, found.version)
+        await deployment.store.persistence.write(Topic(name), found.value, found.version)
         await hub.topics.release(topic)
     assert await open_ledgers() == 0
     await eventually(published, "all topics are served again")

@@ -34,8 +34,8 @@ async def _records(deployment: Deployment, topic: bytes) -> list[Versioned[Any] 
     """Return what the store has of a topic but for its subscriptions."""
     store = deployment.store
     return [
-        await store.ownership.read_owner_info(Topic(topic)),
-        await store.persistence.read_topic_persistence_info(Topic(topic)),
+        await store.ownership.read(Topic(topic)),
+        await store.persistence.read(Topic(topic)),
     ]
 
 
@@ -172,7 +172,7 @@ async def test_late_subscription_fails_or_is_seen(deployment: Deployment, held: 
     await held.release()
     with pytest.raises(ChannelClosedError):
         await subscribing
-    found = await deployment.store.subscriptions.read_subscription_data(Topic(T), SubscriberId(b"late"))
+    found = await deployment.store.subscriptions.read(Topic(T), SubscriberId(b"late"))
     answer = await to_other.subscribe(T, b"late", mode=CreateOrAttach.ATTACH)
     if answer.status is StatusCode.CLIENT_NOT_SUBSCRIBED:
         assert found is None, "what is on record is found"
@@ -363,5 +363,5 @@ async def test_hub_that_was_stopped_past_its_session_deletes_no_subscription(dep
     assert await to_other.delivered(20) == [1] * 20
     for topic in topics:
         for name in (b"attached", b"detached"):
-            found = await deployment.store.subscriptions.read_subscription_data(Topic(topic), SubscriberId(name))
+            found = await deployment.store.subscriptions.read(Topic(topic), SubscriberId(name))
             assert found is not None, f"{name!r} of {topic!r} was deleted"

@@ -111,8 +111,8 @@ async def test_of_a_topic_that_others_have_meanwhile_nothing_is_handed_over(depl
     one, other, third = [await deployment.start() for _ in range(3)]
     assert is_owner(await deployment.ask(await deployment.connect(one), T))
     owned = _owned(one)
-    await deployment.store.ownership.delete_owner_info(T, owned.owner_version)
-    await deployment.store.ownership.write_owner_info(T, third.me, NEW)
+    await deployment.store.ownership.delete(T, owned.owner_version)
+    await deployment.store.ownership.write(T, third.me, NEW)
     assert not await one.topics.hand_over(owned, other.me)
     assert await deployment.owner(T) == third.me
     assert one.topics.get(T) is None

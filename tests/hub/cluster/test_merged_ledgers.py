@@ -14,7 +14,7 @@ T: Final = Topic(b"t")
 
 
 async def _ledger_ids(deployment: Deployment) -> list[int]:
-    found = await deployment.store.persistence.read_topic_persistence_info(T)
+    found = await deployment.store.persistence.read(T)
     return [each.ledger_id for each in found.value.ranges] if found is not None else []
 
 

@@ -20,7 +20,7 @@ def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task
     """Have a hub give the topic up in the moment in which a subscription of it is on record; return what does so."""
     leaving: list[asyncio.Task[None]] = []
     manager = hub.incarnation.subscriptions
-    create = manager.create_subscription_data
+    create = manager.create
 
     async def create_and_leave(*args: Any) -> Any:
         version = await create(*args)
@@ -30,7 +30,7 @@ def _leave_once_stored(hub: Hub, patch: pytest.MonkeyPatch) -> list[asyncio.Task
         await until(lambda: not owned.is_serving, "the topic is on its way out")
         return version
 
-    patch.setattr(manager, "create_subscription_data", create_and_leave)
+    patch.setattr(manager, "create", create_and_leave)
     return leaving
 
 
@@ -64,4 +64,4 @@ async def test_client_is_not_told_that_it_was_refused(
     assert answer.status is told
     if told is StatusCode.NOT_RESPONSIBLE_FOR_TOPIC:
         assert answer.text == other.me.address
-    assert await deployment.store.subscriptions.read_subscription_data(_TOPIC, _S) is not None
+    assert await deployment.store.subscriptions.read(_TOPIC, _S) is not None

@@ -53,7 +53,7 @@ async def test_idle_topics_have_no_ledger(deployment: Deployment) -> None:
     assert await client.publish(b"topic-7", b"first") == 1
     assert (await hub.ledgers.stats()).open_ledgers == 1
     for number in range(50):
-        found = await deployment.store.persistence.read_topic_persistence_info(Topic(b"topic-%d" % number))
+        found = await deployment.store.persistence.read(Topic(b"topic-%d" % number))
         assert found is not None
         assert len(found.value.ranges) == (1 if number == 7 else 0)
 
@@ -67,7 +67,7 @@ async def test_topic_that_was_taken_over_and_is_idle_has_no_ledger_more(deployme
     await one.topics.release(topic)
     assert is_owner(await deployment.ask(to_other, b"t"))
     assert (await other.ledgers.stats()).open_ledgers == 0
-    found = await deployment.store.persistence.read_topic_persistence_info(Topic(b"t"))
+    found = await deployment.store.persistence.read(Topic(b"t"))
     assert found is not None
     assert len(found.value.ranges) == 1
 
@@ -77,7 +77,7 @@ async def test_ledger_says_whose_it_is(deployment: Deployment) -> None:
     client = await deployment.connect(hub)
     name = b"a/topic \xff"
     assert await client.publish(name, b"first") == 1
-    found = await deployment.store.persistence.read_topic_persistence_info(Topic(name))
+    found = await deployment.store.persistence.read(Topic(name))
     assert found is not None
     (ledger,) = found.value.ranges
     async with session_with(deployment.zookeeper) as session:

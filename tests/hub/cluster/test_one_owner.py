@@ -100,7 +100,7 @@ async def test_topic_of_a_dead_hub_is_taken_over_with_its_messages(deployment: D
         topic = one.topics.get(Topic(name))
         assert topic is not None
         await one.topics.release(topic)
-        await deployment.store.ownership.write_owner_info(Topic(name), owner, NEW)
+        await deployment.store.ownership.write(Topic(name), owner, NEW)
         answer = await deployment.ask(to_other, name)
         assert is_owner(answer)
         assert await deployment.owner(name) == other.me
@@ -118,7 +118,7 @@ async def test_hub_that_is_asked_without_the_flag_leaves_a_dead_hubs_topic_to_wh
     clients = {hub.me.address: await deployment.connect(hub) for hub in hubs}
     dead = HubInfo(host="127.0.0.1", port=1, ssl_port=None, epoch=7)
     for topic in TOPICS:
-        await deployment.store.ownership.write_owner_info(Topic(topic), dead, NEW)
+        await deployment.store.ownership.write(Topic(topic), dead, NEW)
         answer = await deployment.ask(clients[hubs[0].me.address], topic, should_claim=False)
         if not is_owner(answer):
             assert answer.text is not None
@@ -150,7 +150,7 @@ async def test_hub_goes_on_with_a_topic_whose_release_did_not_reach_the_store(de
     """The record names this very incarnation: everybody else sends clients back here, so it has to serve them."""
     one, other = [await deployment.start() for _ in range(2)]
     await until(lambda: all(len(liveness_of(hub).live) == 2 for hub in (one, other)), "the hubs know each other")
-    await deployment.store.ownership.write_owner_info(Topic(b"t"), one.me, NEW)
+    await deployment.store.ownership.write(Topic(b"t"), one.me, NEW)
     to_one, to_other = [await deployment.connect(hub) for hub in (one, other)]
     assert (await deployment.ask(to_other, b"t")).text == one.me.address
     assert one.shape.balance is not None

@@ -165,7 +165,7 @@ async def test_nothing_is_appended_to_a_ledger_that_may_have_an_end_on_record(
     await owner.open()
     await owner.publish(2)
     log, persistence = owner.log, owner.store.persistence
-    write, writes = persistence.write_topic_persistence_info, 0
+    write, writes = persistence.write, 0
 
     async def unheard(topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         nonlocal writes
@@ -175,7 +175,7 @@ async def test_nothing_is_appended_to_a_ledger_that_may_have_an_end_on_record(
         raise UncertainStateError("the test lost the answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(persistence, "write_topic_persistence_info", unheard)
+        patch.setattr(persistence, "write", unheard)
         await owner.publish(1)
         await until(lambda: log.is_idle, "the next ledger is in doubt")
         for _ in range(2):
@@ -233,9 +233,9 @@ async def test_a_log_that_ended_has_no_ledger_open(
     ledgers = owner.store.ledgers
     assert (await ledgers.stats()).open_ledgers == 1
     if reason == "another has the record":
-        found = await owner.store.persistence.read_topic_persistence_info(T)
+        found = await owner.store.persistence.read(T)
         assert found is not None
-        await owner.store.persistence.write_topic_persistence_info(T, found.value, found.version)
+        await owner.store.persistence.write(T, found.value, found.version)
         ended = owner._begin(b"in the last place"), owner._begin(b"behind it")
         await asyncio.wait_for(asyncio.gather(*ended), DEADLINE_S)
         assert owner.listener.lost is not None
@@ -336,7 +336,7 @@ async def test_consumed_ledgers_are_deleted_while_the_log_is_closed(
     await owner.open()
     await owner.publish(4)
     persistence: Any = owner.store.persistence
-    write, writes, go_on = persistence.write_topic_persistence_info, [], asyncio.Event()
+    write, writes, go_on = persistence.write, [], asyncio.Event()
 
     async def slow(topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         writes.append(ranges)
@@ -344,7 +344,7 @@ async def test_consumed_ledgers_are_deleted_while_the_log_is_closed(
         written: Version = await write(topic, ranges, version)
         return written
 
-    persistence.write_topic_persistence_info = slow
+    persistence.write = slow
     last = owner.publish(1)
     publishing = asyncio.create_task(last)
     await asyncio.sleep(0)
@@ -370,9 +370,9 @@ async def test_who_waits_for_a_first_ledger_that_another_made_is_told_to_ask_aga
     """Of versions of records a publisher knows nothing, and its messages surely went nowhere."""
     owner = await make_owner(Faults())
     await owner.open()
-    found = await owner.store.persistence.read_topic_persistence_info(T)
+    found = await owner.store.persistence.read(T)
     assert found is not None
-    await owner.store.persistence.write_topic_persistence_info(T, found.value, found.version)
+    await owner.store.persistence.write(T, found.value, found.version)
     outcomes = [owner._begin(b"first"), owner._begin(b"second")]
     for outcome in outcomes:
         _, error = await asyncio.wait_for(outcome, DEADLINE_S)
@@ -407,17 +407,17 @@ async def test_taking_a_topic_over_reads_its_ranges_and_writes_them_once(
     owner = await make_owner(Faults())
     await owner.open()
     await owner.publish(2)
-    found = await owner.store.persistence.read_topic_persistence_info(T)
+    found = await owner.store.persistence.read(T)
     assert found is not None
     persistence: Any = owner.store.persistence
-    write, versions = persistence.write_topic_persistence_info, []
+    write, versions = persistence.write, []
 
     async def watched(topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         versions.append(version)
         written: Version = await write(topic, ranges, version)
         return written
 
-    persistence.write_topic_persistence_info = watched
+    persistence.write = watched
     await owner.open()
     assert versions == [found.version], "nothing is asked for that the store can only refuse"
     await owner.publish(1)

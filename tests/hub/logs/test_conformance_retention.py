@@ -20,7 +20,7 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 
 async def ranges_of(hub: Hub) -> tuple[LedgerRange, ...]:
-    found = await hub.metadata.persistence.read_topic_persistence_info(T)
+    found = await hub.metadata.persistence.read(T)
     assert found is not None
     return found.value.ranges
 
@@ -53,7 +53,7 @@ async def make(hub: Hub, subscriber: bytes, consumed: int, bound: int | None = N
     data = SubscriptionData(
         preferences=SubscriptionPreferences(message_bound=bound), state=SubscriptionState(MessageSeqId(consumed))
     )
-    await hub.metadata.subscriptions.create_subscription_data(T, SubscriberId(subscriber), data)
+    await hub.metadata.subscriptions.create(T, SubscriberId(subscriber), data)
 
 
 async def consume(client: WireClient, hub: Hub, local: int) -> None:
@@ -152,9 +152,7 @@ async def test_subscriptions_that_others_made_count(hub: Hub, client: WireClient
 
 async def test_a_subscription_without_a_pointer_has_consumed_nothing(hub: Hub, client: WireClient) -> None:
     await client.publish_many(T, *[b"m"] * 7)
-    await hub.metadata.subscriptions.create_subscription_data(
-        T, S, SubscriptionData(preferences=SubscriptionPreferences())
-    )
+    await hub.metadata.subscriptions.create(T, S, SubscriptionData(preferences=SubscriptionPreferences()))
     await sweep(hub)
     assert (await held(hub))[0] == (1, 3)
 
@@ -269,7 +267,7 @@ async def test_a_moved_pointer_counts_when_the_topic_is_released(hub: Hub, clien
     await make(hub, S, 0)
     await sweep(hub)
     state = SubscriptionData(state=SubscriptionState(MessageSeqId(6)))
-    await hub.metadata.subscriptions.update_subscription_data(T, S, state, ANY)
+    await hub.metadata.subscriptions.update(T, S, state, ANY)
     await release(hub)
     assert await held(hub) == [(7, 7)]
 

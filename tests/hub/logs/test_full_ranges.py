@@ -85,12 +85,12 @@ class Place:
         return log
 
     async def record(self) -> LedgerRanges:
-        found = await self.metadata.persistence.read_topic_persistence_info(T)
+        found = await self.metadata.persistence.read(T)
         assert found is not None
         return found.value
 
     async def write(self, record: LedgerRanges) -> None:
-        await self.metadata.persistence.write_topic_persistence_info(T, record, ANY)
+        await self.metadata.persistence.write(T, record, ANY)
 
     async def fill(self, size: int) -> None:
         """Make the record one that takes `size` bytes, as if many ledgers were named in it."""
@@ -110,7 +110,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         tmp_path / "ledgers", LocalLedgerOptions(segment_bytes=1 << 20, reserve_bytes=1 << 16)
     )
     async with await open_metadata(f"sqlite://{tmp_path / 'metadata.db'}") as metadata:
-        await metadata.persistence.write_topic_persistence_info(T, LedgerRanges(), NEW)
+        await metadata.persistence.write(T, LedgerRanges(), NEW)
         place = Place(metadata, ledgers)
         yield place
         await place.deletions.close()
@@ -221,10 +221,10 @@ async def test_a_refused_record_leaves_no_ledger_and_the_topic_where_it_is(place
     """As a store may refuse it that encodes records in its own way."""
 
     class Refusing:
-        async def write_topic_persistence_info(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+        async def write(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
             if any(each.end is None for each in ranges.ranges):
                 raise RecordTooLargeError("the test refuses it")
-            return await place.metadata.persistence.write_topic_persistence_info(topic, ranges, version)
+            return await place.metadata.persistence.write(topic, ranges, version)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(place.metadata.persistence, name)

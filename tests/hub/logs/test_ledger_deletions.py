@@ -201,6 +201,6 @@ async def test_consumed_ledgers_of_a_hub_go_once_the_store_is_back(
         assert len([each async for each in hub.ledgers.ledgers()]) == 4
         await client.publish_many(T, *[b"m"] * 10)
     await until(lambda: not hub.deletions.waiting, "they are deleted while the topic stays owned")
-    recorded = await hub.metadata.persistence.read_topic_persistence_info(T)
+    recorded = await hub.metadata.persistence.read(T)
     assert recorded is not None
     assert [each async for each in hub.ledgers.ledgers()] == [each.ledger_id for each in recorded.value.ranges]

@@ -50,22 +50,22 @@ class DoubtfulPersistence:
         self.fates: list[Fate] = []
         self.late: list[tuple[LedgerRanges, Version]] = []
 
-    async def write_topic_persistence_info(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+    async def write(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         if self.fates:
             match self.fates.pop(0):
                 case Fate.APPLIED:
                     with contextlib.suppress(BadVersionError):  # So it was before.
-                        await self._manager.write_topic_persistence_info(topic, ranges, version)
+                        await self._manager.write(topic, ranges, version)
                 case Fate.LATE:
                     self.late.append((ranges, version))
             raise UncertainStateError("the test lost the answer")
         try:
-            return await self._manager.write_topic_persistence_info(topic, ranges, version)
+            return await self._manager.write(topic, ranges, version)
         finally:
             late, self.late = self.late, []
             for each, expected in late:
                 with pytest.raises(BadVersionError):
-                    await self._manager.write_topic_persistence_info(topic, each, expected)
+                    await self._manager.write(topic, each, expected)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manager, name)
@@ -121,7 +121,7 @@ class Place:
         return Owner(await DurableLog.open(self.store, T, taken_over=taken_over))
 
     async def record(self) -> Versioned[LedgerRanges]:
-        found = await self.store.persistence.read_topic_persistence_info(T)
+        found = await self.store.persistence.read(T)
         assert found is not None
         return found
 
@@ -307,13 +307,13 @@ def topic_of(hub: Hub) -> OwnedTopic:
 
 
 async def record_of(hub: Hub) -> Versioned[LedgerRanges]:
-    found = await hub.metadata.persistence.read_topic_persistence_info(T)
+    found = await hub.metadata.persistence.read(T)
     assert found is not None
     return found
 
 
 async def is_claimed(hub: Hub) -> bool:
-    return await hub.metadata.ownership.read_owner_info(T) is not None
+    return await hub.metadata.ownership.read(T) is not None
 
 
 async def test_a_pass_that_began_before_a_release_changes_nothing_after_it(
@@ -338,7 +338,7 @@ async def test_a_pass_that_began_before_a_release_changes_nothing_after_it(
     await asyncio.wait_for(is_reading.wait(), DEADLINE_S)
     # Somebody wants all of it now, which the pass has not seen.
     data = SubscriptionData(state=SubscriptionState(MessageSeqId(0)))
-    await manager.create_subscription_data(T, SubscriberId(b"s"), data)
+    await manager.create(T, SubscriberId(b"s"), data)
     await asyncio.wait_for(hub.topics.release(topic), DEADLINE_S)
     before = await record_of(hub)
     go_on.set()
@@ -356,7 +356,7 @@ async def test_a_release_waits_for_the_change_under_way(
     await client.publish_many(T, *[b"m"] * 7)
     topic = topic_of(hub)
     await until(lambda: topic.log.is_idle, "no ledger is made")
-    write, writes, go_on = TablePersistenceManager.write_topic_persistence_info, [], asyncio.Event()
+    write, writes, go_on = TablePersistenceManager.write, [], asyncio.Event()
 
     async def slow(manager: TablePersistenceManager, name: Topic, ranges: LedgerRanges, version: Version) -> Version:
         writes.append(ranges)
@@ -364,7 +364,7 @@ async def test_a_release_waits_for_the_change_under_way(
             await go_on.wait()
         return await write(manager, name, ranges, version)
 
-    monkeypatch.setattr(TablePersistenceManager, "write_topic_persistence_info", slow)
+    monkeypatch.setattr(TablePersistenceManager, "write", slow)
     sweeping = asyncio.create_task(hub.retention.sweep())
     await until(lambda: writes, "retention writes")
     hub.topics.give_up(topic, ServiceDownError("the test"))
@@ -387,7 +387,7 @@ async def test_a_topic_whose_ranges_are_in_doubt_is_taken_over(
     await client.publish_many(T, *[b"m"] * 4)
     topic = topic_of(hub)
     await until(lambda: topic.log.is_idle, "no ledger is made")
-    write = hub.metadata.persistence.write_topic_persistence_info
+    write = hub.metadata.persistence.write
     late: list[tuple[LedgerRanges, Version]] = []
 
     async def unanswered(_: object, _topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
@@ -395,7 +395,7 @@ async def test_a_topic_whose_ranges_are_in_doubt_is_taken_over(
         raise UncertainStateError("the test lost the answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TablePersistenceManager, "write_topic_persistence_info", unanswered)
+        patch.setattr(TablePersistenceManager, "write", unanswered)
         await asyncio.wait_for(hub.topics.release(topic), DEADLINE_S)
     assert await is_claimed(hub), "so that the next claim takes the topic over"
     await client.subscribed(T, b"s")

@@ -195,7 +195,7 @@ class _Broken:
     def attach(self) -> None:
         self._parts: list[tuple[Any, str]] = [
             *((self._place.ledgers, name) for name in ("create", "read", "close", "delete")),
-            (self._place.metadata.persistence, "write_topic_persistence_info"),
+            (self._place.metadata.persistence, "write"),
         ]
         for part, name in self._parts:
             lost = UncertainStateError if name.startswith("write") else TimeoutError

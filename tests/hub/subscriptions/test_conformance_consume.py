@@ -16,7 +16,7 @@ T, S = Topic(b"T"), SubscriberId(b"s")
 
 async def pointer(hub: Hub, topic: bytes = T, subscriber: bytes = S) -> int:
     """Return the stored consume pointer."""
-    found = await hub.metadata.subscriptions.read_subscription_data(Topic(topic), SubscriberId(subscriber))
+    found = await hub.metadata.subscriptions.read(Topic(topic), SubscriberId(subscriber))
     assert found is not None
     assert found.value.state is not None
     return found.value.state.consumed.local
@@ -32,7 +32,7 @@ async def stored(hub: Hub, expected: int) -> None:
 async def move(hub: Hub, local: int) -> None:
     """Move the stored consume pointer, as somebody else would."""
     state = SubscriptionData(state=SubscriptionState(MessageSeqId(local)))
-    await hub.metadata.subscriptions.update_subscription_data(T, S, state, ANY)
+    await hub.metadata.subscriptions.update(T, S, state, ANY)
 
 
 async def attached(hub: Hub, connect: Connect, count: int) -> WireClient:

@@ -194,7 +194,7 @@ async def test_a_pointer_that_a_former_session_stored_late_leaves_the_window_ope
     await client.publish_many(T, *[b"m"] * 10)
     assert await client.delivered(2) == [1, 2]
     state = SubscriptionData(state=SubscriptionState(MessageSeqId(6)))
-    await hub.metadata.subscriptions.update_subscription_data(T, S, state, ANY)
+    await hub.metadata.subscriptions.update(T, S, state, ANY)
     client.consume(T, S, 1)
     assert await client.delivered(6) == [3, 4, 5, 6, 7, 8]
     await nothing_more(client)
@@ -277,7 +277,7 @@ async def test_a_filter_does_not_move_the_consume_pointer(hub: Hub, client: Wire
     await client.subscribed(T, S, preferences=SubscriptionPreferences(message_filter=ODD))
     await client.publish_many(T, b"2", b"4", b"6")
     await client.close_subscription(T, S)
-    found = await hub.metadata.subscriptions.read_subscription_data(T, S)
+    found = await hub.metadata.subscriptions.read(T, S)
     assert found is not None
     assert found.value.state is not None
     assert found.value.state.consumed.local == 0

@@ -32,7 +32,7 @@ CREATE, ATTACH = CreateOrAttach.CREATE, CreateOrAttach.ATTACH
 
 async def record_of(hub: Hub, topic: bytes = T, subscriber: bytes = S) -> Versioned[SubscriptionData] | None:
     """Return the stored subscription."""
-    return await hub.metadata.subscriptions.read_subscription_data(Topic(topic), SubscriberId(subscriber))
+    return await hub.metadata.subscriptions.read(Topic(topic), SubscriberId(subscriber))
 
 
 async def detached(hub: Hub, topic: bytes = T) -> None:
@@ -145,7 +145,7 @@ async def test_large_preferences_are_merged_though_they_are_not_kept_in_memory(
     assert await other.subscribed(T, S, force=True) == merged
     shrunk = replace(merged, options={"big": b"", "small": b"1"})
     assert await other.subscribed(T, S, preferences=SubscriptionPreferences(options={"big": b""})) == shrunk
-    await hub.metadata.subscriptions.delete_subscription_data(T, S, ANY)
+    await hub.metadata.subscriptions.delete(T, S, ANY)
     assert await other.subscribed(T, S) == shrunk, "small ones are in memory"
 
 
@@ -397,7 +397,7 @@ async def test_a_close_is_confirmed_once_no_subscribe_before_it_can_attach(
 ) -> None:
     """The topic is released while the hub carries a SUBSCRIBE out, so the hub begins that anew."""
     manager = hub.incarnation.subscriptions
-    create = manager.create_subscription_data
+    create = manager.create
     closed: list[int] = []
     releases: list[asyncio.Task[None]] = []
 
@@ -411,7 +411,7 @@ async def test_a_close_is_confirmed_once_no_subscribe_before_it_can_attach(
         await client.barrier()
         return version
 
-    monkeypatch.setattr(manager, "create_subscription_data", create_and_release)
+    monkeypatch.setattr(manager, "create", create_and_release)
     assert (await client.subscribe(T, S)).status is StatusCode.SUCCESS
     assert (await client.answer(closed[0])).status is StatusCode.SUCCESS
     await asyncio.gather(*releases)
@@ -483,7 +483,7 @@ async def test_subscribe_and_unsubscribe_one_after_the_other_without_waiting(cli
 
 async def test_a_subscription_that_somebody_else_made(hub: Hub, client: WireClient) -> None:
     await client.publish_many(T, b"1", b"2")
-    await hub.metadata.subscriptions.create_subscription_data(
+    await hub.metadata.subscriptions.create(
         T, S, SubscriptionData(preferences=SubscriptionPreferences(message_bound=50))
     )
     assert await client.subscribed(T, S, mode=ATTACH) == SubscriptionPreferences(message_bound=50)
@@ -494,7 +494,7 @@ async def test_a_subscription_deleted_behind_the_hub_ends_with_its_channel(hub: 
     await client.subscribed(T, S)
     await client.publish(T, b"1")
     await client.deliveries(1)
-    await hub.metadata.subscriptions.delete_subscription_data(T, S, ANY)
+    await hub.metadata.subscriptions.delete(T, S, ANY)
     client.consume(T, S, 1)
     await client.close_subscription(T, S)
     await detached(hub)
@@ -508,7 +508,7 @@ async def test_an_unsubscribe_is_tried_again_only_while_the_topic_is_served(
     await client.subscribed(T, S)
     await client.close_subscription(T, S)
     manager = hub.incarnation.subscriptions
-    delete = manager.delete_subscription_data
+    delete = manager.delete
     served: list[bool] = []
 
     async def delete_too_late(*args: Any) -> None:
@@ -518,10 +518,10 @@ async def test_an_unsubscribe_is_tried_again_only_while_the_topic_is_served(
             assert owned is not None
             await hub.topics.release(owned)
             changed = SubscriptionData(preferences=SubscriptionPreferences(message_bound=7))
-            await hub.metadata.subscriptions.update_subscription_data(T, S, changed, ANY)
+            await hub.metadata.subscriptions.update(T, S, changed, ANY)
         await delete(*args)
 
-    monkeypatch.setattr(manager, "delete_subscription_data", delete_too_late)
+    monkeypatch.setattr(manager, "delete", delete_too_late)
     assert (await client.unsubscribe(T, S)).status is StatusCode.SUCCESS
     assert served == [True, True], "it is carried out anew once the topic is claimed again"
     assert await record_of(hub) is None
@@ -529,7 +529,7 @@ async def test_an_unsubscribe_is_tried_again_only_while_the_topic_is_served(
 
 async def test_unsubscribe_of_what_somebody_else_deleted_ends_the_delivery(hub: Hub, client: WireClient) -> None:
     await client.subscribed(T, S)
-    await hub.metadata.subscriptions.delete_subscription_data(T, S, ANY)
+    await hub.metadata.subscriptions.delete(T, S, ANY)
     assert (await client.unsubscribe(T, S)).status is StatusCode.CLIENT_NOT_SUBSCRIBED
     await client.publish(T, b"m")
     await client.barrier()
@@ -539,7 +539,7 @@ async def test_unsubscribe_of_what_somebody_else_deleted_ends_the_delivery(hub: 
 
 async def test_subscribe_of_what_somebody_else_deleted_makes_it_anew(hub: Hub, client: WireClient) -> None:
     await client.subscribed(T, S)
-    await hub.metadata.subscriptions.delete_subscription_data(T, S, ANY)
+    await hub.metadata.subscriptions.delete(T, S, ANY)
     asked = SubscriptionPreferences(message_window_size=3)
     assert await client.subscribed(T, S, preferences=asked) == asked
     assert await record_of(hub) is not None
@@ -548,7 +548,7 @@ async def test_subscribe_of_what_somebody_else_deleted_makes_it_anew(hub: Hub, c
 async def test_preferences_that_somebody_else_changed_are_merged_into(hub: Hub, client: WireClient) -> None:
     await client.subscribed(T, S)
     theirs = SubscriptionData(preferences=SubscriptionPreferences(message_bound=7))
-    await hub.metadata.subscriptions.update_subscription_data(T, S, theirs, ANY)
+    await hub.metadata.subscriptions.update(T, S, theirs, ANY)
     asked = SubscriptionPreferences(message_window_size=3)
     merged = SubscriptionPreferences(message_window_size=3, message_bound=7)
     assert await client.subscribed(T, S, preferences=asked) == merged
@@ -557,7 +557,7 @@ async def test_preferences_that_somebody_else_changed_are_merged_into(hub: Hub, 
 async def test_unsubscribe_wins_over_a_record_that_changed(hub: Hub, client: WireClient) -> None:
     await client.subscribed(T, S)
     theirs = SubscriptionData(preferences=SubscriptionPreferences(message_bound=7))
-    await hub.metadata.subscriptions.update_subscription_data(T, S, theirs, ANY)
+    await hub.metadata.subscriptions.update(T, S, theirs, ANY)
     assert (await client.unsubscribe(T, S)).status is StatusCode.SUCCESS
     assert await record_of(hub) is None
 

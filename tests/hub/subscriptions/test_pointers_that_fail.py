@@ -23,7 +23,7 @@ FAILURES: list[type[Exception]] = [RecordTooLargeError, MetadataUnavailableError
 
 
 async def pointer(hub: Hub, subscriber: bytes) -> MessageSeqId:
-    found = await hub.metadata.subscriptions.read_subscription_data(T, SubscriberId(subscriber))
+    found = await hub.metadata.subscriptions.read(T, SubscriberId(subscriber))
     assert found is not None
     assert found.value.state is not None
     return found.value.state.consumed
@@ -83,8 +83,8 @@ async def test_a_release_detaches_and_tells_everybody(lazy: Hub, connect: Connec
         await client.closed_by_hub()
     assert not topic.has_attached
     assert [(await pointer(lazy, each)).local for each in ORDER] == [2, 0, 2]
-    assert await lazy.metadata.ownership.read_owner_info(T) is None
-    ranges = await lazy.metadata.persistence.read_topic_persistence_info(T)
+    assert await lazy.metadata.ownership.read(T) is None
+    ranges = await lazy.metadata.persistence.read(T)
     assert ranges is not None
     assert ranges.value.ranges[-1].end is not None, "the log was closed in order"
 
@@ -159,7 +159,7 @@ async def test_a_log_is_closed_though_its_subscribers_cannot_be_detached(
     caretaker.detach_all = fail
     await lazy.topics.release(topic)
     assert "a defect" in caplog.text
-    ranges = await lazy.metadata.persistence.read_topic_persistence_info(T)
+    ranges = await lazy.metadata.persistence.read(T)
     assert ranges is not None
     assert ranges.value.ranges[-1].end is not None
 

@@ -76,7 +76,7 @@ async def test_pointer_that_moved_far_is_stored_also_if_it_moved_during_a_subscr
             client.consume(T, b"s", 10 * number)
 
             async def is_stored(local: int = 10 * number) -> bool:
-                found = await hub.metadata.subscriptions.read_subscription_data(T, SubscriberId(b"s"))
+                found = await hub.metadata.subscriptions.read(T, SubscriberId(b"s"))
                 return found is not None and found.value.state is not None and found.value.state.consumed.local == local
 
             await eventually(is_stored, "the pointer is stored")

@@ -205,13 +205,13 @@ class Place:
         data = SubscriptionData(
             preferences=SubscriptionPreferences(message_bound=7), state=SubscriptionState(MessageSeqId(0))
         )
-        version = await self.store.subscriptions.create_subscription_data(T, SubscriberId(subscriber), data)
+        version = await self.store.subscriptions.create(T, SubscriberId(subscriber), data)
         made = Subscription(self.topic, SubscriberId(subscriber), SubscriptionPreferences(), MessageSeqId(0), version)
         self.topic.keep(made)
         return made
 
     async def stored(self, subscriber: bytes = S) -> MessageSeqId | None:
-        found = await self.store.subscriptions.read_subscription_data(T, SubscriberId(subscriber))
+        found = await self.store.subscriptions.read(T, SubscriberId(subscriber))
         if found is None:
             return None
         assert found.value.preferences == SubscriptionPreferences(message_bound=7), "never rewritten with the pointer"
@@ -220,7 +220,7 @@ class Place:
 
     async def move(self, local: int) -> None:
         state = SubscriptionData(state=SubscriptionState(MessageSeqId(local)))
-        await self.store.subscriptions.update_subscription_data(T, S, state, ANY)
+        await self.store.subscriptions.update(T, S, state, ANY)
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once_more(place: Place, is_a
 async def test_a_deleted_subscription_is_told_of_and_not_brought_back(place: Place, way: str) -> None:
     subscription = await place.subscription()
     consume(place, subscription, 5)
-    await place.store.subscriptions.delete_subscription_data(T, S, ANY)
+    await place.store.subscriptions.delete(T, S, ANY)
     if way == "store":
         await place.pointers.store([subscription])
     else:
@@ -317,11 +317,11 @@ async def test_nothing_is_stored_for_a_topic_that_was_released(place: Place, way
 async def test_a_subscription_deleted_and_made_anew_is_not_mistaken_for_the_old_one(place: Place) -> None:
     subscription = await place.subscription()
     consume(place, subscription, 5)
-    await place.store.subscriptions.delete_subscription_data(T, S, ANY)
+    await place.store.subscriptions.delete(T, S, ANY)
     data = SubscriptionData(
         preferences=SubscriptionPreferences(message_bound=7), state=SubscriptionState(MessageSeqId(9))
     )
-    await place.store.subscriptions.create_subscription_data(T, S, data)
+    await place.store.subscriptions.create(T, S, data)
     await place.pointers.store_now(subscription)
     stored = await place.stored()
     assert stored is not None

@@ -116,9 +116,9 @@ class FaultyPersistence:
         self._manager = store.persistence
         self._faults = faults
 
-    async def write_topic_persistence_info(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
+    async def write(self, topic: Topic, ranges: LedgerRanges, version: Version) -> Version:
         return await self._faults.around(
-            lambda: self._manager.write_topic_persistence_info(topic, ranges, version),
+            lambda: self._manager.write(topic, ranges, version),
             lambda: MetadataUnavailableError("the test refused it"),
             lambda: UncertainStateError("the test lost the answer"),
         )

@@ -63,4 +63,4 @@ def test_subscriber_id_with_a_slash_is_another_one_to_the_original(deployment: D
 async def _subscribe(url: str, topic: Topic) -> None:
     async with await open_metadata(url) as store:
         state = SubscriptionState(MessageSeqId(0))
-        await store.subscriptions.create_subscription_data(topic, S, SubscriptionData(state=state))
+        await store.subscriptions.create(topic, S, SubscriptionData(state=state))

@@ -185,14 +185,14 @@ async def test_sweeping_leaves_the_tombstones_that_are_still_to_be_told(
         # What other tests left is out of the way then.
         await later.sweep()
         keys = [RecordKey(Topic(b"deleted-%d" % number)) for number in range(2)]
-        versions = [await store.ownership.write_owner_info(key.topic, HUB, NEW) for key in keys]
+        versions = [await store.ownership.write(key.topic, HUB, NEW) for key in keys]
         changes = await _begun(store)
-        await store.ownership.delete_owner_info(keys[0].topic, versions[0])
+        await store.ownership.delete(keys[0].topic, versions[0])
         assert await later.sweep() == 0, "somebody has still to see that it is gone"
         assert await changes.take(_ALL) == [ChangedRecord(OWNERSHIP, keys[0])]
         async with await open_metadata(url, replace(OPTIONS, clock=AheadClock(_DAY_S + 7200.0))) as next_day:
             assert await next_day.sweep() == 1, "whoever reads so seldom has to begin again"
-        await store.ownership.delete_owner_info(keys[1].topic, versions[1])
+        await store.ownership.delete(keys[1].topic, versions[1])
         assert await later.sweep() == 0
         await changes.end()
         assert await later.sweep() == 1
@@ -211,13 +211,13 @@ async def test_who_reads_too_seldom_has_to_begin_again(driver: HBaseDriver, stor
 
 async def test_a_wiped_store_does_not_go_on_telling(store: MetadataStore, url: str) -> None:
     topic = Topic(b"wiped " + url.encode())
-    await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    await store.persistence.write(topic, LedgerRanges(), NEW)
     changes = await _begun(store)
     await format_metadata(url, OPTIONS, wipe=True)
     with pytest.raises(MetadataUnavailableError):
         await changes.take(_ALL)
     await changes.begin()
-    await store.persistence.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    await store.persistence.write(topic, LedgerRanges(), NEW)
     assert len(await changes.take(_ALL)) == 1
     await changes.end()
 

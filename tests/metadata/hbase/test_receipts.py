@@ -80,8 +80,8 @@ async def test_every_live_write_leaves_a_receipt_that_readers_do_not_see(
 ) -> None:
     topic = Topic(b"receipts")
     hub = HubInfo(host="hub-1", port=4080, epoch=1)
-    version = await hbase_store.ownership.write_owner_info(topic, hub, NEW)
-    await hbase_store.ownership.write_owner_info(topic, hub, version)
+    version = await hbase_store.ownership.write(topic, hub, NEW)
+    await hbase_store.ownership.write(topic, hub, version)
     with namespace.happybase() as connection:
         row = connection.table(f"{namespace.name}:ownership").row(topic_key(topic))
     assert sum(column.startswith(b"o:~") for column in row) == 2

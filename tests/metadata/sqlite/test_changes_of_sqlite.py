@@ -28,7 +28,7 @@ async def store(tmp_path: Path) -> AsyncIterator[MetadataStore]:
 
 @pytest.fixture
 async def changes(store: MetadataStore) -> Changes:
-    await store.persistence.write_topic_persistence_info(Topic(b"before"), LedgerRanges(), NEW)
+    await store.persistence.write(Topic(b"before"), LedgerRanges(), NEW)
     changes = store.changes()
     assert changes is not None
     await changes.begin()
@@ -45,7 +45,7 @@ async def test_changes_of_other_processes_are_told(store: MetadataStore, changes
     told = {each.key.topic for each in await changes.take(_ALL)}
     assert told == {b"before", b"renamed"}
     async with await open_metadata(store.url.text) as other_store:
-        await other_store.subscriptions.create_subscription_data(NEWS, READER, SubscriptionData())
+        await other_store.subscriptions.create(NEWS, READER, SubscriptionData())
     assert await changes.take(_ALL) == [ChangedRecord(SUBSCRIPTIONS, RecordKey(NEWS, READER))]
 
 
@@ -53,7 +53,7 @@ async def test_two_who_take_from_each_other_find_out(store: MetadataStore, chang
     second = store.changes()
     assert second is not None
     await second.begin()
-    await store.persistence.write_topic_persistence_info(NEWS, LedgerRanges(), NEW)
+    await store.persistence.write(NEWS, LedgerRanges(), NEW)
     with pytest.raises(MetadataUnavailableError, match="another migration"):
         await changes.take(_ALL)
     await changes.end()  # Not his to end.
@@ -64,8 +64,8 @@ async def test_two_who_take_from_each_other_find_out(store: MetadataStore, chang
 
 
 async def test_nothing_is_left_behind(store: MetadataStore, changes: Changes, tmp_path: Path) -> None:
-    await store.persistence.write_topic_persistence_info(NEWS, LedgerRanges(), NEW)
+    await store.persistence.write(NEWS, LedgerRanges(), NEW)
     await changes.end()
     with closing(sqlite3.connect(tmp_path / "store.db")) as other:
         assert not other.execute("SELECT name FROM sqlite_master WHERE name LIKE 'changed%'").fetchall()
-    await store.persistence.write_topic_persistence_info(Topic(b"after"), LedgerRanges(), NEW)
+    await store.persistence.write(Topic(b"after"), LedgerRanges(), NEW)

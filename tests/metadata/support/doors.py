@@ -64,31 +64,21 @@ class Call:
         return RecordKey(Topic(name), SubscriberId(b"subscriber") if self.kind.has_subscriber else None)
 
     async def read(self, store: MetadataStore, key: RecordKey) -> Versioned[Any] | None:
-        if self.kind is OWNERSHIP:
-            return await store.ownership.read_owner_info(key.topic)
-        if self.kind is PERSISTENCE:
-            return await store.persistence.read_topic_persistence_info(key.topic)
-        return await store.subscriptions.read_subscription_data(key.topic, _subscriber(key))
+        found: Versioned[Any] | None = await self.manager(store).read(*_names(key))
+        return found
 
     async def write(self, store: MetadataStore, key: RecordKey, value: Any, version: Version) -> Version:
-        if self.kind is OWNERSHIP:
-            return await store.ownership.write_owner_info(key.topic, value, version)
-        if self.kind is PERSISTENCE:
-            return await store.persistence.write_topic_persistence_info(key.topic, value, version)
-        subscriber, subscriptions = _subscriber(key), store.subscriptions
-        if version == NEW:
-            return await subscriptions.create_subscription_data(key.topic, subscriber, value)
-        if self.merge:
-            return await subscriptions.update_subscription_data(key.topic, subscriber, value, version)
-        return await subscriptions.replace_subscription_data(key.topic, subscriber, value, version)
+        manager = self.manager(store)
+        write = manager.write if not self.kind.has_subscriber else manager.update if self.merge else manager.replace
+        written: Version
+        if self.kind.has_subscriber and version == NEW:
+            written = await manager.create(*_names(key), value)
+        else:
+            written = await write(*_names(key), value, version)
+        return written
 
     async def delete(self, store: MetadataStore, key: RecordKey, version: Version) -> None:
-        if self.kind is OWNERSHIP:
-            await store.ownership.delete_owner_info(key.topic, version)
-        elif self.kind is PERSISTENCE:
-            await store.persistence.delete_topic_persistence_info(key.topic, version)
-        else:
-            await store.subscriptions.delete_subscription_data(key.topic, _subscriber(key), version)
+        await self.manager(store).delete(*_names(key), version)
 
     async def apply(self, store: MetadataStore, operations: list[Operation[Any]]) -> list[Outcome[Any]]:
         outcomes: list[Outcome[Any]] = await self.manager(store).apply(operations)
@@ -140,9 +130,8 @@ class Applied:
         return self.call.topics(store, prefix, start_after)
 
 
-def _subscriber(key: RecordKey) -> SubscriberId:
-    assert key.subscriber is not None
-    return key.subscriber
+def _names(key: RecordKey) -> tuple[bytes, ...]:
+    return (key.topic,) if key.subscriber is None else (key.topic, key.subscriber)
 
 
 _OWNERSHIP = Call("ownership", OWNERSHIP, lambda store: store.ownership, samples.hub)

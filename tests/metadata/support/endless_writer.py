@@ -20,7 +20,7 @@ async def main(url: str) -> None:
 
     async def write_on() -> None:
         for number in numbers:
-            version = await store.ownership.write_owner_info(Topic(b"topic-%d" % number), samples.hub(number), NEW)
+            version = await store.ownership.write(Topic(b"topic-%d" % number), samples.hub(number), NEW)
             # In one piece, so that Ctrl-C cannot come between a line and its end.
             os.write(sys.stdout.fileno(), f"{number} {version}\n".encode())
 

@@ -112,7 +112,7 @@ async def test_wipe_and_what_comes_after_it_are_told(store: MetadataStore, prefi
     await changes.begin()
     await format_metadata(prefix.url, wipe=True)
     assert await _told(changes) == {ChangedRecord(PERSISTENCE, RecordKey(NEWS))}
-    await store.ownership.write_owner_info(NEWS, samples.hub(2), NEW)
+    await store.ownership.write(NEWS, samples.hub(2), NEW)
     assert await _told(changes) == {ChangedRecord(OWNERSHIP, RecordKey(NEWS))}
 
 
@@ -215,7 +215,7 @@ async def test_changes_while_there_is_no_connection_are_never_just_missing(
     await _create(store, NEWS)
     await proxy.come_back()
     # The new connection answers, and knows nothing of what was before.
-    await behind.persistence.read_topic_persistence_info(NEWS)
+    await behind.persistence.read(NEWS)
     await _is_lost_and_begins_anew(changes, store)
 
 
@@ -232,7 +232,7 @@ async def test_cut_at_any_moment_of_a_take_is_noticed(
         proxy.plan = scripted("multi", [Step(cut, meanwhile=meanwhile)])
         await _is_lost_and_begins_anew(changes, store)
         assert proxy.done[cut] == 1
-        assert await store.persistence.read_topic_persistence_info(topic) is not None
+        assert await store.persistence.read(topic) is not None
 
 
 async def test_cut_while_it_begins_is_no_hindrance(store: MetadataStore, behind: MetadataStore, proxy: Proxy) -> None:
@@ -324,7 +324,7 @@ async def test_server_that_is_killed_is_noticed(tmp_path: Path) -> None:
             assert len(await _told(changes)) == 1
             await asyncio.to_thread(servers.kill, "zookeeper-1")
             await asyncio.to_thread(servers.start, "zookeeper-1")
-            await store.persistence.read_topic_persistence_info(NEWS)
+            await store.persistence.read(NEWS)
             await _is_lost_and_begins_anew(changes, store)
 
 
@@ -346,7 +346,7 @@ async def test_server_of_an_ensemble_tells_what_was_asked_of_others(tmp_path: Pa
                     topic = Topic(b"%b/t-%d" % (name.encode(), number))
                     await _create(writing, topic)
                     assert await changes.take(_ALL) == [ChangedRecord(PERSISTENCE, RecordKey(topic))]
-                    assert await watching.persistence.read_topic_persistence_info(topic) is not None
+                    assert await watching.persistence.read(topic) is not None
                 if name == "zookeeper-3":
                     await asyncio.to_thread(servers.kill, name)
                     await asyncio.to_thread(servers.start, name)
@@ -359,7 +359,7 @@ async def test_releases_that_have_the_first_form_of_such_watches_tell_too(tmp_pa
             assert (await store.describe())["server version"].startswith("3.8")
             changes = await _begun(store)
             await _create(store, NEWS)
-            await store.subscriptions.create_subscription_data(NEWS, READER, samples.subscription(1))
+            await store.subscriptions.create(NEWS, READER, samples.subscription(1))
             told = {ChangedRecord(PERSISTENCE, RecordKey(NEWS)), ChangedRecord(SUBSCRIPTIONS, RecordKey(NEWS, READER))}
             assert await _told(changes) == told
             for outcome in await store.persistence.apply([Delete(RecordKey(NEWS), ANY)]):

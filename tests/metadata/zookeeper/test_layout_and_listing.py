@@ -78,9 +78,9 @@ async def test_only_topics_with_a_record_of_the_kind_are_listed(
     for path in ("bare", "emptied/subscribers", "%=%zz/hub", "a/%=%00/hub", "%=plain/ledgers"):
         await asyncio.to_thread(raw.ensure_path, f"{prefix.path}/topics/{path}")
     owned, kept, read = Topic(b"owned/deep/down"), Topic(b"kept\x00"), Topic(b"read")
-    await store.ownership.write_owner_info(owned, HubInfo(host="h", port=1), NEW)
-    await store.persistence.write_topic_persistence_info(kept, LedgerRanges(), NEW)
-    await store.subscriptions.create_subscription_data(read, SubscriberId(b"s"), SubscriptionData())
+    await store.ownership.write(owned, HubInfo(host="h", port=1), NEW)
+    await store.persistence.write(kept, LedgerRanges(), NEW)
+    await store.subscriptions.create(read, SubscriberId(b"s"), SubscriptionData())
     assert [topic async for topic in store.ownership.topics()] == [owned]
     assert [topic async for topic in store.persistence.topics()] == [kept]
     assert [topic async for topic in store.subscriptions.topics()] == [read]

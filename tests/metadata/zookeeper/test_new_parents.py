@@ -26,13 +26,13 @@ async def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def _own(store: MetadataStore, name: bytes) -> ZnodeVersion:
-    version = await store.ownership.write_owner_info(Topic(name), HUB, NEW)
+    version = await store.ownership.write(Topic(name), HUB, NEW)
     assert isinstance(version, ZnodeVersion)
     return version
 
 
 async def _subscribe(store: MetadataStore, name: bytes, subscriber: SubscriberId = ME) -> ZnodeVersion:
-    version = await store.subscriptions.create_subscription_data(Topic(name), subscriber, DATA)
+    version = await store.subscriptions.create(Topic(name), subscriber, DATA)
     assert isinstance(version, ZnodeVersion)
     return version
 
@@ -50,7 +50,7 @@ async def test_new_topics_are_claimed_in_one_transaction_each(
     for number in range(4):
         name = b"topic-%d" % number
         version = await _own(store, name)
-        await store.persistence.write_topic_persistence_info(Topic(name), LedgerRanges(), NEW)
+        await store.persistence.write(Topic(name), LedgerRanges(), NEW)
         await _subscribe(store, name)
         topic = f"{prefix.path}/topics/{name.decode()}"
         made, marked, child = await _transactions(raw, topic, "hub")
@@ -67,12 +67,12 @@ async def test_versions_of_records_made_with_their_parents_serve_like_any(store:
     await _subscribe(store, b"first")
     owner = await _own(store, b"second")
     subscription = await _subscribe(store, b"second")
-    found = await store.ownership.read_owner_info(Topic(b"second"))
+    found = await store.ownership.read(Topic(b"second"))
     assert found is not None
     assert (found.version, found.value) == (owner, HUB)
-    moved = await store.subscriptions.update_subscription_data(Topic(b"second"), ME, DATA, subscription)
-    await store.subscriptions.delete_subscription_data(Topic(b"second"), ME, moved)
-    await store.ownership.delete_owner_info(Topic(b"second"), owner)
+    moved = await store.subscriptions.update(Topic(b"second"), ME, DATA, subscription)
+    await store.subscriptions.delete(Topic(b"second"), ME, moved)
+    await store.ownership.delete(Topic(b"second"), owner)
     again = await _own(store, b"second")
     assert again != owner
 
@@ -101,8 +101,8 @@ async def test_everything_above_is_made_where_more_is_missing_than_expected(stor
     await _subscribe(store, b"a")
     await _own(store, b"b/c/d")
     await _subscribe(store, b"e/f/g")
-    assert await store.ownership.read_owner_info(Topic(b"b/c/d")) is not None
-    assert await store.subscriptions.read_subscription_data(Topic(b"e/f/g"), ME) is not None
+    assert await store.ownership.read(Topic(b"b/c/d")) is not None
+    assert await store.subscriptions.read(Topic(b"e/f/g"), ME) is not None
 
 
 async def test_many_at_once_under_one_new_parent_are_all_made(store: MetadataStore) -> None:

@@ -25,11 +25,11 @@ async def test_unreachable_hosts_are_named_in_time() -> None:
 
 async def test_close_ends_what_is_under_way_at_once(store: MetadataStore, servers: RunningServers) -> None:
     ranges, topic = store.persistence, Topic(b"t")
-    version = await ranges.write_topic_persistence_info(topic, LedgerRanges(), NEW)
+    version = await ranges.write(topic, LedgerRanges(), NEW)
     with paused(servers):
-        read = await unanswered(lambda: ranges.read_topic_persistence_info(topic))
-        write = asyncio.create_task(ranges.write_topic_persistence_info(topic, LedgerRanges(), version))
-        delete = asyncio.create_task(ranges.delete_topic_persistence_info(topic, version))
+        read = await unanswered(lambda: ranges.read(topic))
+        write = asyncio.create_task(ranges.write(topic, LedgerRanges(), version))
+        delete = asyncio.create_task(ranges.delete(topic, version))
         await asyncio.wait([write, read, delete], timeout=0.3)
         closing = asyncio.create_task(store.close())
         with pytest.raises(UncertainStateError):
@@ -42,5 +42,5 @@ async def test_close_ends_what_is_under_way_at_once(store: MetadataStore, server
     await closing
     for version in (NEW, ANY):
         with pytest.raises(MetadataUnavailableError) as refusal:
-            await ranges.write_topic_persistence_info(topic, LedgerRanges(), version)
+            await ranges.write(topic, LedgerRanges(), version)
         assert refusal.value.definite

@@ -72,7 +72,7 @@ async def test_single_calls_of_one_moment_share_one_too_where_a_hub_makes_them(
     store: MetadataStore, prefix: Prefix
 ) -> None:
     async with await open_metadata(prefix.url, StoreOptions(operation_timeout_s=20, gather=True)) as gathering:
-        claims = (gathering.ownership.write_owner_info(key.topic, HUB, NEW) for key in _topics(40))
+        claims = (gathering.ownership.write(key.topic, HUB, NEW) for key in _topics(40))
         versions = await asyncio.gather(*claims)
     assert len({identity_of(version) for version in versions}) == 1
 

@@ -65,7 +65,7 @@ async def test_too_many_topics_side_by_side_are_not_asked_for(store: MetadataSto
                 await anext(listing)
         with pytest.raises(TooManyNamesError):
             await narrow.count()
-        assert await narrow.persistence.read_topic_persistence_info(Topic(b"007")) is not None
+        assert await narrow.persistence.read(Topic(b"007")) is not None
     async with await open_metadata(f"{prefix.url}?children_max=21") as wide:
         assert len([topic async for topic in wide.topics()]) == 21
         assert (await wide.count())["persistence"] == 21

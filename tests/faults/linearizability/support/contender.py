@@ -21,13 +21,13 @@ _STALE_SHARE: Final = 0.15
 class OwnerRecords(Protocol):
     """What a contender needs of a TopicOwnershipManager."""
 
-    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+    async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
         """Read, as the manager does."""
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         """Write, as the manager does."""
 
-    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
+    async def delete(self, topic: Topic, version: Version) -> None:
         """Delete, as the manager does."""
 
 
@@ -47,16 +47,16 @@ async def contend(
     overtaken: dict[Topic, Version] = {}
 
     async def change(topic: Topic) -> None:
-        found = await records.read_owner_info(topic)
+        found = await records.read(topic)
         version = NEW if found is None else found.version
         if topic in overtaken and rng.random() < _STALE_SHARE:
             version = overtaken[topic]
         elif found is not None and rng.random() < 0.5:
             overtaken[topic] = found.version
         if version != NEW and (rng.random() < 0.2 or (found is not None and found.value == hub)):
-            await records.delete_owner_info(topic, version)
+            await records.delete(topic, version)
         else:
-            await records.write_owner_info(topic, hub, version)
+            await records.write(topic, hub, version)
 
     async def go_on(share: int) -> None:
         for _ in range(share):

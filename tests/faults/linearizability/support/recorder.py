@@ -55,33 +55,33 @@ class RecordedOwnership:
     ) -> None:
         os.close(self._file)
 
-    async def read_owner_info(self, topic: Topic) -> Versioned[HubInfo] | None:
+    async def read(self, topic: Topic) -> Versioned[HubInfo] | None:
         """Read, as the manager does."""
         number = self._called(topic, do="read")
         try:
-            found = await self._manager.read_owner_info(topic)
+            found = await self._manager.read(topic)
         except HedwigError as error:
             self._failed(number, error)
             raise
         self._returned(number, came="found", record=_record(found))
         return found
 
-    async def write_owner_info(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
+    async def write(self, topic: Topic, hub: HubInfo, version: Version) -> Version:
         """Write, as the manager does."""
         number = self._called(topic, do="write", hub=_hub(hub), given=str(version))
         try:
-            written = await self._manager.write_owner_info(topic, hub, version)
+            written = await self._manager.write(topic, hub, version)
         except HedwigError as error:
             self._failed(number, error)
             raise
         self._returned(number, came="written", version=str(written))
         return written
 
-    async def delete_owner_info(self, topic: Topic, version: Version) -> None:
+    async def delete(self, topic: Topic, version: Version) -> None:
         """Delete, as the manager does."""
         number = self._called(topic, do="delete", given=str(version))
         try:
-            await self._manager.delete_owner_info(topic, version)
+            await self._manager.delete(topic, version)
         except HedwigError as error:
             self._failed(number, error)
             raise

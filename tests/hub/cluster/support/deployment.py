@@ -152,7 +152,7 @@ class Deployment:
         """Let a topic exist, if it does not, that nobody owns."""
         if topic not in self._made:
             with contextlib.suppress(TopicPersistenceInfoExistsError):
-                await self.store.persistence.write_topic_persistence_info(Topic(topic), LedgerRanges(), NEW)
+                await self.store.persistence.write(Topic(topic), LedgerRanges(), NEW)
             self._made.add(topic)
 
     async def ask(
@@ -176,7 +176,7 @@ class Deployment:
 
     async def owner(self, topic: bytes) -> HubInfo | None:
         """Return the hub that the owner record of a topic names."""
-        found = await self.store.ownership.read_owner_info(Topic(topic))
+        found = await self.store.ownership.read(Topic(topic))
         return None if found is None else found.value
 
     def epoch_of(self, raw: KazooClient, address: str) -> int | None:

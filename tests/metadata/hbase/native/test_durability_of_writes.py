@@ -20,9 +20,9 @@ async def test_a_record_is_written_and_deleted(way: str, durability: str, namesp
         place = f"hbase+thrift://{namespace.servers.address('thrift2')}/{namespace.name}"
     topic = Topic(f"written {durability} through {way}".encode())
     async with await open_metadata(f"{place}?durability={durability}") as store:
-        version = await store.ownership.write_owner_info(topic, HUB, NEW)
-        await store.ownership.delete_owner_info(topic, version)
-        assert await store.ownership.read_owner_info(topic) is None
+        version = await store.ownership.write(topic, HUB, NEW)
+        await store.ownership.delete(topic, version)
+        assert await store.ownership.read(topic) is None
 
 
 def test_nothing_is_asked_for_unless_the_url_does() -> None:

@@ -28,7 +28,7 @@ async def test_what_was_written_is_in_files(doors: Doors, namespace: Namespace, 
     table = Tables(namespace.name).name(PERSISTENCE)
     async with await open_metadata(namespace.url, OPTIONS) as store:
         for number in range(40):
-            await store.persistence.write_topic_persistence_info(Topic(b"t-%d" % number), LedgerRanges(), NEW)
+            await store.persistence.write(Topic(b"t-%d" % number), LedgerRanges(), NEW)
     assert not _files(servers, table)
     driver = await doors.driver()
     await Attempts(OPTIONS, "flush").read(lambda deadline: driver.flush_table(table, deadline))

@@ -44,7 +44,7 @@ async def test_each_driver_goes_on_where_the_other_stopped(
 async def test_happybase_reads_what_was_written(namespace: Namespace, urls: dict[str, str]) -> None:
     topic = Topic(b"for the independent reader")
     async with await open_metadata(urls[NATIVE], OPTIONS) as store:
-        version = await store.ownership.write_owner_info(topic, HUB, NEW)
+        version = await store.ownership.write(topic, HUB, NEW)
     host, _, port = namespace.servers.address("thrift1").rpartition(":")
     connection = happybase.Connection(host, int(port), timeout=30_000)
     try:

@@ -24,8 +24,8 @@ async def test_a_store_is_found(through: str, namespace: Namespace) -> None:
     }[through]
     topic = Topic(f"found through {through}".encode())
     async with await open_metadata(url) as store:
-        version = await store.ownership.write_owner_info(topic, HUB, NEW)
-        found = await store.ownership.read_owner_info(topic)
+        version = await store.ownership.write(topic, HUB, NEW)
+        found = await store.ownership.read(topic)
         assert found is not None
         assert found.version == version
         facts = await store.describe()

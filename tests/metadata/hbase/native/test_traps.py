@@ -145,9 +145,9 @@ async def test_more_calls_than_a_server_takes_are_carried_out_in_the_end(namespa
         async with await open_metadata(namespace.url) as store:
             hub = HubInfo(host="hub-1", port=4080, epoch=1)
             topics = [Topic(b"flooded-%d" % number) for number in range(200)]
-            await asyncio.gather(*(store.ownership.write_owner_info(topic, hub, NEW) for topic in topics))
+            await asyncio.gather(*(store.ownership.write(topic, hub, NEW) for topic in topics))
             await until(lambda: came["CallQueueTooBigException"], "a call too many")
-            found = await asyncio.gather(*(store.ownership.read_owner_info(topic) for topic in topics))
+            found = await asyncio.gather(*(store.ownership.read(topic) for topic in topics))
             assert all(one is not None and one.value == hub for one in found)
     finally:
         enough.set()
